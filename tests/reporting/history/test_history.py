@@ -41,8 +41,7 @@ class Properties:
 def test_the_report_begins_with_the_history(
     name: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if name == "jobs":
-        pytest.importorskip("rq")
+    pytest.importorskip({"jobs": "rq", "plans": "upstash_workflow"}.get(name, "pytest"))
     # Some examples have test files of the same names.
     monkeypatch.delitem(sys.modules, f"test_{name}", raising=False)
     monkeypatch.setenv("COLUMNS", "100")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -484,3 +485,31 @@ def test_a_topic_that_nothing_reads_while_a_similar_one_is_read(cloud: Cloud) ->
 
     [gap] = history(cloud, fail).gaps
     assert (gap.access.subject.name, gap.neighbour.name) == ("orders-2", "orders-1")
+
+
+def test_a_record_that_was_read_again_and_the_checkpoint_before_it(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    broker = cloud.broker()
+    broker.create_topic("payments")
+    broker.produce("payments", {"cents": 4200})
+    http = broker.client()
+
+    def read_payments() -> None:
+        offset = int(client.get("checkpoint") or 0)
+        place = {"topic": "payments", "partition": 0, "offset": offset}
+        for record in http.post("/fetch", json={"topicPartitionOffsets": [place]}).json():
+            client.incrby("balance", json.loads(record["value"])["cents"])
+
+    def fail() -> None:
+        read_payments()
+        client.set("checkpoint", 0)
+        read_payments()
+        assert kv.value("balance") == "4200"
+
+    rows = history(cloud, fail).rows
+    assert [(row.access.what, row.step) for row in rows if "produce" not in row.access.what] == [
+        ("INCRBY balance 4200", 0),
+        ("INCRBY balance 4200", 0),
+        ("SET checkpoint 0", 1),
+    ]
