@@ -87,9 +87,9 @@ class SharedRecords:
     """Returns the site of the current call, given the client's address; None if call sites are not
     recorded.
     """
-    find_lines: Callable[[], CallLines | None] | None = None
-    """Returns the lines that may make the current call, if the exact ones are not recorded; None if
-    no report needs them.
+    find_lines: Callable[[tuple[str, int] | None], CallLines | None] | None = None
+    """Returns the lines that may make the current call, given the client's address, if the exact ones
+    are not recorded; None if no report needs them.
     """
     reads: Reads | None = None
     """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
@@ -289,7 +289,7 @@ class Recorder:
                 site = shared.find_site(call.client)
                 if site != CallSite():
                     shared.sites[call.number] = site
-        elif shared.find_lines is not None and (lines := shared.find_lines()):
+        elif shared.find_lines is not None and (lines := shared.find_lines(call.client)):
             shared.lines[call.number] = lines
         if weight_of(call) > LIGHT:
             self._update_size(call)

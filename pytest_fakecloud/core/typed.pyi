@@ -110,7 +110,6 @@ class CloudEventFields(EventFields, total=False):
     message_id: object
     message_kind: object
     method: object
-    not_json: object
     note: object
     number: object
     offsets: object

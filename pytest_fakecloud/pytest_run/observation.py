@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..cloud.cloud import Cloud
+from ..core.exits import Exits
 from ..core.timers import monotonic
+from ..process.replace import swap
 from .options import RunOptions
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Observation:
         self._options = options
         self._item = item
         self._listener: Listener | None = None
+        self._exits = Exits()
         self._cloud: Cloud | None = None
         """The cloud whose calls are observed."""
 
@@ -48,10 +51,12 @@ class Observation:
                 from ..process.call_sites import call_site
 
                 recorded.find_site = call_site
-            if has_report and recorded.find_lines is None:
+            elif has_report:
                 from ..process.lines import Lines
 
-                recorded.find_lines = Lines()
+                lines = Lines()
+                lines.watch_sockets(self._exits)
+                swap(self._exits, recorded, "find_lines", lines)
             if options.timelines is not None:
                 from ..reporting.replay import record_times
 
@@ -69,7 +74,8 @@ class Observation:
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
 
     def close(self) -> None:
-        """Record no more requests, and remove what was wrapped in frameworks."""
+        """Record no more requests and lines, and remove what was wrapped in frameworks."""
+        self._exits.close()
         if self._listener is not None:
             self._listener.listen(None)
             self._listener.close()

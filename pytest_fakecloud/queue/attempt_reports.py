@@ -7,7 +7,6 @@ assertions. Source: decided here.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
 _MAX_FINISHED = 1_000
-_LONGEST_DOCUMENT = 20_000  # characters of a text that is no JSON
 
 
 class StartedDelivery(NamedTuple):
@@ -244,8 +242,6 @@ class AttemptDetails(TypedDict, total=False):
     answer_type: str
     logged: list[str]
     """The exceptions as text."""
-    not_json: list[str]
-    """The texts that the handler failed to parse as JSON."""
     signature: SignatureDetails
     """The signature that a 401 or 403 rejected."""
     location: str | None
@@ -275,11 +271,6 @@ def failure_details(
             raised_text(error, "the handler logged")
             for error in started.logged
             if error is not outcome.exception
-        ]
-        details["not_json"] = [
-            error.doc[:_LONGEST_DOCUMENT]
-            for error in (outcome.exception, *started.logged)
-            if isinstance(error, json.JSONDecodeError)
         ]
         if status in (401, 403):
             details["signature"] = signature_details(sent, started.failed_checks, keys, now())

@@ -77,7 +77,6 @@ class QueueEventFields(EventFields, total=False):
     message_id: object
     message_kind: object
     method: object
-    not_json: object
     note: object
     number: object
     run: object

@@ -21,6 +21,8 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.raised import raised_text
+from ..core.recorder import CallLines
+from ..process.lines import lines_above
 from ..process.replace import Replacement, replace
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class ServedRequest:
     one made itself. ``body`` is the beginning of the body that a test client sent, ``body_type`` its
     content type, ``headers`` are the other headers, sorted. ``answer`` is the beginning of the
     response's body (None if it is unknown), ``answer_size`` the length of the whole body,
-    ``answer_type`` its content type.
+    ``answer_type`` its content type. ``lines`` are those that sent the request.
     """
 
     began: int
@@ -68,6 +70,7 @@ class ServedRequest:
     answer: bytes | None = None
     answer_size: int = 0
     answer_type: str = ""
+    lines: CallLines | None = None
 
 
 class Listener:
@@ -132,6 +135,7 @@ class Listener:
             number = cloud.journal._recorder.reserve()
             request = ServedRequest(number, at_us, target, framework, environ, thread, path=path)
             request.body, request.body_type = _body_of(environ)
+            request.lines = lines_above(sys._getframe(1))
             names = sorted(name for name in environ if str(name).startswith("HTTP_"))
             request.headers = tuple((name, str(environ[name])) for name in names)
             for other in self._under_way:

@@ -101,8 +101,9 @@ def _history(report: Report) -> dict[str, Any]:
                 "writes": line.row.access.writes,
                 "text": {"what": line.what, "answer": line.answer, "by": line.by,
                          "from": line.origin, "source": line.source},
-                "from": line.row.origin_row or None,
-                "times": line.times,
+                "from": line.row.origins[0].number if line.row.origins else None,
+                "times": line.row.times,
+                "at_us": line.row.at_us,
             }
             for line in history_lines(history, rows, lookups)
         ],

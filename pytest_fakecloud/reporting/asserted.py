@@ -51,7 +51,10 @@ class Group:
     codes: frozenset[CodeType] = frozenset()
 
     def has(self, place: CodePlace) -> bool:
-        return place[0] in self.codes or any(span.has(place) for span in self.spans)
+        return place[0] in self.codes or self.spans_have(place)
+
+    def spans_have(self, place: CodePlace) -> bool:
+        return any(span.has(place) for span in self.spans)
 
 
 @dataclass(frozen=True)

@@ -234,6 +234,17 @@ class Exchanged(NamedTuple):
     response_body: bytes
 
 
+class ScriptRun(NamedTuple):
+    """A command line that ran a script, and the lines that the script executed, each with its answer:
+    ``{"result": …}`` or ``{"error": …}``. It did not write the ``skipped`` keys, although another
+    run of the script wrote the keys in their places.
+    """
+
+    line: list[str]
+    commands: list[tuple[list[str], dict[str, Any]]]
+    skipped: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Lookups:
     """Lookups of one cloud and its journal.
@@ -250,6 +261,8 @@ class Lookups:
     - ``steps``: the steps of a workflow run that the deliveries of a message execute, ``results``: the
       step whose result a message has; both as clients send them, by the message's ID.
     - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
+    - ``script_runs``: what the scripts of each entry executed, by the entry's number, as far as a
+      replay shows it.
     - ``mask``: masks credentials that become visible when values are decoded.
     """
 
@@ -264,6 +277,7 @@ class Lookups:
     steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
+    script_runs: Mapping[int, Sequence[ScriptRun]] = field(default_factory=dict)
     mask: Mask = field(default_factory=Mask)
 
     def short(self, name: object) -> str:

@@ -8,7 +8,8 @@ request, delivery or step has read the value, and the writes of that. `history_w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,13 +28,14 @@ from .asserted import (
     failed_statements,
     latest,
 )
-from .calls import Lookups, executed_at, records_of
+from .calls import Lookups, ScriptRun, executed_at, records_of
 from .model import (
     Access,
     Gap,
     History,
     HistoryRow,
     HistoryStart,
+    Origin,
     Place,
     ReportRow,
     ReportSubject,
@@ -46,14 +48,18 @@ if TYPE_CHECKING:
     from .report import ObservedTest
 
 MOST_ROWS = 12
-"""Maximum number of writes in a history."""
+"""Maximum number of rows in a history."""
 _OF_SUBJECT = 8
 """Maximum number of writes of one subject that the failing statement compared: the newest."""
 _OF_ORIGIN = 2
 """Maximum number of writes of a value from which another one was made."""
+_READ_BEFORE = 2
+"""Maximum number of reads that are origins of a write without having returned its value."""
+_IDLE = 2
+"""Maximum number of deliveries that wrote nothing although others to the same URL did."""
 _UNWRITTEN = 4
 """Number of the last writes that are listed if nothing wrote the data."""
-_READS = 4
+_READS = 3
 """Number of the last reads that are listed of the calls that made the compared value."""
 _STEPS = 3
 _GAPS = 3
@@ -77,7 +83,7 @@ def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> History | None:
 
 class _Builder:
     def __init__(self, test: ObservedTest, rows: Sequence[ReportRow]) -> None:
-        cloud, lookups = test.cloud, test.lookups
+        cloud, lookups = test.cloud, _with_scripts(test)
         self._records: SharedRecords = records_of(cloud)
         self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
         self._rows = {row.number: row for row in rows}
@@ -85,10 +91,22 @@ class _Builder:
         lines = {number: application_places(call.places)
                  for number, call in self._records.lines.items()}  # fmt: skip
         sites = {number: site.places for number, site in self._records.sites.items()}
-        self._places = {**lines, **sites}
+        requests = {row.number: application_places(row.entry.lines.places) for row in rows
+                    if isinstance(row.entry, ServedRequest) and row.entry.lines}  # fmt: skip
+        self._places = {**requests, **lines, **sites}
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test)
         self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
+        self._by_activity: dict[object, list[Use]] = {}
+        self._writes: dict[tuple[str, str], list[Use]] = {}
+        """The writes of each kind of data in each fake."""
+        for use in self.uses:
+            if use.access.writes:
+                kind = use.access.subject.kind, use.access.subject.fake
+                self._writes.setdefault(kind, []).append(use)
+            is_own = self._is_activity(use.row.number)
+            activity = use.row.number if is_own else self._activity(use.row)
+            self._by_activity.setdefault(activity, []).append(use)
         self._texts: tuple[str, ...] = ()
         """The source of the failing statement, which may name a part."""
 
@@ -128,16 +146,23 @@ class _Builder:
         last = self.uses[-1].row
         uses = [use for use in self.uses if self._activity(use.row) == self._activity(last)
                 and (last.cause or use.row is last)]  # fmt: skip
-        accesses = [use.access for use in uses if use.access.writes] or [use.access for use in uses]
+        # The response to a request depends on what it read; the effect of a delivery is what it wrote.
+        is_request = last.cause and self._rows[last.cause].kind == "request"
+        preferred = [use.access for use in uses if use.access.writes is not is_request]
+        accesses = list(_with_data(preferred)) or [use.access for use in uses]
         return HistoryStart("last_call", _unique(_sought_of(accesses)), place, (), (last.number,))
 
     def _made_from(self, group: Group) -> tuple[int, ...]:
-        """Return the numbers of the calls that were made from lines or functions of a group."""
-        return tuple(
-            number
-            for number, places in self._places.items()
-            if number in self._rows and any(map(group.has, places))
-        )
+        """Return the numbers of the calls and requests that were made from lines or functions of a
+        group, and of the calls that these requests made.
+        """
+        shown = {number: places for number, places in self._places.items() if number in self._rows}
+        # Other statements may call the same functions, so the lines of the group itself come first.
+        numbers = {
+            number for number, places in shown.items() if any(map(group.spans_have, places))
+        } or {number for number, places in shown.items() if any(map(group.has, places))}
+        made = (number for number, row in self._rows.items() if row.cause in numbers)
+        return tuple(sorted(numbers.union(made)))
 
     def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
         for look in looks:
@@ -151,10 +176,19 @@ class _Builder:
         )
 
     def _compared(self, numbers: Sequence[int]) -> Iterator[Sought]:
-        """Yield what calls read, or what they wrote if they read nothing."""
+        """Yield what calls read, or what they wrote if they read nothing; and what the same requests had
+        read before.
+        """
         accesses = [use.access for use in self.uses if use.row.number in numbers]
         reads = [access for access in accesses if not access.writes]
         yield from _sought_of(reads or accesses)
+        for number in numbers:
+            request = _request_of(self._rows[number])
+            earlier = [use for use in self.uses
+                       if request and use.row.number not in numbers and not use.access.writes
+                       and use.order < number and _request_of(use.row) == request]  # fmt: skip
+            latest = max((use.row.number for use in earlier), default=0)
+            yield from _sought_of(use.access for use in earlier if use.row.number == latest)
 
     # -- the history -----------------------------------------------------------------------------
 
@@ -162,15 +196,16 @@ class _Builder:
         rows: list[HistoryRow] = []
         left_out = 0
         for sought in start.sought:
-            writes = [use for use in self.uses if use.access.writes and sought.covers(use.access)]
-            writes = self._of_named_parts(writes)
-            left_out += max(0, len(writes) - _OF_SUBJECT)
+            writes = self._of_named_parts(self._writes_of(sought))
+            runs = self._runs(writes)
+            left_out += max(0, len(runs) - _OF_SUBJECT)
             read = {(use.access.subject, use.access.part): use for use in writes
                     if use.access.succeeded is not False
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
-            for use in writes[-_OF_SUBJECT:]:
-                is_read = use in read.values() and start.kind != "last_call"
-                rows.append(self._row(use, 0, is_read=is_read))
+            runs = runs[-_OF_SUBJECT:] + self._elsewhere(sought, runs)
+            for run in runs:
+                is_read = start.kind != "last_call" and any(use in read.values() for use in run)
+                rows.append(self._row(run, 0, is_read=is_read))
         rows = _first_uses(rows)
         unwritten = not rows
         if unwritten:
@@ -178,14 +213,44 @@ class _Builder:
             kinds = {(sought.subject.kind, sought.subject.fake) for sought in start.sought}
             alike = [use for use in writes
                      if (use.access.subject.kind, use.access.subject.fake) in kinds]  # fmt: skip
-            last = (alike or writes)[-_UNWRITTEN:]
-            rows = _first_uses([self._row(use, 0, is_read=False) for use in last])
-        if len(rows) > MOST_ROWS:
-            left_out += len(rows) - MOST_ROWS
-            rows = sorted(rows, key=lambda row: row.number)[-MOST_ROWS:]
-        rows = self._with_origins(rows) + self._reads(start)
-        gaps = tuple(self._gaps(start, rows))[:_GAPS]
-        return History(start, tuple(rows), gaps, left_out, unwritten)
+            last = self._runs(alike or writes)[-_UNWRITTEN:]
+            rows = _first_uses([self._row(run, 0, is_read=False) for run in last])
+            # They are other data, so that only sources of their values tell something.
+            rows = [replace(row, origins=tuple(origin for origin in row.origins if origin.has_value))
+                    for row in rows]  # fmt: skip
+        reads = self._reads(start)
+        most = MOST_ROWS - len(reads)
+        if len(rows) > most:
+            left_out += len(rows) - most
+            rows = sorted(rows, key=lambda row: row.number)[-most:]
+        rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
+        rows = self._with_origins(rows, most) + reads
+        activities = {self._activity(self._rows[row.number]) for row in rows}
+        activities |= {self._activity(self._rows[number]) for number in start.rows}
+        gaps = tuple(self._gaps(start, activities))[:_GAPS]
+        causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
+        addresses = set(map(_target, causes))
+        subjects_read = frozenset(
+            use.access.subject for cause in self._rows.values()
+            if self._is_activity(cause.number) and _target(cause) in addresses
+            for use in self._by_activity.get(cause.number, ()) if not use.access.writes
+        )  # fmt: skip
+        return History(start, tuple(rows), gaps, left_out, unwritten, subjects_read)
+
+    def _writes_of(self, sought: Sought) -> list[Use]:
+        writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())
+        return [use for use in writes if sought.covers(use.access)]
+
+    def _elsewhere(self, sought: Sought, runs: Sequence[Sequence[Use]]) -> list[list[Use]]:
+        """Return the last write of a vector to another namespace, if it is newer than these writes: the
+        vector may have been moved, and not deleted here.
+        """
+        if sought.subject.kind != "namespace" or not sought.part or not runs:
+            return []
+        newer = [use for use in self._writes["namespace", sought.subject.fake]
+                 if use.access.part == sought.part and not sought.has(use.access.subject)
+                 and use.order > runs[-1][-1].order]  # fmt: skip
+        return [newer[-1:]] if newer else []
 
     def _of_named_parts(self, writes: list[Use]) -> list[Use]:
         """Return the writes of the parts that the failing statement names, all if it names none."""
@@ -194,12 +259,30 @@ class _Builder:
                  and (f'"{part}"' in text or f"'{part}'" in text)}  # fmt: skip
         return [use for use in writes if not named or use.access.part in {"", *named}]
 
-    def _row(self, use: Use, step: int, *, is_read: bool) -> HistoryRow:
+    def _runs(self, uses: Iterable[Use]) -> list[list[Use]]:
+        """Return accesses with those of one command, and equal ones in succession, in one list each."""
+        runs: list[list[Use]] = []
+        for use in uses:
+            if runs and self._is_repeated(runs[-1][-1], use):
+                runs[-1].append(use)
+            else:
+                runs.append([use])
+        return runs
+
+    def _is_repeated(self, use: Use, other: Use) -> bool:
+        causes = [self._rows.get(cause) for cause in (use.row.cause, other.row.cause)]
+        kinds = [cause and (cause.kind, cause.peer, _target(cause)) for cause in causes]
+        accesses = [(access.subject, access.what, access.result)
+                    for access in (use.access, other.access)]  # fmt: skip
+        return accesses[0] == accesses[1] and kinds[0] == kinds[1]
+
+    def _row(self, run: Sequence[Use], step: int, *, is_read: bool) -> HistoryRow:
+        use = run[-1]
         row, is_expiry = use.row, use.at_us != use.row.at_us
-        origin = None if is_expiry else self._origin(use)
+        times = len({(other.row.number, other.at_us) for other in run})
         return HistoryRow(
             row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
-            self._place(row), *((origin.access, origin.row.number) if origin else ()),
+            self._place(row), () if is_expiry else self._origins(use), times, run[0].at_us,
         )  # fmt: skip
 
     def _place(self, row: ReportRow) -> Place | None:
@@ -208,77 +291,160 @@ class _Builder:
         places = self._places.get(row.number) or self._places.get(row.follows, ())
         return Place(**place_at(places[0])) if places else None  # type: ignore[arg-type]
 
-    def _with_origins(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    def _with_origins(self, rows: Sequence[HistoryRow], most: int) -> list[HistoryRow]:
         """Return rows, each followed by the writes of the value from which it was made."""
         complete = list(rows)
         for step in range(_STEPS):
             for row in [row for row in complete if row.step == step][::-1]:
-                if row.origin is None:
-                    continue
                 place = complete.index(row) + 1
-                for use in self._writes_before(row.origin, row.origin_row)[-_OF_ORIGIN:]:
-                    fresh = self._row(use, step + 1, is_read=True)
-                    is_listed = any(_same(fresh, other) for other in complete)
-                    if not is_listed and len(complete) < MOST_ROWS:
-                        complete.insert(place, fresh)
-                        place += 1
+                for origin in row.origins:
+                    writes = self._writes_before(origin, row.access)
+                    for run in self._runs(writes)[-_OF_ORIGIN:]:
+                        fresh = self._row(run, step + 1, is_read=True)
+                        is_listed = any(_same(fresh, other) for other in complete)
+                        if not is_listed and len(complete) < most:
+                            complete.insert(place, fresh)
+                            place += 1
         return complete
+
+    def _with_repeated_reads(self, rows: Sequence[HistoryRow]) -> Iterator[HistoryRow]:
+        """Yield rows; one that repeats a write, from a record that was read again, also has what the
+        same request read before this record.
+        """
+        written: set[object] = set()
+        for row in rows:
+            for origin in row.origins:
+                record = origin.access.subject, origin.access.part
+                write = row.access.subject, row.access.what, *record
+                if origin.access.subject.kind == "topic" and write in written:
+                    reads = self._reads_before(self._rows[origin.number], origin.order)
+                    before = self._nearest(reads, origin.access)[:1]
+                    row = replace(row, origins=(*before, *row.origins))
+                written.add(write)
+            yield row
+
+    def _idle(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+        """Return the last read of each delivery that wrote nothing, although deliveries to the same
+        URL made these rows.
+        """
+        causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
+        targets = {_target(cause) for cause in causes if cause.kind == "attempt"}
+        idle: list[HistoryRow] = []
+        for cause in reversed(self._rows.values()):
+            if cause.kind != "attempt" or not cause.ok or _target(cause) not in targets:
+                continue
+            if len(idle) == _IDLE:
+                break
+            uses = [use for use in self._by_activity.get(cause.number, ()) if use.row is not cause]
+            if uses and not any(use.access.writes for use in uses):
+                last = uses[-1]
+                origins = (_origin(last, has_value=False),)
+                if self._writes_before(origins[0], last.access):
+                    row = self._row([last], 0, is_read=False)
+                    idle.append(replace(row, origins=origins, is_idle=True))
+        return idle[::-1]
 
     def _reads(self, start: HistoryStart) -> list[HistoryRow]:
         """Return the reads of the calls from which the compared value was made."""
-        reads: dict[int, Use] = {}
-        results: dict[int, list[str]] = {}
+        reads: dict[object, Use] = {}
+        results: dict[object, dict[str, None]] = {}
         for use in self.uses if start.kind in ("called", "changed") else ():
-            if not use.access.writes and use.row.number in start.rows:
-                reads.setdefault(use.row.number, use)
-                results.setdefault(use.row.number, []).append(use.access.result)
+            is_of_data = use.access.subject.kind != "request" and not use.access.writes
+            if is_of_data and use.row.number in start.rows:
+                command = use.row.number, use.access.what
+                reads.setdefault(command, use)
+                results.setdefault(command, {})[use.access.result] = None
         return [
-            self._row(_with_result(use, results[number]), 0, is_read=False)
-            for number, use in list(reads.items())[-_READS:]
+            self._row([_with_result(use, list(results[command]))], 0, is_read=False)
+            for command, use in list(reads.items())[-_READS:]
         ]
 
-    def _writes_before(self, read: Access, number: int) -> list[Use]:
-        """Return the writes of the data that an access of a row has read."""
+    def _writes_before(self, origin: Origin, write: Access) -> list[Use]:
+        """Return the writes of the data that an origin of a write has read."""
+        read = origin.access
         sought = Sought(read.subject, read.part)
-        order = next((use.order for use in self.uses
-                      if use.row.number == number and use.access == read), number)  # fmt: skip
-        writes = [use for use in self.uses
-                  if use.access.writes and use.order < order and sought.covers(use.access)]  # fmt: skip
+        writes = [use for use in self._writes_of(sought) if use.order < origin.order
+                  or (read.writes and use.order == origin.order)]  # fmt: skip
         if read.subject.kind == "message":
             return [use for use in writes if use.row.kind != "attempt"][:1]
         if read.subject.kind == "topic":
+            # The test's own actions do not know where their records are.
+            common = {at: 0 if use.access.part else _common(use.access, read)
+                      for at, use in enumerate(writes)}  # fmt: skip
+            most = max(common.values(), default=0)
             return [use for use in writes if use.access.part == read.part] or [
-                use for use in writes if not use.access.part and _common(use.access, read)
+                writes[at] for at in common if most and common[at] == most
             ]
-        return writes
+        # Of a whole value, the parts with the name of the written data were used.
+        names = _names_of(write)
+        is_named = any(use.access.part.casefold() in names for use in writes)
+        return [use for use in writes
+                if not is_named or use.access.part.casefold() in {"", *names}]  # fmt: skip
 
     def _activity(self, row: ReportRow) -> object:
         """Return what all rows of one request, delivery, or line of the test have in common."""
         if self._is_activity(row.cause):
             return row.cause
         places = self._places.get(row.number, ())
-        return ("client", places[-1] if places else None)
+        return ("client", places[-1] if places else row.number)
 
     def _is_activity(self, number: int) -> bool:
         return number in self._rows and self._rows[number].kind in ("attempt", "request")
 
-    def _origin(self, write: Use) -> Use | None:
-        """Return the access with which the request of a write read the value that it wrote."""
-        if write.row.kind == "attempt":
-            return None
-        activity = self._activity(write.row)
-        cause = self._rows.get(write.row.cause)
-        reads = [use for use in self.uses if not use.access.writes and use.order < write.order
-                 and (use.row is cause or self._activity(use.row) == activity)]  # fmt: skip
+    def _reads_before(self, row: ReportRow, order: int) -> list[Use]:
+        """Return what the request, delivery or line of the test that made a row read before it."""
+        activity = self._by_activity[self._activity(row)]
+        return [other for other in activity if not other.access.writes
+                and other.order < order and not other.row.library]  # fmt: skip
+
+    def _origins(self, write: Use) -> tuple[Origin, ...]:
+        """Return the access with which the request of a write read the value that it wrote; if there is
+        none, or it is of the same data, its last reads before the write, from which it may have
+        computed the value. A test's own actions and writes without a value have none.
+        """
+        if write.row.kind in ("attempt", "action") or not write.access.writes:
+            return ()
+        reads = self._reads_before(write.row, write.order)
+        uses = self._by_activity[self._activity(write.row)]
+        # Some writes return the value that they have written.
+        sources = reads + [
+            use._replace(access=replace(use.access, value=use.access.returned)) for use in uses
+            if use.order < write.order and use.access.writes and use.access.returned is not None
+        ]  # fmt: skip
         scored = [
-            (_common(write.access, use.access), use.order, at) for at, use in enumerate(reads)
+            (_common(write.access, use.access), use.order, at) for at, use in enumerate(sources)
         ]
         best = max(scored, default=(0, 0, 0))
-        return reads[best[2]] if best[0] else None
+        origins: tuple[Origin, ...] = ()
+        if best[0]:
+            source = sources[best[2]]
+            origins = (_origin(source, has_value=True),)
+            if not _is_same_data(source.access, write.access):
+                return origins
+        if not set(_scalars(write.access.value)) - _names_of(write.access) - _TRIVIAL:
+            return origins
+        rounds = [use.order for use in uses if use.order < write.order and use.access.writes
+                  and _verb(use.access) == _verb(write.access)]  # fmt: skip
+        begin = max(rounds, default=0)
+        latest = [use for use in reads if use.order > begin]
+        return origins + self._nearest(latest or reads, write.access)[:_READ_BEFORE]
+
+    def _nearest(self, reads: Sequence[Use], access: Access) -> tuple[Origin, ...]:
+        """Return reads of other data than that of an access, the last first. A call that read several
+        records or vectors is none: which of them was used is not known.
+        """
+        counts = Counter(use.row.number for use in reads)
+        origins: dict[object, Origin] = {}
+        for use in reversed(reads):
+            if counts[use.row.number] == 1 and not _is_same_data(use.access, access):
+                data = use.access.subject, use.access.part
+                origins.setdefault(data, _origin(use, has_value=False))
+        named = [origin for origin in origins.values() if origin.access.subject.kind in _NAMED]
+        return tuple(named or origins.values())
 
     # -- missing writes and reads ----------------------------------------------------------------
 
-    def _gaps(self, start: HistoryStart, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
+    def _gaps(self, start: HistoryStart, activities: Set[object]) -> Iterator[Gap]:
         read: dict[ReportSubject, Use] = {}
         written: dict[ReportSubject, Use] = {}
         for use in self.uses:
@@ -286,14 +452,31 @@ class _Builder:
                 (written if use.access.writes else read).setdefault(use.access.subject, use)
         looked = {sought.subject for sought in start.sought}
         both = [subject for subject in read if subject in written]
-        activities = {self._activity(self._rows[row.number]) for row in rows}
-        activities |= {self._activity(self._rows[number]) for number in start.rows}
-        for subject, use in (*read.items(), *written.items()):
-            if (subject in read or subject in looked) and subject in written:
+        unwritten = {subject: use for subject, use in read.items() if subject not in written}
+        unread = {subject: use for subject, use in written.items()
+                  if subject not in read and subject not in looked}  # fmt: skip
+        for subject, use in (*unwritten.items(), *unread.items()):
+            if self._activity(use.row) not in activities:
                 continue
+            reverse = unread if subject in unwritten else unwritten
+            missed = next(
+                (reverse[other].access for other in reverse if _alike(subject, other)), None
+            )
             neighbour = next((other for other in both if _alike(subject, other)), None)
-            if neighbour is not None and self._activity(use.row) in activities:
-                yield Gap(use.access, use.row.number, neighbour)
+            # Many keys with numbers in their names are written, and few of them are read.
+            is_usual = subject in unread and subject.kind == "key" and missed is None
+            if (missed is not None and subject in unwritten) or (neighbour and not is_usual):
+                yield Gap(use.access, use.row.number, neighbour, missed)
+
+
+def _with_scripts(test: ObservedTest) -> Lookups:
+    """Return the lookups of a test with what its scripts executed, if a replay shows it."""
+    runs: dict[int, Sequence[ScriptRun]] = {}
+    for fake in test.fakes:
+        part = report_part(fake.fixture, "accesses")
+        if hasattr(part, "script_runs"):
+            runs |= part.script_runs(test, fake)
+    return replace(test.lookups, script_runs=runs) if runs else test.lookups
 
 
 def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
@@ -322,9 +505,18 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
 
 
 def _sought_of(accesses: Iterable[Access]) -> Iterator[Sought]:
-    for access in accesses:
-        if access.subject.kind != "request":
-            yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+    for access in _with_data(accesses):
+        yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+
+
+def _request_of(row: ReportRow) -> object:
+    """Return what is equal in calls that ask the same; None for any other row."""
+    call = row.entry
+    return (call.fake, call.target, call.request_body) if isinstance(call, Call) else None
+
+
+def _with_data(accesses: Iterable[Access]) -> Iterator[Access]:
+    return (access for access in accesses if access.subject.kind != "request")
 
 
 _WITH_PARTS = ("key", "namespace")
@@ -346,18 +538,47 @@ def _with_result(use: Use, results: Sequence[str]) -> Use:
 
 
 def _same(row: HistoryRow, other: HistoryRow) -> bool:
-    return (row.number, row.access.what) == (other.number, other.access.what)
+    return _of_write(row) == _of_write(other)
+
+
+def _of_write(row: HistoryRow) -> tuple[object, ...]:
+    """Return what the rows of several subjects and parts have in common if one write accessed them."""
+    return row.number, row.access.what, row.access.result
 
 
 def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """Return rows without those that several parts of one write have."""
+    """Return a row for each write, of those for its subjects and parts."""
     unique: dict[object, HistoryRow] = {}
     for row in rows:
-        key = row.number, row.access.what, row.access.subject
-        first = unique.setdefault(key, row)
+        first = unique.setdefault(_of_write(row), row)
         if row.is_read and not first.is_read:
-            unique[key] = replace(first, is_read=True)
+            unique[_of_write(row)] = replace(first, is_read=True)
     return list(unique.values())
+
+
+def _origin(read: Use, *, has_value: bool) -> Origin:
+    return Origin(read.access, read.row.number, read.order, has_value)
+
+
+def _target(row: ReportRow) -> str:
+    """Return the URL of a delivery, or the name of another row."""
+    url = row.delivery.data.get("url") if row.delivery is not None else None
+    return str(url or row.operation)
+
+
+def _is_same_data(access: Access, other: Access) -> bool:
+    return Sought(other.subject, other.part).covers(access) or Sought(
+        access.subject, access.part
+    ).covers(other)
+
+
+def _verb(access: Access) -> tuple[str, str, str]:
+    return access.what.split(" ")[0], access.subject.kind, NUMBER.sub("#", access.subject.name)
+
+
+def _names_of(access: Access) -> set[str]:
+    """Return the words in the name of data, in lower case."""
+    return {name.casefold() for name in _NAME.findall(f"{access.subject.name} {access.part}")}
 
 
 def _alike(subject: ReportSubject, other: ReportSubject) -> bool:
@@ -379,9 +600,11 @@ def _common(write: Access, read: Access) -> int:
     read_values = set(_scalars(read.value))
     values = {value for value in _scalars(write.value) if value in read_values}
     values -= _TRIVIAL
-    names = {name.casefold() for name in _NAME.findall(f"{write.subject.name} {write.part}")}
+    names = _names_of(write)
+    # The name of a field is not its value, unlike the member of a set.
+    values = values - names if set(_scalars(write.value)) - names - _TRIVIAL else values
     names &= read_values
-    if not values or not (names or any(len(value) > 2 for value in values)):
+    if not any(len(value) > 2 for value in values):
         return 0
     return 2 * len(values) + len(names)
 

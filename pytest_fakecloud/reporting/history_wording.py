@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ..cloud.services import report_part
+from ..core.calls import Call
 from ..core.errors import counted, listed
+from ..core.timers import to_datetime
 from .asserted import source_at
-from .calls import Lookups
-from .model import Access, History, HistoryRow, Place, ReportRow
+from .calls import Lookups, on_connection
+from .model import Access, History, HistoryRow, Origin, Place, ReportRow
 from .values import shortened
 
 _IN_HEADLINE = 3
@@ -19,8 +21,8 @@ _IN_HEADLINE = 3
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """The words of a row: ``what``, its ``answer``, who did it (``by``), what it was made ``of``, and
-    its ``source`` line. ``row`` is the last of several with the same words (``times``).
+    """The words of a row: ``what``, its ``answer``, who did it (``by``), its ``origin``, its ``source``
+    line, and how many ``times`` it was done.
     """
 
     row: HistoryRow
@@ -29,7 +31,7 @@ class HistoryLine:
     by: str
     origin: str
     source: str
-    times: int = 1
+    times: str = ""
 
 
 def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
@@ -41,15 +43,18 @@ def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups)
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
         return f"{_start(history)}, which nothing has written"
-    last = writes[-1]
+    compared = [row for row in writes
+                if any(sought.has(row.access.subject) for sought in history.start.sought)]  # fmt: skip
+    last = (compared or writes)[-1]
     related = [row for row in writes if row.access.subject == last.access.subject][-_IN_HEADLINE:]
     parts = []
     for row in related:
         access, by = row.access, who(row.cause, rows, lookups)
         done = access.result if _is_value(row) else shortened(access.what, 60)
         done += f" ({access.result})" if access.succeeded is not True else ""
-        of_record = row.origin is not None and row.origin.subject.kind == "topic"
-        origin = f" from {row.origin.part}" if row.origin is not None and of_record else ""
+        records = [origin.access.part for origin in row.origins
+                   if origin.has_value and origin.access.subject.kind == "topic"]  # fmt: skip
+        origin = f" from {records[0]}" if records else ""
         parts.append(f"{done}{f' by {by}' if by else ''}{origin}")
     name = lookups.short(last.access.subject.name)
     parts_named = {row.access.part for row in related}
@@ -67,22 +72,40 @@ def _is_value(row: HistoryRow) -> bool:
 
 
 def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> list[HistoryLine]:
-    """Return the words of each row; a row that repeats the previous one in all words is counted."""
+    """Return the words of each row."""
     described: list[HistoryLine] = []
+    connections = _connections(history, rows)
     for row in history.rows:
-        access, by = row.access, who(row.cause, rows, lookups)
-        origin = "" if row.origin is None else _origin(row.origin, lookups)
-        source = source_of(row.where)
-        mask = lookups.mask.text
+        access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
+        by += ", which wrote nothing" if row.is_idle else ""
+        origin = "" if row.is_idle else _origins(row.origins, lookups)
+        source, mask = source_of(row.where), lookups.mask.text
         line = HistoryLine(
             row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source)
         )
-        last = described[-1] if described else None
-        if last is not None and replace(last, row=row, times=1) == line:
-            described[-1] = replace(last, row=row, times=last.times + 1)
-        else:
-            described.append(line)
+        described.append(replace(line, times=_times(row)))
     return described
+
+
+def _times(row: HistoryRow) -> str:
+    if row.times == 1:
+        return ""
+    if row.since_us == row.at_us:
+        return f"x{row.times}"
+    since, at = to_datetime(row.since_us), to_datetime(row.at_us)
+    day = "" if since.date() == at.date() else f"{since:%m-%d} "
+    return f"x{row.times}, first at {day}{since:%H:%M:%S}"
+
+
+def _origins(origins: Sequence[Origin], lookups: Lookups) -> str:
+    """Return from what a value was made, and what else the same request read before."""
+    values = [_origin(origin.access, lookups) for origin in origins if origin.has_value]
+    others = [_origin(origin.access, lookups) for origin in origins if not origin.has_value]
+    texts = [
+        f"from {listed(values)}" if values else "",
+        f"after {listed(others)}" if others else "",
+    ]
+    return ", ".join(filter(None, texts))
 
 
 def _origin(access: Access, lookups: Lookups) -> str:
@@ -93,6 +116,8 @@ def _origin(access: Access, lookups: Lookups) -> str:
         return f"record {access.result}"
     if access.subject.kind == "message":
         return f"message {lookups.short(name)} {access.result}"
+    if access.subject.kind == "key":
+        return f"{access.what} <-- {access.result}"
     return f"{name} {access.result}".strip()
 
 
@@ -110,6 +135,21 @@ def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     if row.kind == "call" and any(fault.kind == "call" for fault in row.faults):
         return f"the function of a fault of {row.peer}"
     return ""
+
+
+def _connections(history: History, rows: Mapping[int, ReportRow]) -> dict[int, str]:
+    """Return the name of the connection on which each write of the test itself was made, in the order
+    of their first calls; empty if all were made on one.
+    """
+    clients: dict[int, object] = {}
+    for row in rows.values():
+        if isinstance(row.entry, Call) and on_connection(row.entry):
+            clients[row.number] = row.peer, row.entry.client
+    order = list(dict.fromkeys(clients.values()))
+    own = {row.number for row in history.rows if not row.cause and row.number in clients}
+    if len({clients[number] for number in own}) < 2:
+        return {}
+    return {number: f"connection {order.index(clients[number]) + 1}" for number in own}
 
 
 def source_of(place: Place | None) -> str:
@@ -132,7 +172,7 @@ def start_text(history: History) -> str:
 def _start(history: History) -> str:
     start = history.start
     if start.kind == "last_call":
-        return "The failing statement read none of the fakes' data; this is the last call"
+        return "The failing statement read none of the fakes' data; this is the history of the last call"
     if start.kind == "changed":
         calls = listed([f"{name}()" for name in start.by], 3) or "this test"
         return (
@@ -159,9 +199,15 @@ def _at(place: Place | None) -> str:
 
 def gap_texts(history: History) -> Iterator[str]:
     for gap in history.gaps:
-        name, other = gap.access.subject.name, gap.neighbour.name
+        name, what = gap.access.subject.name, gap.access.what
         missing = "read" if gap.access.writes else "wrote"
-        yield f"{gap.access.what}: nothing {missing} {name}; {other} was written and read"
+        if gap.missed is not None and not gap.access.writes:
+            yield (
+                f"{what}: nothing wrote {name}, and nothing read {gap.missed.subject.name} "
+                f"({gap.missed.what})"
+            )
+        elif gap.neighbour is not None:
+            yield f"{what}: nothing {missing} {name}; {gap.neighbour.name} was written and read"
 
 
 def left_out_text(history: History) -> str:

@@ -130,7 +130,7 @@ class Access:
 
     ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
     the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected,
-    and None if its answer is not known.
+    and None if its answer is not known. ``returned`` is the value that a write returned.
     """
 
     subject: ReportSubject
@@ -140,6 +140,7 @@ class Access:
     part: str = ""
     value: Any = None
     succeeded: bool | None = True
+    returned: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,17 @@ class HistoryStart:
     by: tuple[str, ...] = ()
 
 
+class Origin(NamedTuple):
+    """What a request read before a write, in the row of this ``number``; ``has_value`` if this read has
+    returned the written value. ``order`` is the journal number at which it happened.
+    """
+
+    access: Access
+    number: int
+    order: int
+    has_value: bool
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
     """A write of a value, or its expiry, in the row of this ``number``.
@@ -194,7 +206,9 @@ class HistoryRow:
     ``cause`` is the number of the delivery or request during which it was made, 0 if of none.
     ``is_read``: the failing statement, or a later row, read the value of this write. ``step`` counts
     the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
-    from. ``origin`` is the access with which the same request read the value, ``origin_row`` its row.
+    from. ``origins`` are the accesses with which the same request read what it wrote, or what it
+    wrote after. ``times`` counts equal writes in succession, the first of which was at ``since_us``.
+    ``is_idle``: the row is the last read of a delivery that wrote nothing.
     """
 
     number: int
@@ -204,19 +218,23 @@ class HistoryRow:
     cause: int = 0
     is_read: bool = False
     where: Place | None = None
-    origin: Access | None = None
-    origin_row: int = 0
+    origins: tuple[Origin, ...] = ()
+    times: int = 1
+    since_us: int = 0
+    is_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Data that a request of the history read and no request wrote, or the reverse, although a
-    ``neighbour`` with a similar name was read and written. ``row`` has the read or the write.
+    ``neighbour`` with a similar name was read and written; or ``missed`` is the write of data with a
+    similar name that no request read. ``row`` has the read or the write.
     """
 
     access: Access
     row: int
-    neighbour: ReportSubject
+    neighbour: ReportSubject | None
+    missed: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +242,8 @@ class History:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
     ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
-    are the last writes of the test.
+    are the last writes of the test. ``read`` is what requests and deliveries to
+    the addresses of those that wrote have read.
     """
 
     start: HistoryStart
@@ -232,10 +251,13 @@ class History:
     gaps: tuple[Gap, ...] = ()
     left_out: int = 0
     unwritten: bool = False
+    read: frozenset[ReportSubject] = frozenset()
 
     def has(self, subjects: Iterable[ReportSubject]) -> bool:
-        """Return whether data is part of the history: the statement compared it, or it was written."""
-        own = {row.access.subject for row in self.rows}
+        """Return whether data is part of the history: the statement compared it, or it was written, or
+        a request to the same address as one that wrote has read it.
+        """
+        own = {*self.read, *(row.access.subject for row in self.rows)}
         return any(
             subject in own or any(sought.has(subject) for sought in self.start.sought)
             for subject in subjects
@@ -244,7 +266,8 @@ class History:
     @property
     def calls(self) -> frozenset[int]:
         """The numbers of the rows of this history, and of those that its values were read in."""
-        own = {number for row in self.rows for number in (row.number, row.origin_row) if number}
+        own = {row.number for row in self.rows}
+        own |= {origin.number for row in self.rows for origin in row.origins}
         return frozenset(own | set(self.start.rows))
 
 

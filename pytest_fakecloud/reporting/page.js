@@ -1,7 +1,7 @@
 // The report's page: its timelines, with the data of the fakes before and after each row.
 
 import {changesTable, count, el, fieldsOf, fold} from "./elements.js";
-import {clockTime, sourceOf, Trace} from "./trace.js";
+import {clockTime, isoDay, sourceOf, Trace} from "./trace.js";
 
 // Actions and commands that change credentials, which states do not contain.
 const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "rotate_password", "ACL SETUSER"]);
@@ -92,9 +92,9 @@ class History {
     if (this.lines.length) this.choose(read < 0 ? this.lines.length - 1 : read);
   }
 
-  option({number, text, times, step, read, writes}, index) {
-    const found = this.byNumber.get(number);
-    const soft = [found && clockTime(found.row.at_us), text.by && `by ${text.by}`, text.from && `from ${text.from}`].filter(Boolean).join(" · ");
+  option({at_us, text, times, step, read, writes}, index) {
+    const dated = new Set(this.lines.map((line) => isoDay(line.at_us))).size > 1;
+    const soft = [`${dated ? `${isoDay(at_us)} ` : ""}${clockTime(at_us)}`, text.by && `by ${text.by}`, text.from].filter(Boolean).join(" · ");
     return el("li", {role: "option", id: `history-${index}`, class: [step ? "history-origin" : "", read ? "history-read" : ""].join(" "), onclick: () => this.choose(index)},
       el("div", {}, el("span", {}, `${writes ? "" : "read: "}${text.what}${times > 1 ? ` (x${times})` : ""}`), text.answer && el("span", {class: "history-answer"}, ` ← ${text.answer}`), read ? el("b", {}, " this value was read") : null),
       soft && el("div", {class: "soft"}, soft), text.source && el("div", {class: "soft"}, text.source));

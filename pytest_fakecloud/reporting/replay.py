@@ -8,7 +8,7 @@ end, for example because a call waited for another one or a callback ran between
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import Instant
 from ..http.messages import Request
-from .calls import executed_at
+from .calls import ScriptRun, executed_at
 from .data import Item, State, changes_of, short, short_item, state_of
 from .model import Report
 from .rows import began
@@ -81,6 +81,23 @@ def _obstacle(fake: Fake) -> str:
     calls = (call for call in fake.journal.calls() if call.status != 401)
     is_cut = any({"request_body", "target"} & {*call.cut} for call in calls)
     return "the journal has cut its requests" if is_cut else ""
+
+
+def replayed(cloud: BaseCloud, fake: Fake) -> ReplayedFake | None:
+    """Replay the journal on a copy of a fake, and return the copy, which is closed; None if it is not
+    exact.
+    """
+    entries = _entries(cloud, [fake.name])
+    if not entries or _obstacle(fake):
+        return None
+    player = _Player(cloud, entries[0].at, {})
+    with ExitStack() as stack:
+        player.attempt(fake.name, partial(player.open, fake, stack))
+        for work in player.works(entries, {}):
+            player.perform(work)
+        player.move_to(cloud.clock.now_us())
+        player.drop_different()
+    return player.copies.get(fake.name)
 
 
 class Time(Timekeeper):
@@ -165,6 +182,9 @@ class ReplayedFake:
     def end_waits(self) -> None:
         """End the calls that wait for data or a time that has come; only some fakes have any."""
 
+    script_runs: Mapping[int, Sequence[ScriptRun]] = {}
+    """The scripts that each entry ran, by the entry's number; only some fakes have any."""
+
     delivers = False
     """Whether the fake makes delivery attempts, which begin and finish at different times."""
 
@@ -225,6 +245,21 @@ class _Player:
             yield work._replace(perform=partial(copy.replay_action, entry))
         elif entry.number in events:
             yield work
+
+    def works(self, entries: Iterable[Entry], events: Mapping[int, Sequence[Event]]) -> list[_Work]:
+        """Return the parts of entries in the order in which they happened."""
+        works = [work for entry in entries for work in self.parts(entry, events)]
+        return sorted(works, key=lambda work: work.order)
+
+    def perform(self, work: _Work) -> bool:
+        """Do the work of an entry at its time; return whether there was any."""
+        self.move_to(work.at_us)
+        if work.perform is None or work.entry.fake not in self.copies:
+            return False
+        self.attempt(work.entry.fake, work.perform)
+        for name, copy in list(self.copies.items()):
+            self.attempt(name, copy.end_waits)
+        return True
 
     def attempt(self, name: str, work: Callable[[], object]) -> None:
         """Do some work for a fake, which is left out of the replay if the work fails."""
@@ -306,26 +341,17 @@ def _replayed(
     cloud: BaseCloud, report: Report, followed: Sequence[Fake], reasons: dict[str, str]
 ) -> dict[str, Any]:
     """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
-    fakes = {fake.name for fake in followed}
-    every = (*cloud.journal.entries, *cloud.journal._recorder.shared.actions)
-    entries = sorted(
-        (entry for entry in every if entry.fake in fakes), key=lambda entry: entry.number
-    )
+    entries = _entries(cloud, {fake.name for fake in followed})
     player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), reasons)
     with ExitStack() as stack:
         for fake in followed:
             player.attempt(fake.name, partial(player.open, fake, stack))
         recorder = _StepRecorder(player, report, entries)
-        works = [work for entry in entries for work in player.parts(entry, recorder.events)]
-        for work in sorted(works, key=lambda work: work.order):
+        for work in player.works(entries, recorder.events):
             player.move_to(work.at_us)
             recorder.record_clock(work.order)
-            if work.perform is None or work.entry.fake not in player.copies:
-                continue
-            player.attempt(work.entry.fake, work.perform)
-            for name, copy in list(player.copies.items()):
-                player.attempt(name, copy.end_waits)
-            recorder.record_work(work)
+            if player.perform(work):
+                recorder.record_work(work)
         player.move_to(cloud.clock.now_us())
         recorder.record_clock(entries[-1].number + 1 if entries else 1)
         player.drop_different()
@@ -335,6 +361,13 @@ def _replayed(
     if player.copies:
         replay["initial"] = {name: short(recorder.initial[name]) for name in player.copies}
     return replay
+
+
+def _entries(cloud: BaseCloud, fakes: Collection[str]) -> list[Entry]:
+    """Return the entries and actions of fakes, in order."""
+    every = (*cloud.journal.entries, *cloud.journal._recorder.shared.actions)
+    entries = (entry for entry in every if entry.fake in fakes)
+    return sorted(entries, key=lambda entry: entry.number)
 
 
 def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:

@@ -153,20 +153,23 @@ class _Writer:
         texts += list(filter(None, [left_out_text(history)]))
         sources: set[str] = set()
         answers: set[str] = set()
+        days = {to_datetime(row.at_us).date() for row in history.rows}
+        is_dated = days != {to_datetime(self._report.now_us).date()}
         for line in history_lines(history, rows, self._lookups):
-            lead = f"{_stamp(line.row)} {'  ' * line.row.step}"
+            day = f"{to_datetime(line.row.at_us):%m-%d} " if is_dated else ""
+            lead = f"{day}{_stamp(line.row)} {'  ' * line.row.step}"
             mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
             result = line.answer
             if len(result) > LONG and result in answers:
                 result = f"{result.partition(',')[0]} (as above)"
             answers.add(result)
             answer = f" <-- {result}" if result else ""
-            answer += f" (x{line.times})" if line.times > 1 else ""
+            answer += f" ({line.times})" if line.times else ""
             by = f" by {line.by}" if line.by else ""
-            indent = " " * (len(lead) + 2)
-            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 4)
+            indent = " " * (_STAMP + 2 * line.row.step + 2)
+            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 6)
             if line.origin:
-                texts += _wrapped(f"{indent}from {line.origin}", f"{indent}  ", self._width, 3)
+                texts += _wrapped(f"{indent}{line.origin}", f"{indent}  ", self._width, 3)
             if line.source and line.source not in sources:
                 texts.append(cut(f"{indent}{line.source}", self._width - 1))
             sources.add(line.source)
@@ -491,8 +494,8 @@ _RUN = 4
 
 def touched_rows(history: History) -> set[int]:
     """Return the numbers of the rows that a history mentions, and of the requests that made them."""
-    rows = [number for row in history.rows for number in (row.number, row.cause, row.origin_row)]
-    return {*rows, *history.start.rows, *(gap.row for gap in history.gaps)}
+    causes = {row.cause for row in history.rows}
+    return {*history.calls, *causes, *(gap.row for gap in history.gaps)}
 
 
 def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> list[FoldedRow]:

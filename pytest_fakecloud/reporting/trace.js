@@ -657,7 +657,7 @@ function firstBelow(items, y) {
 }
 
 // -- words and elements -------------------------------------------------------------------------
-const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
+export const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
 export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
 
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.

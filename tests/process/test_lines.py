@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterator
 
 import httpx
 import pytest
+import redis
 import requests
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.core.exits import Exits, exiting
+from pytest_fakecloud.core.frames import place_at
 from pytest_fakecloud.process.lines import Lines
 
 
-@pytest.fixture(params=["inprocess"])
+@pytest.fixture(params=["inprocess", "socket"])
 def kv(request: pytest.FixtureRequest) -> Iterator[KVServer]:
-    with Cloud(transport=request.param) as cloud:
-        cloud.journal._recorder.shared.find_lines = Lines()
+    with Cloud(transport=request.param) as cloud, exiting() as exits:
+        cloud.journal._recorder.shared.find_lines = lines = Lines()
+        lines.watch_sockets(exits)
         yield cloud.kv_server()
 
 
@@ -41,19 +47,84 @@ def test_a_call_has_the_lines_of_its_caller_and_of_the_test(kv: KVServer) -> Non
     assert "requests" in call.library
 
 
-@pytest.mark.parametrize("kv", ["socket"], indirect=True)
-def test_a_call_over_a_socket_has_no_lines(kv: KVServer) -> None:
-    get_article(kv)
-    assert functions(kv) == [[]]
+def test_a_call_from_another_thread_has_the_lines_of_this_thread(kv: KVServer) -> None:
+    thread = threading.Thread(target=get_article, args=[kv])
+    thread.start()
+    thread.join()
+    assert functions(kv) == [["get_article"]]
 
 
-def test_a_call_from_an_event_loop_has_no_lines(kv: KVServer) -> None:
+def test_a_call_of_a_task_has_the_lines_of_the_task(kv: KVServer) -> None:
     async def get() -> None:
         async with httpx.AsyncClient() as client:
             await client.post(kv.url, json=["GET", "article"], headers=kv.headers)
 
-    asyncio.run(get())
-    assert functions(kv) == [[]]
+    async def main() -> None:
+        await asyncio.gather(get(), get())
+
+    asyncio.run(main())
+    assert functions(kv) == [["get"], ["get"]]
+
+
+def test_the_commands_of_a_pipeline_have_the_line_that_sent_them(kv: KVServer) -> None:
+    with redis.Redis.from_url(kv.database_url) as client:
+        pipeline = client.pipeline(transaction=False)
+        pipeline.get("article").get("author")
+        pipeline.execute()
+        client.get("article")
+    assert functions(kv) == [["test_the_commands_of_a_pipeline_have_the_line_that_sent_them"]] * 3
+
+
+class Connection:
+    """A connection to a server that neither reads nor answers, with the lines that sent on it."""
+
+    def __init__(self, exits: Exits) -> None:
+        self.lines = Lines()
+        self.lines.watch_sockets(exits)
+        listener = socket.create_server(("127.0.0.1", 0))
+        exits.callback(listener.close)
+        self.sock = socket.create_connection(listener.getsockname())
+        exits.callback(self.sock.close)
+        self.client = self.sock.getsockname()
+
+    def sent_from(self) -> list[int]:
+        """Return the lines of this file that sent what a call has received."""
+        lines = self.lines(self.client)
+        return [] if lines is None else [int(place_at(lines.places[0])["line"])]
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with exiting() as exits:
+        yield Connection(exits)
+
+
+def test_the_lines_of_a_connection_are_those_that_sent_last(connection: Connection) -> None:
+    connection.sock.sendall(b"1")
+    [first] = connection.sent_from()
+    connection.sock.sendall(b"2")
+    assert connection.sent_from() == [first + 2]
+
+
+def test_a_client_that_does_not_wait_for_its_responses_has_no_lines(connection: Connection) -> None:
+    connection.sock.sendall(b"1")
+    connection.sock.sendall(b"2")
+    assert connection.sent_from() == []
+    connection.sock.sendall(b"3")
+    assert connection.sent_from() == []
+
+
+def test_a_closed_connection_has_no_lines(connection: Connection) -> None:
+    connection.sock.sendall(b"1")
+    connection.sock.close()
+    assert connection.sent_from() == []
+
+
+def test_sockets_are_restored() -> None:
+    before = {**vars(socket.socket)}
+    with exiting() as exits:
+        Lines().watch_sockets(exits)
+    assert {**vars(socket.socket)} == before
 
 
 def test_lines_are_forgotten_with_their_calls(kv: KVServer) -> None:

@@ -593,7 +593,7 @@ def history(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
     subject = {"kind": "key", "name": "total", "fake": "kv"}
     words = {"what": "SET total 4", "answer": "OK", "by": "", "from": "", "source": ""}
     usual = {"subject": subject, "part": "", "step": 0, "read": False, "writes": True,
-             "from": None, "times": 1}  # fmt: skip
+             "from": None, "times": 1, "at_us": 1_772_366_400_000_000}  # fmt: skip
     start = {"kind": "looked", "text": "The failing statement read total", "rows": [],
              "subjects": []}  # fmt: skip
     rows = [{**usual, **line, "text": {**words, **line.get("text", {})}} for line in lines]
@@ -607,7 +607,11 @@ def test_the_page_opens_on_the_history_of_the_value(
 ) -> None:
     place = {"file": "shop.py", "line": 7, "function": "write",
              "source": [{"line": 7, "text": "redis.set(total)"}]}  # fmt: skip
-    text = {"by": "POST /pay", "from": f"record t-0@3 {EVIL}", "source": "shop.py:7 redis.set()"}
+    text = {
+        "by": "POST /pay",
+        "from": f"from record t-0@3 {EVIL}",
+        "source": "shop.py:7 redis.set()",
+    }
     page = opened(
         {
             **report(row(4, "SET total 3"), row(5, "SET total 4", where=place), row(6, "GET total")),

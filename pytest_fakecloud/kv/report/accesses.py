@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Arguments, Call
-from ...reporting.calls import QUEUED, SEVERAL, Lookups, is_error, on_connection, reply
+from ...reporting.calls import (
+    QUEUED,
+    SEVERAL,
+    Lookups,
+    ScriptRun,
+    error_of,
+    is_error,
+    lines_of,
+    on_connection,
+    reply,
+)
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.replay import replayed
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
+from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
 from .history import Expiries, with_expiries
 from .wording import command_text
@@ -20,6 +33,7 @@ if TYPE_CHECKING:
 
 _RESULT = 120
 """Maximum length of a result, in characters."""
+_UNKNOWN = "no known answer"
 
 
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
@@ -27,8 +41,85 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
     if isinstance(entry, Action):
         yield from _of_action(row, entry, lookups)
     elif isinstance(entry, Call) and not hides_words(entry):
+        runs = list(lookups.script_runs.get(entry.number, ()))
         for words, answer in _commands(entry, lookups):
-            yield from _of_command(entry.fake, words, answer, lookups)
+            yield from _of_line(entry.fake, words, answer, runs, lookups)
+
+
+def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ScriptRun]]:
+    """Return what the scripts of a server's entries executed, from a replay of its journal; nothing if
+    there are no scripts, or the replay did not reproduce the data.
+    """
+    calls = [call for call in test.calls_of(fake) if call.reached]
+    lines = [line for call in calls for line in lines_of(call)]
+    lines += [[_word(word) for word in action.call[0]] for action in test.actions_on(fake)
+              if action.kind == "execute" and action.call is not None]  # fmt: skip
+    if not any(line and line[0].upper() in kinds.SCRIPTS for line in lines):
+        return {}
+    copy = replayed(test.cloud, fake)
+    return {} if copy is None else _with_skipped(copy.script_runs, test.lookups)
+
+
+def _with_skipped(
+    runs: Mapping[int, Sequence[ScriptRun]], lookups: Lookups
+) -> Mapping[int, Sequence[ScriptRun]]:
+    """Return runs of scripts with the keys that each did not write, unlike other runs of its script."""
+    places: dict[str, set[int]] = {}
+    described: list[tuple[int, ScriptRun, str, list[str], set[str]]] = []
+    for number, runs_of_entry in runs.items():
+        for run in runs_of_entry:
+            words = [run.line[0].upper(), *run.line[1:]]
+            script = command_text(words, lookups.scripts).split(" ")[1]
+            spec = spec_of(words)
+            keys = [] if spec is None else [key for key, _ in _keys_of(spec, words)]
+            written = {key for line, _ in run.commands for key in _written_by(line)}
+            places.setdefault(script, set()).update(
+                at for at, key in enumerate(keys) if key in written
+            )
+            described.append((number, run, script, keys, written))
+    complete: dict[int, list[ScriptRun]] = {}
+    for number, run, script, keys, written in described:
+        skipped = {key for at, key in enumerate(keys) if at in places[script]} - written
+        complete.setdefault(number, []).append(run._replace(skipped=frozenset(skipped)))
+    return complete
+
+
+def _written_by(line: Sequence[str]) -> Iterator[str]:
+    words = [line[0].upper(), *line[1:]]
+    spec = spec_of(words)
+    for key, writes in _keys_of(spec, words) if spec is not None else ():
+        if writes:
+            yield key
+
+
+def _of_line(
+    fake: str, words: list[str], answer: Any, runs: list[ScriptRun], lookups: Lookups
+) -> Iterator[Access]:
+    """Yield the accesses of a command; those of a script are the commands that it executed."""
+    run = next((run for run in runs if _same_line(run.line, words)), None)
+    if run is None:
+        yield from _of_command(fake, words, answer, lookups)
+        return
+    runs.remove(run)
+    text = command_text(words, lookups.scripts)
+    result, _ = _result_of(answer)
+    spec = spec_of(words)
+    for key, _ in _keys_of(spec, words) if spec is not None else ():
+        subject = ReportSubject("key", key, fake)
+        yield Access(subject, False, text, result, value=result)
+        if key in run.skipped:
+            yield Access(
+                subject, True, f"{text}, which did not write {key},", result, succeeded=False
+            )
+    script = " ".join(text.split(" ")[:2])
+    for line, answer in run.commands:
+        line = [line[0].upper(), *line[1:]]
+        for access in _of_command(fake, line, answer, lookups):
+            yield replace(access, what=f"{access.what} in {script}")
+
+
+def _same_line(line: Sequence[str], words: Sequence[str]) -> bool:
+    return line[0].upper() == words[0] and line[1:] == list(words[1:])
 
 
 def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
@@ -39,7 +130,10 @@ def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
     if not call.reached and call.fault is None:
         return
     answers: Sequence[Any] = [None] * len(lines)
-    if call.reached and on_connection(call):
+    if not call.reached:
+        status = " ".join(filter(None, error_of(call))) or call.outcome
+        answers = [{"error": f"{status} (fault: {call.fault}), not executed"}] * len(lines)
+    elif on_connection(call):
         steps = lookups.grouped_calls.get(call.number)
         answers = (
             [reply(call)] if call.response_body and "response_body" not in call.cut else [None]
@@ -50,7 +144,7 @@ def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
                 return  # A watched key was changed, or a connection was set up.
             lines = [step.facts["words"][0] for step in steps]
             answers = [value if is_error(value) else {"result": value} for value in results]
-    elif call.reached:
+    else:
         body = parsed(call.response_body)
         answers = body if call.route in SEVERAL and isinstance(body, list) else [body] * len(lines)
     if call.facts.get("encoding") == "base64":
@@ -71,10 +165,11 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
     parts = spec.fields_of(words) if spec.group != "array" else ()
     value = answer.get("result") if isinstance(answer, dict) else None
     for key, writes in _keys_of(spec, words):
-        written = [words[2:], value] if writes else value
+        written = words[2:] if writes else value
         for part in parts or [""]:
             subject = ReportSubject("key", key, fake)
-            yield Access(subject, writes, what, result, part, written, succeeded)
+            returned = value if writes else None
+            yield Access(subject, writes, what, result, part, written, succeeded, returned)
 
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -110,7 +205,7 @@ def expiries(test: ObservedTest, fake: Any) -> Iterator[tuple[int, int, Access]]
 
 def _result_of(answer: Any) -> tuple[str, bool | None]:
     if not isinstance(answer, dict):
-        return "no known answer", None
+        return _UNKNOWN, None
     if "error" in answer:
         return shortened(scalar(answer["error"]), _RESULT), False
     result = answer.get("result")
@@ -134,9 +229,12 @@ def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[Acc
     arguments, named = action.call or ((), {})
     if action.kind == "execute" and arguments:
         words = [_word(arguments[0]).upper(), *map(_word, arguments[1:])]
-        for access in _of_command(action.fake, words, None, lookups):
-            yield Access(access.subject, access.writes, access.what, part=access.part,
-                         value=access.value[0] if access.writes else None)  # fmt: skip
+        runs = list(lookups.script_runs.get(action.number, ()))
+        for access in _of_line(action.fake, words, None, runs, lookups):
+            if access.result == _UNKNOWN:
+                value = access.value if access.writes else None
+                access = replace(access, result="", value=value, succeeded=True)
+            yield access
     elif action.kind == "load":
         data = arguments[0] if arguments else named.get("data")
         for key, value in data.items() if isinstance(data, Mapping) else ():

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from ...cloud.fake import Context, Fake
-from ...core.calls import Call
+from ...core.calls import Action, Call
 from ...reporting import replay
-from ...reporting.calls import on_connection
+from ...reporting.calls import ScriptRun, on_connection
+from ..accesses import text_of
 from ..acl import tester
 from ..errors import CommandError
-from ..reply import Blocked, to_resp
+from ..reply import Blocked, Reply, to_json, to_resp
+from ..table import kinds
 
 _NOT_ABOUT_DATA = frozenset({"connection", "pubsub", "server"})
 """Groups of commands whose replies depend on connections or the process, unless they access data."""
@@ -24,9 +28,28 @@ class ReplayedKVServer(replay.ReplayedFake):
         super().__init__(real, context, time)
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []
+        self.script_runs: dict[int, list[ScriptRun]] = defaultdict(list)
+        self._number = 0
+        engine = self.fake._engine
+        engine.listeners.add(self._begin_script)
+        engine.scripting.listeners.add(self._note_command)
+
+    def _begin_script(self, session: Any, spec: Any, argv: Sequence[bytes]) -> None:
+        if spec.name in kinds.SCRIPTS and not session.in_script:
+            self.script_runs[self._number].append(ScriptRun(list(map(text_of, argv)), []))
+
+    def _note_command(self, argv: list[bytes], reply: Reply) -> None:
+        is_error = isinstance(reply, CommandError)
+        answer = {"error" if is_error else "result": to_json(reply)}
+        self.script_runs[self._number][-1].commands.append((list(map(text_of, argv)), answer))
+
+    def replay_action(self, action: Action) -> None:
+        self._number = action.number
+        super().replay_action(action)
 
     def replay_call(self, call: Call) -> None:
         """Replay a request, or a command of the database port in its connection's session."""
+        self._number = call.number
         if not on_connection(call):
             super().replay_call(call)
             return

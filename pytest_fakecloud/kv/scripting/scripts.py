@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ...core.registry import Registry
 from ...core.timers import TimeLimit, give_way, monotonic
 from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
@@ -127,6 +128,8 @@ class Scripting:
         """Wall-clock time at which to let other threads use the interpreter."""
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
+        self.listeners: Registry[Callable[[list[bytes], Reply], None]] = Registry()
+        """Functions that are called with each command of a script and its reply."""
 
     @cached_property
     def host(self) -> LuaHost:
@@ -363,6 +366,12 @@ class Scripting:
 
     def command(self, argv: list[bytes], resp: int) -> Reply:
         """Run a command line for the running script; return the reply or the error."""
+        reply = self._reply(argv, resp)
+        for listener in self.listeners.items:
+            listener(argv, reply)
+        return reply
+
+    def _reply(self, argv: list[bytes], resp: int) -> Reply:
         run = self.running
         assert run is not None
         spec: CommandSpec | None = None

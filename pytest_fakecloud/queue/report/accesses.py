@@ -12,8 +12,10 @@ from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import compact, items_of, parsed, readable, shortened
 from ..accesses import PUBLISHING
-from .wording import attempt_summary, callback_report, summary
+from .wording import attempt_summary, callback_report, sent_steps, summary
 
+_LONGEST = 280
+"""Maximum length of the description of a request, in characters: with its callbacks."""
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
 
 
@@ -47,19 +49,19 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
                 subject = ReportSubject(kind, item[name], call.fake)
                 result = f"{kind} {lookups.short(item[name])}"
                 result += " (deduplicated)" if item.get("deduplicated") else ""
-                yield Access(subject, writes, shortened(what, 160), result, value=value)
+                yield Access(subject, writes, shortened(what, _LONGEST), result, value=value)
     if is_created:
         return
     if call.number in lookups.created_by_lost_call:
         message_id = lookups.created_by_lost_call[call.number]
         subject = ReportSubject("message", message_id, call.fake)
         result = f"{lookups.short(message_id)}, {call.outcome}"
-        yield Access(subject, True, shortened(what, 160), result, value=value, succeeded=None)
+        yield Access(subject, True, shortened(what, _LONGEST), result, value=value, succeeded=None)
     elif call.route in PUBLISHING:
         status, text = error_of(call)
         result = shortened(f"{status} {text}".strip() or call.outcome, 120)
         is_known = call.fault is None or not call.reached
-        yield Access(ReportSubject("message", "", call.fake), True, shortened(what, 160), result,
+        yield Access(ReportSubject("message", "", call.fake), True, shortened(what, _LONGEST), result,
                      value=value, succeeded=False if is_known else None)  # fmt: skip
     elif writes and "/messages/" in call.path:
         message_id = call.path.rpartition("/")[2]
@@ -84,7 +86,12 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
     # The destination reads the body of the message, and that of the message that a callback is about.
     about = str(data.get("about") or data.get("message_id"))
     sent = shortened(lookups.mask.text(_sent(body)), 160)
-    yield Access(ReportSubject("message", about, event.fake), False, what, sent, value=value)
+    reads: list[tuple[str, str, Any]] = [(about, sent, value)]
+    if data.get("run"):
+        reads = list(sent_steps(body.decode("utf-8", "replace"))) or reads
+    for message_id, text, content in reads:
+        subject = ReportSubject("message", message_id, event.fake)
+        yield Access(subject, False, what, text, value=content)
     if data.get("run"):
         yield Access(ReportSubject("run", str(data["run"]), event.fake), True, what, result)
     if data.get("message_kind", "message") != "message":

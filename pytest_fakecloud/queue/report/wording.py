@@ -256,7 +256,10 @@ def delivery_name(row: ReportRow, lookups: Lookups) -> str:
     report = callback_report(body)
     if report is None or data.get("message_kind", "message") == "message":
         status = data.get("status") or data.get("error") or "no answer"
-        return f"{attempt_name(row, row, lookups)} ({status})"
+        name = attempt_name(row, row, lookups)
+        if lookups.steps.get(str(data.get("message_id"))):
+            name = name.removesuffix(f" of {lookups.short(data['message_id'])}")
+        return f"{name} ({status})"
     kind = str(data["message_kind"]).replace("_", " ")
     retried, most = report.get("retried"), report.get("maxRetries")
     text = f"the {kind} about "
@@ -298,13 +301,19 @@ def _sent_steps(body: str) -> str:
     """Describe the steps of a workflow run in the body of a delivery, which a client does not execute
     again; empty for any other body.
     """
-    records = [record for record in items_of(body) if {"messageId", "callType"} <= record.keys()]
-    texts = [from_base64(str(record.get("body") or "")) for record in records]
-    steps = [(text, step_in({}, text)) for text in texts]
-    return "; ".join(
-        _whole_step(step) if step else f"input {shortened(readable(text), 80)}"
-        for text, step in steps
-    )
+    return "; ".join(text for _, text, _ in sent_steps(body))
+
+
+def sent_steps(body: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the id of the message of each step in the body of a delivery, its words, and its content;
+    nothing for any other body.
+    """
+    for record in items_of(body):
+        if {"messageId", "callType"} <= record.keys():
+            content = from_base64(str(record.get("body") or ""))
+            step = step_in({}, content)
+            words = _whole_step(step) if step else f"input {shortened(readable(content), 80)}"
+            yield str(record["messageId"]), words, content
 
 
 def _answered(data: Mapping[str, Any]) -> str:

@@ -33,7 +33,9 @@ def _of_call(call: Call) -> Iterator[Access]:
     if call.route in UPSERTS or call.route == "update":
         for item in body if isinstance(body, list) else [body]:
             item = item if isinstance(item, dict) else {}
-            what = f"{call.route}{_in(name)} {_shown(item)}"
+            mode = f" ({item.get('metadataUpdateMode') or 'OVERWRITE'})"
+            has_mode = call.route == "update" and item.get("metadata")
+            what = f"{call.route}{_in(name)} {_shown(item)}{mode if has_mode else ''}"
             value = {key: item.get(key) for key in ("id", "metadata", "data") if item.get(key)}
             yield Access(subject, True, what, result, str(item.get("id", "")), value, succeeded)
     elif call.route in ("delete", "reset", "delete-namespace", "rename-namespace"):

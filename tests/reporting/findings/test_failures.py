@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -83,6 +84,25 @@ def reminder_in_milliseconds(cloud: Cloud, key: str) -> Callable[[str], object]:
     return server.value
 
 
+def token_until(cloud: Cloud, key: str) -> Callable[[str], object]:
+    """A token that is valid for a minute of the process's clock."""
+    server = cloud.kv_server()
+    redis = server.client()
+    redis.set("other", "1")
+    redis.set(key, "t-1", exat=int(time.time()) + 60)
+    return server.value
+
+
+def seats_are_released(cloud: Cloud, key: str) -> Callable[[str], object]:
+    """Reserved seats that the process's clock releases."""
+    server = cloud.kv_server()
+    redis = server.client()
+    redis.hset("other", "row", "1")
+    redis.hset(key, values={"row": "7", "seat": "12"})
+    redis.pexpireat(key, int(time.time() * 1000) + 600_000)
+    return server.hash
+
+
 @pytest.mark.parametrize("key", ["idem:k-1", "job 7/ä", "n"])
 @pytest.mark.parametrize(
     ("application", "kind"),
@@ -91,6 +111,8 @@ def reminder_in_milliseconds(cloud: Cloud, key: str) -> Callable[[str], object]:
         (session_is_renamed, "ttl_removed"),
         (carts_race, "lost_update"),
         (reminder_in_milliseconds, "unlikely_ttl"),
+        (token_until, "expires_by_wall_clock"),
+        (seats_are_released, "expires_by_wall_clock"),
     ],
 )
 def test_a_finding_concerns_the_compared_key(
@@ -106,6 +128,35 @@ def test_a_finding_concerns_the_compared_key(
 
     assert kinds(cloud, fail) == [kind]
     assert kinds(cloud, fail_elsewhere) == []
+
+
+def test_a_time_of_the_fake_clock_is_no_finding(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    redis = server.client()
+    redis.set("token", "t-1", exat=int(cloud.clock.now().timestamp()) + 60)
+    redis.hset("seats", "row", "7")
+    redis.pexpireat("seats", int(cloud.clock.now().timestamp() * 1000) + 600_000)
+
+    def fail() -> None:
+        assert (server.value("token"), server.hash("seats")) == (None, {})
+
+    assert kinds(cloud, fail) == []
+
+
+@pytest.mark.parametrize(("moves", "expected"), [(False, ["clock_frozen"]), (True, [])])
+def test_a_test_that_sleeps_until_a_message_is_due(
+    cloud: Cloud, moves: bool, expected: list[str]
+) -> None:
+    queue = cloud.queue()
+    route = queue.destinations.accept("https://app.example.com")
+    queue.client().message.publish_json(url="https://app.example.com/hook", body={}, delay="2s")
+    if moves:
+        queue.clock.advance("1s")
+        queue.client().message.publish_json(url="https://app.example.com/hook", body={}, delay="2s")
+    with pytest.raises(AssertionError) as failed:
+        assert len(route.deliveries) == 2
+    report = report_of(cloud, raised=failed.value, idle_s=2.1)
+    assert [finding.kind for finding in report.findings] == expected
 
 
 def test_a_finding_concerns_the_compared_group(cloud: Cloud) -> None:

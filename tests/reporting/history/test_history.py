@@ -41,17 +41,14 @@ class Properties:
 def test_the_report_begins_with_the_history(
     name: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if name == "jobs":
-        pytest.importorskip("rq")
+    pytest.importorskip({"jobs": "rq", "plans": "upstash_workflow"}.get(name, "pytest"))
     # Some examples have test files of the same names.
     monkeypatch.delitem(sys.modules, f"test_{name}", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
     properties = Properties()
     gc.freeze()  # The collection below only inspects objects of this run.
     pytester.makepyfile(**{f"test_{name}": (APPS / f"{name}.py").read_text(encoding="utf-8")})
-    # Only calls of this thread have the line that made them at the first failure.
-    options = (*QUIET, "-o", "fakecloud_transport=inprocess")
-    result = pytester.runpytest_inprocess(*options, plugins=[properties])
+    result = pytester.runpytest_inprocess(*QUIET, plugins=[properties])
     gc.collect()
     result.assert_outcomes(failed=1)
     text = report(result.outlines).partition("\n\n")[0]

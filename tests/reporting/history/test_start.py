@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
+import redis
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.reporting.history_wording import lines
 from pytest_fakecloud.reporting.model import History
 from pytest_fakecloud.reporting.report import report_of
 
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    with Cloud(seed=1, now="2026-03-01T12:00:00Z", transport="inprocess") as opened:
+    with Cloud(
+        seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
+    ) as opened:
         opened.journal._recorder.shared.find_lines = Lines()
         yield opened
 
@@ -104,6 +110,40 @@ def test_a_call_of_a_client_in_the_statement(cloud: Cloud, kv: KVServer, client:
     assert history(cloud, fail).start.kind == "called"
 
 
+def read(client: Redis, key: str) -> object:
+    return client.get(key)
+
+
+def test_a_call_in_a_function_that_other_statements_call(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        assert read(client, "a") == "value of a"
+        assert read(client, "b") is None
+
+    assert keys(cloud, fail) == ["b"]
+
+
+def test_a_vector_that_the_same_query_had_found_before(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    client = index.client()
+    client.upsert(
+        [("tea", [1.0, 0.0], {"room": "kitchen"}), ("cup", [0.0, 1.0], {"room": "kitchen"})]
+    )
+
+    def found() -> list[str]:
+        return [hit.id for hit in client.query(vector=[1.0, 0.1], filter="room = 'kitchen'")]
+
+    def fail() -> None:
+        assert found() == ["tea", "cup"]
+        client.update("cup", metadata={"stock": 4})
+        assert found() == ["tea", "cup"]
+
+    assert "update cup (stock=4) (OVERWRITE)" in [
+        row.access.what for row in history(cloud, fail).rows
+    ]
+
+
 def test_a_function_that_changes_what_is_compared(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
@@ -154,6 +194,78 @@ def test_rejected_and_unanswered_writes_and_deletions(
     ]
 
 
+def test_a_write_that_a_fault_kept_from_the_server(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        kv.faults.respond(503, times=1)
+        with pytest.raises(Exception):  # noqa: B017
+            kv.client(allow_telemetry=False, rest_retries=0).append("a", "!")
+        assert kv.value("a") == "value of a!"
+
+    [written, rejected] = history(cloud, fail).rows
+    assert (written.is_read, rejected.is_read) == (True, False)
+    assert rejected.access.result == "503 Service Unavailable (fault: respond 503), not executed"
+
+
+TAKE = """
+local left = tonumber(redis.call('GET', KEYS[1]))
+if left < 1 then return 0 end
+redis.call('SET', KEYS[1], left - 1)
+return redis.call('HINCRBY', 'taken', ARGV[1], 1)
+"""
+
+
+def test_writes_of_scripts_are_the_commands_that_they_executed(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        kv.load({"left": 1})
+        connection = redis.Redis.from_url(kv.database_url)
+        with connection.pipeline() as pipeline:
+            pipeline.eval(TAKE, 1, "left", "ada")
+            pipeline.eval(TAKE, 1, "left", "bob")
+            pipeline.execute()
+        connection.close()
+        assert (kv.value("left"), kv.hash("taken")) == ("0", {})
+
+    rows = [row for row in history(cloud, fail).rows if " in EVAL " in row.access.what]
+    assert [(row.access.what.partition(" in ")[0], row.access.result) for row in rows] == [
+        ("SET left 0", "OK"),
+        ("HINCRBY taken ada 1", "1"),
+    ]
+
+
+def test_a_script_that_cannot_be_replayed_may_have_written_its_keys(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.eval("return redis.call('SET', KEYS[1], 'b')", ["a"])
+        kv.journal.clear()
+        client.eval("return redis.call('APPEND', KEYS[1], 'c')", ["a"])
+        assert kv.value("a") == "b"
+
+    [row] = history(cloud, fail).rows
+    assert row.access.what.endswith("KEYS a (a script that may write it)")
+
+
+def test_writes_of_several_connections_name_them(cloud: Cloud, kv: KVServer) -> None:
+    first, second = (redis.Redis.from_url(kv.database_url) for _ in range(2))
+
+    def fail() -> None:
+        first.set("lock", "first", nx=True)
+        second.delete("lock")
+        assert kv.value("lock") == "first"
+
+    found = history(cloud, fail)
+    report = report_of(cloud)
+    rows = {row.number: row for row in report.rows}
+    named = [line.by for line in lines(found, rows, report.lookups)]
+    first.close()
+    second.close()
+    assert named == ["connection 1", "connection 2"]
+
+
 def test_a_value_made_from_another_key(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         client.set("copy", str(client.get("b")))
@@ -161,8 +273,190 @@ def test_a_value_made_from_another_key(cloud: Cloud, kv: KVServer, client: Redis
 
     rows = history(cloud, fail).rows
     assert [(row.step, row.access.subject.name) for row in rows] == [(0, "copy"), (1, "b")]
-    assert rows[0].origin is not None
-    assert rows[0].origin.subject.name == "b"
+    [origin] = rows[0].origins
+    assert (origin.access.subject.name, origin.has_value) == ("b", True)
+
+
+def test_a_value_that_an_earlier_write_returned(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.incrby("total", 1200)
+        client.set("shown", client.incrby("total", 300))
+        assert kv.value("shown") is None
+
+    rows = history(cloud, fail).rows
+    assert [(row.step, row.access.what) for row in rows] == [
+        (0, "SET shown 1500"),
+        (1, "INCRBY total 1200"),
+        (1, "INCRBY total 300"),
+    ]
+
+
+def test_equal_writes_in_succession_are_one_row(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.set("price", "9")
+        for _ in range(10):
+            client.set("price", "12")
+        assert kv.value("price") == "9"
+
+    rows = history(cloud, fail).rows
+    assert [(row.access.what, row.times) for row in rows] == [
+        ("SET price 9", 1),
+        ("SET price 12", 10),
+    ]
+
+
+def test_the_message_of_a_delivery_that_wrote_another_value(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    client = kv.client()
+
+    def mark(request: object) -> int:
+        client.set("state", "failed")
+        return 200
+
+    queue.destinations.call("https://app.example.com/failed", mark)
+
+    def fail() -> None:
+        queue.client().message.publish_json(
+            url="https://app.example.com/failed", body={"trip": "t-1"}
+        )
+        queue.run_until_idle()
+        assert kv.value("state") == "done"
+
+    written, published = history(cloud, fail).rows
+    assert (written.access.what, [origin.has_value for origin in written.origins]) == (
+        "SET state failed",
+        [False],
+    )
+    assert (published.step, published.access.subject.kind) == (1, "message")
+
+
+def test_a_value_computed_from_another_key(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def buy() -> None:
+        client.get("a")
+        client.lpush("orders", 2 * int(client.get("price") or 0))
+
+    def fail() -> None:
+        kv.load({"price": 800})
+        buy()
+        assert kv.value("orders") is None
+
+    rows = history(cloud, fail).rows
+    assert [(row.step, row.access.what) for row in rows] == [
+        (0, "LPUSH orders 1600"),
+        (1, "load price"),
+        (1, 'SET a "value of a"'),
+    ]
+    assert [(origin.access.subject.name, origin.has_value) for origin in rows[0].origins] == [
+        ("price", False),
+        ("a", False),
+    ]
+
+
+def test_reads_of_an_earlier_round_are_no_origin(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        for key in ("a", "b"):
+            client.lpush("lengths", 100 * len(str(client.get(key))))
+        assert kv.value("lengths") is None
+
+    rows = [row for row in history(cloud, fail).rows if row.step == 0]
+    names = [[origin.access.subject.name for origin in row.origins] for row in rows]
+    assert names == [["a"], ["b"]]
+
+
+def test_a_short_value_alone_is_no_source(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        kv.load({"limits": {"bob": "4"}})
+        client.hgetall("limits") and client.ltrim("timeline:bob", 0, 4)
+        assert kv.value("timeline:bob") == []
+
+    assert not any(origin.has_value for row in history(cloud, fail).rows for origin in row.origins)
+
+
+def test_a_delivery_that_wrote_nothing(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    client = kv.client()
+    kv.load({"hold:A2": "bob"})
+
+    def offer(request: Any) -> int:
+        seat = request.json()["seat"]
+        if not client.exists(f"hold:{seat}"):
+            client.rpush("offers", seat)
+        return 200
+
+    queue.destinations.call("https://app.example.com/lapsed", offer)
+
+    def fail() -> None:
+        for seat in ("A2", "A3"):
+            queue.publish("https://app.example.com/lapsed", json={"seat": seat})
+        queue.run_until_idle()
+        assert kv.value("offers") == ["A2", "A3"]
+
+    rows = history(cloud, fail).rows
+    idle = next(row for row in rows if row.is_idle)
+    assert (idle.access.what, idle.access.result) == ("EXISTS hold:A2", "1")
+    assert rows[rows.index(idle) + 1].access.what == "load hold:A2"
+
+
+BEST = """
+local best = redis.call('GET', KEYS[1])
+if best and ARGV[1] <= best then return best end
+redis.call('SET', KEYS[1], ARGV[1])
+return ARGV[1]
+"""
+
+
+def test_a_script_that_did_not_write_a_key_that_it_writes_in_other_runs(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.eval(BEST, ["best"], ["910"])
+        client.eval(BEST, ["best"], ["1050"])
+        assert kv.value("best") == "1050"
+
+    written, skipped = history(cloud, fail).rows
+    assert written.access.what.startswith("SET best 910 in EVAL ")
+    assert skipped.access.what.endswith("ARGV 1050, which did not write best,")
+    assert (written.is_read, skipped.is_read) == (True, False)
+
+
+def test_a_vector_that_was_written_to_another_namespace_later(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+
+    def fail() -> None:
+        for namespace in ("visitors", "staff"):
+            client.upsert([("rules", [1.0, 0.0])], namespace=namespace)
+        client.upsert([("form", [0.0, 1.0])], namespace="staff")
+        assert client.query([1.0, 0.1], namespace="visitors") == []
+
+    rows = [row for row in history(cloud, fail).rows if row.access.writes]
+    assert [(row.access.what, row.is_read) for row in rows] == [
+        ("upsert in visitors rules", True),
+        ("upsert in staff rules", False),
+    ]
+
+
+def test_a_name_that_was_read_and_a_similar_one_that_was_written(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.incr("usage:2026-3")
+        assert client.get("usage:2026-03") == "1"
+
+    [gap] = history(cloud, fail).gaps
+    assert gap.missed is not None
+    names = gap.access.subject.name, gap.missed.subject.name
+    assert names == ("usage:2026-03", "usage:2026-3")
+
+
+def test_written_keys_that_nobody_read_are_no_gaps(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        for number in range(1, 4):
+            client.set(f"post:{number}", "text")
+        assert client.get("post:3") == "other"
+
+    assert history(cloud, fail).gaps == ()
 
 
 def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -191,3 +485,31 @@ def test_a_topic_that_nothing_reads_while_a_similar_one_is_read(cloud: Cloud) ->
 
     [gap] = history(cloud, fail).gaps
     assert (gap.access.subject.name, gap.neighbour.name) == ("orders-2", "orders-1")
+
+
+def test_a_record_that_was_read_again_and_the_checkpoint_before_it(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    broker = cloud.broker()
+    broker.create_topic("payments")
+    broker.produce("payments", {"cents": 4200})
+    http = broker.client()
+
+    def read_payments() -> None:
+        offset = int(client.get("checkpoint") or 0)
+        place = {"topic": "payments", "partition": 0, "offset": offset}
+        for record in http.post("/fetch", json={"topicPartitionOffsets": [place]}).json():
+            client.incrby("balance", json.loads(record["value"])["cents"])
+
+    def fail() -> None:
+        read_payments()
+        client.set("checkpoint", 0)
+        read_payments()
+        assert kv.value("balance") == "4200"
+
+    rows = history(cloud, fail).rows
+    assert [(row.access.what, row.step) for row in rows if "produce" not in row.access.what] == [
+        ("INCRBY balance 4200", 0),
+        ("INCRBY balance 4200", 0),
+        ("SET checkpoint 0", 1),
+    ]

@@ -48,8 +48,7 @@ def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.Mon
     monkeypatch.setattr("pytest_fakecloud.pytest_run.observation.MINIMUM_WAIT_SECONDS", 0.0)
     gc.freeze()  # The collection below only inspects objects of this run.
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
-    # Only calls of this thread have the line that made them at the first failure.
-    result = run(source, "-o", "fakecloud_transport=inprocess")
+    result = run(source)
     # Collect the clients that the application left open now, while their warnings are ignored.
     gc.collect()
     result.assert_outcomes(failed=1)
