@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..cloud.cloud import Cloud
-from ..core.exits import Exits, call_all
+from ..core.exits import Exits, exiting
 from ..core.libraries import add_test
 from .checks import check_own_settings, check_same_settings, check_session_settings
 from .clouds import publish_env
@@ -120,16 +120,13 @@ class Run:
 
     def close_cloud(self) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
-        owner = self._fixture_cloud
-        if owner is None:
+        if self._fixture_cloud is None:
             return
         try:
-            owner.close()
-        except BaseException:
-            # A signal's handler may have interrupted it. If this is interrupted too, the run closes it.
-            owner.close()
-            raise
+            with exiting() as exits:
+                exits.callback(self._fixture_cloud.close)
         finally:
+            # If the repetition was interrupted too, the run closes the cloud.
             self._fixture_cloud = None
 
     def _use_requested_cloud(self) -> None:
@@ -316,13 +313,9 @@ class Run:
 
     def close(self) -> None:
         """End the run: its current test, and what its ``_exits`` contain. Can be repeated."""
-        parts = (self.end_test, self._exits.close)
-        try:
-            call_all(parts)
-        except BaseException:
-            # A signal's handler may have interrupted any part.
-            call_all(parts)
-            raise
+        with exiting() as exits:
+            exits.callback(self._exits.close)
+            exits.callback(self.end_test)
 
     # -- settings of tests whose fakes outlive them ------------------------------------------------
 
