@@ -1,7 +1,8 @@
 """The pytest plugin: options, ini settings, marker, hooks and fixtures.
 
 Every pytest run in an environment imports it, so it imports only pytest. Everything else is
-imported when a test first uses a fake; until then the hooks only check settings and note the test.
+imported when a test first uses a fake or the marker, or for early fakes; until then the hooks only
+check settings and note the test.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
 """How the names of the variables begin that official clients read (``reporting.mistakes``)."""
 _RUN = pytest.StashKey["Run"]()
-"""The run of a configuration, once one of its tests has used a fake or the marker."""
+"""The run of a configuration, with early fakes from its start, else once one of its tests has used a
+fake or the marker.
+"""
 _TEST = pytest.StashKey[pytest.Item]()
 """The current test of a configuration. A fixture of a wide scope does not get it from ``request``."""
 
@@ -179,16 +182,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration, created in its current test. Creating it starts nothing."""
+    """Return the run of a configuration, created in its current test, if there is none. Creating it
+    starts no fake.
+    """
     run = config.stash.get(_RUN, None)
     if run is None:
         from .pytest_run.run import Run
 
         run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
+        # The hook, which begins each later test, has found no run.
         run.begin_test(config.stash[_TEST])
     return run
 
 
+# Last, so that pytest captures what closing an earlier test's fakes prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
@@ -376,7 +383,9 @@ def fakecloud_session(
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
-    """Return the scope of the fixtures of fakes, which is the same for all that pytest calls it for."""
+    """Return the scope of the fixtures of fakes. pytest calls this with the name of each of them, which
+    all have the same scope.
+    """
     return "session" if _is_early(config) else config.getini("fakecloud_scope") or "function"
 
 
@@ -392,9 +401,8 @@ def fakecloud(
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
     run = run_of(request.config)
-    cloud = run.open_cloud(fakecloud_settings, fakecloud_session_settings)
-    yield cloud
-    run.close_cloud(cloud)
+    yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+    run.close_cloud()
 
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
@@ -499,11 +507,13 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, the variables point to the first one.
     """
+    from .core.exits import exiting
     from .pytest_run.checks import check_env
-    from .pytest_run.clouds import published_env
+    from .pytest_run.clouds import publish_env
 
     check_env(request.node)
-    with published_env(fakecloud, monkeypatch):
+    with exiting() as exits:
+        publish_env(fakecloud, monkeypatch, exits)
         yield fakecloud
 
 

@@ -56,7 +56,7 @@ class BaseCloud:
     ``"driven"`` (``pytest_run.clouds``).
     """
 
-    _closed_together: Sequence[Fake] = ()
+    _last_fakes: Sequence[Fake] = ()
     """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
@@ -188,6 +188,12 @@ class BaseCloud:
         its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
         file descriptor left.
         """
+        # A name is taken only when its fake has started, and close() must not miss that fake.
+        with self._starting:
+            return self._start_alone(fixture, settings)
+
+    def _start_alone(self, fixture: str, settings: Mapping[str, Any]) -> Fake:
+        """Start a fake while no other thread starts one or closes the cloud."""
         if self.closed:
             raise ContractError("this cloud is closed: create a new one")
         service = find(fixture)
@@ -199,8 +205,7 @@ class BaseCloud:
             kind: Any = fake_class(service)
             if settings:
                 reject_unknown(kind._settings, settings, kind.fixture)
-            with self._starting:  # A name is taken only when its fake has started.
-                fake: Fake = kind(self._context, **settings)
+            fake: Fake = kind(self._context, **settings)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -251,7 +256,7 @@ class BaseCloud:
     def violations(self) -> Results[Violation]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         violations = [*self._context.violations]
-        for fake in (*self._context.fakes.items, *self._closed_together):
+        for fake in (*self._context.fakes.items, *self._last_fakes):
             violations += fake._left_behind()
         covers = self._context.allowed.covers
         counted = (
@@ -297,7 +302,7 @@ class BaseCloud:
         self.journal.clear()
         self._context.closed_addresses.clear()
         self._context.former_secrets = frozenset()
-        self._closed_together = ()
+        self._last_fakes = ()
 
     # -- closing ---------------------------------------------------------------------------------
 
@@ -313,9 +318,10 @@ class BaseCloud:
         Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
         An exception of an ``on_close`` callback is raised after everything is closed.
         """
-        if not self.closed:
-            self._closed_together = self._context.fakes.items
-        self.closed = self._context.closing = True
+        with self._starting:
+            if not self.closed:
+                self._last_fakes = self._context.fakes.items
+            self.closed = self._context.closing = True
         try:
             self._exits.close()
         except BaseException:
@@ -324,12 +330,12 @@ class BaseCloud:
             raise
 
     def _close_fakes(self) -> None:
-        call_all(map(attrgetter("close"), reversed(self._closed_together)))
+        call_all(map(attrgetter("close"), reversed(self._last_fakes)))
         # The fakes refer to the context. Without this circle they are freed at once.
         self._context.fixture_fakes.clear()
 
     def _forget_timers(self) -> None:
-        # Until now, a reference from the shared clock kept the cloud alive while a fake was open.
+        # Until now, the clock's reference has kept the cloud alive while a fake was open.
         self._time.on_background = None
         self._time.forget_timers()
 
@@ -426,14 +432,14 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
 
 def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
     """Return the fixture and the address of each closed fake of a cloud, by name."""
-    closed = {fake.name: (fake.fixture, fake.url) for fake in cloud._closed_together}
+    closed = {fake.name: (fake.fixture, fake.url) for fake in cloud._last_fakes}
     return cloud._context.closed_addresses | closed
 
 
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
     context = cloud._context
-    fakes = (*context.fakes.items, *cloud._closed_together)
+    fakes = (*context.fakes.items, *cloud._last_fakes)
     return {*context.former_secrets}.union(*map(secrets_of, fakes))
 
 

@@ -39,9 +39,13 @@ class Exits:
     def __init__(self) -> None:
         self._functions: dict[Callable[[], object], None] = {}
 
-    def callback(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Register a function to be called with these arguments."""
-        self._functions[partial(function, *args, **kwargs)] = None
+    def callback(
+        self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+    ) -> Callable[[], None]:
+        """Register a function to be called with these arguments. Return one that calls it earlier."""
+        registered = partial(function, *args, **kwargs)
+        self._functions[registered] = None
+        return partial(self._call, registered)
 
     def close(self) -> None:
         """Call the functions even if some raise, then raise the first exception."""

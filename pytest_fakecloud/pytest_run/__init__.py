@@ -1,1 +1,1 @@
-"""One pytest run: its settings, the current test, the cloud that outlives tests, and the outcomes."""
+"""One pytest run: its settings, the current test, the clouds of the fixtures, and the outcomes."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from ..cloud.base import fixture_fake
 from ..cloud.cloud import Cloud
+from ..core.exits import Exits
 from ..core.settings import DeliveryMode
-from ..process.replace import replace
+from ..process.replace import swap
 from .options import without_traceback
 
 
@@ -43,10 +43,9 @@ fake_in = without_traceback(fixture_fake)
 """Returns the fake of a fixture in a cloud."""
 
 
-@contextmanager
-def published_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set the variables of a cloud's fakes, and of those that start in the block. ``monkeypatch``
-    restores the variables; the block ends with the test, because the cloud may outlive it.
+def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, exits: Exits) -> None:
+    """Set the variables of a cloud's fakes, and of those that start until ``exits`` are closed, at the
+    end of the test, because the cloud may outlive it. ``monkeypatch`` restores the variables.
     """
     seen: set[str] = set()
 
@@ -60,25 +59,24 @@ def published_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
                 seen.add(name)
                 monkeypatch.setenv(name, value)
         if cloud.authority is not None and is_first:
-            exits.callback(_replace_default_opener())
+            _replace_default_opener(exits)
 
-    with ExitStack() as exits:
-        exits.callback(cloud._context.listeners.add(publish))
-        for fake in cloud.fakes():
-            publish(fake)
-        yield
+    listeners = cloud._context.listeners
+    exits.callback(listeners.remove, publish)
+    listeners.add(publish)
+    for fake in cloud.fakes():
+        publish(fake)
 
 
-def _replace_default_opener() -> Callable[[], None]:
-    """Give ``urlopen()`` an opener that has read the variables with the certificate authority;
-    return a function that restores it. Since Python 3.12, the shared opener keeps the first TLS
-    context. An application's own opener stays.
+def _replace_default_opener(exits: Exits) -> None:
+    """Give ``urlopen()`` an opener that has read the variables with the certificate authority, until
+    ``exits`` are closed. Since Python 3.12, the shared opener keeps the first TLS context. An
+    application's own opener stays.
     """
     opener: Any = getattr(urllib.request, "_opener", None)
     default: Any = urllib.request.build_opener()
     usual = [*map(type, default.handlers)]
     # The default opener has no ProxyHandler if it was made before NO_PROXY was set for the fakes.
     early = [kind for kind in usual if kind is not urllib.request.ProxyHandler]
-    if opener is not None and [*map(type, opener.handlers)] not in (usual, early):
-        return lambda: None
-    return replace(urllib.request, "_opener", default).restore
+    if opener is None or [*map(type, opener.handlers)] in (usual, early):
+        swap(exits, urllib.request, "_opener", default)

@@ -16,11 +16,12 @@ from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
+from ..core.exits import call_all
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
 from .options import SESSION_SETTINGS, check_settings, fixture_of, misuse, words_of
 from .run import Run
-from .shared import SharedCloud
+from .scope_cloud import ScopeCloud
 
 
 class EarlyRun(Run):
@@ -35,17 +36,20 @@ class EarlyRun(Run):
         fixtures = _early_fixtures(config)
         check_settings(config)
         super().__init__(config, "session")
-        self._variables = pytest.MonkeyPatch()
+        variables = pytest.MonkeyPatch()
+        self._exits.callback(variables.undo)
         self._is_importing = True
         """Whether no test has begun."""
         # Close the fakes here: nothing else would if a conftest cannot be imported.
         config.add_cleanup(self.close)
         config.pluginmanager.register(sys.modules[__name__])
         try:
-            self.session_cloud = shared = SharedCloud(self.options, "session", [], "background")
+            self.session_cloud = early = ScopeCloud(
+                self._exits, self.options, "session", [], "background"
+            )
             for fixture in fixtures:
-                for name, value in fixture_fake(shared.cloud, fixture).env.items():
-                    self._variables.setenv(name, value)
+                for name, value in fixture_fake(early.cloud, fixture).env.items():
+                    variables.setenv(name, value)
         except (ContractError, OSError) as error:
             raise pytest.UsageError(f"fakecloud_early: {error}") from error
 
@@ -55,26 +59,21 @@ class EarlyRun(Run):
         self._is_importing = False
         super().begin_test(item)
 
-    def _new_session_cloud(self, settings: Mapping[str, Any]) -> SharedCloud:
+    def _new_session_cloud(self, settings: Mapping[str, Any]) -> ScopeCloud:
         """Return the cloud of the early fakes, or one that replaces it, if there are settings."""
         early = self.session_cloud
         if early is None or not settings:
-            # A test whose settings could not take effect has closed it, and a later one has others.
+            # There is no early cloud if it was closed for settings that could not take effect.
             return early or super()._new_session_cloud(settings)
         _check_connections({fake.fixture for fake in early.cloud.fakes()}, settings)
-        shared = super()._new_session_cloud(settings)
+        session_cloud = super()._new_session_cloud(settings)
         try:
-            _replace(early.cloud, shared.cloud)
+            _replace(early, session_cloud.cloud)
         except BaseException:
+            call_all((session_cloud.close, early.close))
             self.session_cloud = None
-            shared.cloud.close()
             raise
-        return shared
-
-    def close(self) -> None:
-        self.end_test()
-        self._variables.undo()
-        super().close()
+        return session_cloud
 
 
 def _early_fixtures(config: pytest.Config) -> list[str]:
@@ -87,11 +86,11 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
     return names
 
 
-def _replace(early: Cloud, cloud: Cloud) -> None:
+def _replace(early: ScopeCloud, cloud: Cloud) -> None:
     """Close the cloud of the early fakes, and start them again in another cloud, with its settings, at
     the same addresses.
     """
-    context, formers = cloud._context, dict(early._context.fixture_fakes)
+    context, formers = cloud._context, dict(early.cloud._context.fixture_fakes)
     try:
         for former in formers.values():
             for mount in former._mounts:

@@ -1,23 +1,22 @@
-"""The state of one pytest run: the current test, and the clouds that several tests share.
+"""The state of one pytest run: the current test, and the clouds of the fixtures.
 
-Imported when a test first uses a fake. ``docs/contributing/map.md`` shows what owns what, and when it
-ends.
+Imported when a test first uses a fake or the marker, or for early fakes.
+``docs/contributing/map.md`` shows what owns what, and when it ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..cloud.cloud import Cloud
-from ..core.exits import call_all
+from ..core.exits import Exits, exiting
 from ..core.libraries import add_test
 from .checks import check_own_settings, check_same_settings, check_session_settings
-from .clouds import new_cloud, published_env
+from .clouds import publish_env
 from .observation import Observation, SleepMeter
 from .options import (
     PER_TEST_SETTINGS,
@@ -28,7 +27,7 @@ from .options import (
     markers_of,
     without_traceback,
 )
-from .shared import BeforeFixture, SharedCloud
+from .scope_cloud import BeforeFixture, ScopeCloud
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -44,13 +43,13 @@ class TestState:
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
     cloud: Cloud | None = None
-    """The cloud of the fixtures, once the test uses it."""
+    """The cloud of the fixtures, once the test uses it. Only ``Run._use()`` sets it."""
     strict: tuple[str, ...] | None = None
     """The kinds of violations that fail the test, once it uses that cloud."""
     observation: Observation | None = None
     sleep: SleepMeter | None = None
     """Measures the code of the test, once it has begun."""
-    exits: ExitStack = field(default_factory=ExitStack)
+    exits: Exits = field(default_factory=Exits)
     """What ends with the test."""
     has_ended: bool = False
     """Whether the test's own code has ended. pytest also reports each subtest, before."""
@@ -71,7 +70,7 @@ class TestState:
 
 class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
-    clouds that several tests share, one for the session and one for the current class or module.
+    owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
 
     For each test, the hooks call ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()`` and
     ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session()``.
@@ -80,13 +79,15 @@ class Run:
     def __init__(self, config: pytest.Config, scope: str) -> None:
         self.options = RunOptions(config, scope)
         self.test = TestState()
-        self.session_cloud: SharedCloud | None = None
+        self._exits = Exits()
+        """The clouds that are open, and what else ends with the run."""
+        self.session_cloud: ScopeCloud | None = None
         """The cloud of the session, from its first use until the run closes."""
-        self._scope_cloud: SharedCloud | None = None
-        """The cloud of the current class or module, from its first use until their end."""
+        self._fixture_cloud: ScopeCloud | None = None
+        """The cloud of the current test, class or module, from its first use until their end."""
         self._session_settings: Mapping[str, Any] | None = None
         """The settings of the session, once they are known."""
-        self._own_settings: Mapping[str, Any] = {}
+        self._fakecloud_settings: Mapping[str, Any] = {}
         """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
@@ -103,60 +104,64 @@ class Run:
         check_own_settings(self.options, item, own)
         if session_settings and scope != "session":
             self._warn_of_session_settings(item)
-        self._own_settings = own
-        owner = self.options.owner_of(item)
-        if scope == "session":
-            cloud = self.open_session(session_settings)
-        elif owner is not item:
-            layers = [own, *markers_of(owner)]
-            self._scope_cloud = SharedCloud(self.options, item.nodeid, layers)
-            cloud = self._scope_cloud.cloud
-        else:
-            cloud = new_cloud(self.options.config, self._settings(item))
+        self._fakecloud_settings = own
         try:
+            if scope == "session":
+                cloud = self.open_session(session_settings)
+            else:
+                layers = [own, *markers_of(self.options.owner_of(item))]
+                self._fixture_cloud = ScopeCloud(self._exits, self.options, item.nodeid, layers)
+                cloud = self._fixture_cloud.cloud
             self._use(cloud, item)
         except BaseException:
-            self.close_cloud(cloud)
+            self.close_cloud()
             raise
         return cloud
 
-    def close_cloud(self, cloud: Cloud) -> None:
+    def close_cloud(self) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
-        if _is_of(self.session_cloud, cloud):
+        if self._fixture_cloud is None:
             return
-        if _is_of(self._scope_cloud, cloud):
-            self._scope_cloud = None
-        cloud.close()
+        try:
+            with exiting() as exits:
+                exits.callback(self._fixture_cloud.close)
+        finally:
+            # If the repetition was interrupted too, the run closes the cloud.
+            self._fixture_cloud = None
 
     def _use_requested_cloud(self) -> None:
         """Let the current test use the fixtures' cloud if it has requested one that exists already.
 
         pytest keeps the value of a fixture of a wide scope and does not call it for a later test. So
-        this is called three times: when a test begins, which may have requested the cloud by name, and
-        after its fixtures and after its code, which may have requested it at run time.
+        this is called when such a test begins, which may have requested the cloud by name, and after
+        its fixtures and after its code, which may have requested it at run time.
         """
         item, scope = self.test.item, self.options.scope
         if item is None or scope == "function" or self.test.cloud is not None:
             return
-        shared = self.session_cloud if scope == "session" else self._scope_cloud
-        if shared is not None and _has_requested_cloud(item):
-            self._use(shared.cloud, item)
+        owner = self.session_cloud if scope == "session" else self._fixture_cloud
+        if owner is not None and _has_requested_cloud(item):
+            self._use(owner.cloud, item)
 
     def _use(self, cloud: Cloud, item: pytest.Item) -> None:
-        """Let the current test use a cloud, until it ends."""
+        """Let the current test use a cloud, which has just opened or which an earlier test has opened,
+        until the test ends.
+        """
         test, settings = self.test, self._settings(item)
         test.strict = kinds_of(settings["strict"])
         test.cloud = cloud
         self._observe(cloud)
         if settings["env"]:
-            # pytest undoes a test's own monkeypatch before the end of the test. That is the reverse
-            # order only if the cloud's variables are set before all fixtures of the test, or by it.
+            # The variables must be restored in reverse order. Those of a cloud that exists already are
+            # set before all fixtures of the test. Those of a new cloud may be set after the test's own
+            # monkeypatch has changed the same ones, and pytest undoes that one before the test ends.
             request = getattr(item, "_request", None)
             if self.options.scope == "function" and request is not None:
                 patch = request.getfixturevalue("monkeypatch")
             else:
-                patch = test.exits.enter_context(pytest.MonkeyPatch.context())
-            test.exits.enter_context(published_env(cloud, patch))
+                patch = pytest.MonkeyPatch()
+                test.exits.callback(patch.undo)
+            publish_env(cloud, patch, test.exits)
 
     def _observe(self, cloud: Cloud) -> None:
         """Record what the report of the current test needs to know of a cloud."""
@@ -184,7 +189,7 @@ class Run:
         """Return the settings of a test, with those of the session that apply to each test."""
         session = self._session_settings or {} if self.options.scope == "session" else {}
         base = {name: session[name] for name in PER_TEST_SETTINGS if name in session}
-        return self.options.settings_of(item, base, self._own_settings)
+        return self.options.settings_of(item, base, self._fakecloud_settings)
 
     @without_traceback
     def open_session(self, settings: Any) -> Cloud:
@@ -197,31 +202,32 @@ class Run:
             self._session_settings = settings
         return self.session_cloud.cloud
 
-    def _new_session_cloud(self, settings: Mapping[str, Any]) -> SharedCloud:
+    def _new_session_cloud(self, settings: Mapping[str, Any]) -> ScopeCloud:
         """Open the cloud of the session. ``EarlyRun`` overrides this."""
         assert self.test.item is not None, "fixtures of fakes are for tests"
         # Applications use the queues beside the tests, so no test could run them for all.
-        return SharedCloud(self.options, self.test.item.nodeid, [settings], "background")
+        seed = self.test.item.nodeid
+        return ScopeCloud(self._exits, self.options, seed, [settings], "background")
 
     @property
-    def _shared(self) -> list[SharedCloud]:
-        """The clouds that outlive the current test, that of the class or module first."""
-        clouds = (self._scope_cloud, self.session_cloud)
-        return [shared for shared in clouds if shared is not None]
+    def _owners(self) -> list[ScopeCloud]:
+        """The owners of the open clouds, that of the narrower scope first."""
+        owners = (self._fixture_cloud, self.session_cloud)
+        return [owner for owner in owners if owner is not None]
 
     @property
     def has_fakes(self) -> bool:
         """Whether there are fakes to show in a report."""
-        return self.test.cloud is not None or bool(self._shared)
+        return self.test.cloud is not None or bool(self._owners)
 
     def clouds(self) -> list[Cloud]:
-        """Return the cloud that the test uses and the other shared ones, if they were used: an
+        """Return the cloud that the test uses and the other open ones, if they were used: an
         application may call fakes that no test requests.
         """
         requested = self.test.cloud
         clouds = [] if requested is None else [requested]
-        for shared in self._shared:
-            cloud = shared.cloud
+        for owner in self._owners:
+            cloud = owner.cloud
             if cloud is requested:
                 continue
             if cloud._context.recorder.entries or cloud.violations():
@@ -232,9 +238,9 @@ class Run:
         """Return the hints about a cloud that several tests share."""
         return [
             hint
-            for shared in self._shared
-            if shared.cloud is cloud
-            for hint in shared.lost.hints(item)
+            for owner in self._owners
+            if owner.cloud is cloud
+            for hint in owner.lost.hints(item)
         ]
 
     def strict_kinds(self) -> tuple[str, ...]:
@@ -250,37 +256,38 @@ class Run:
     # -- the phases of a test --------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Return the shared clouds to what each test begins with, and remove all traces of earlier
-        tests.
+        """Return the open clouds to what each test begins with, and remove all traces of earlier tests.
+
+        The hook calls this, except for the test that creates the run (``plugin.run_of()``).
         """
         self.end_test()
         observation = Observation(self.options, item)
         self.test = TestState(item, observation=observation)
         self.test.exits.callback(observation.close)
         add_test(str(item.path))
-        for shared in self._shared:
-            shared.begin_test(item)
+        for owner in self._owners:
+            owner.begin_test(item)
         if self.options.scope == "function":
             # In a wider scope, pytest gives later tests the fakes without asking for settings again.
-            self._own_settings = {}
+            self._fakecloud_settings = {}
         self._use_requested_cloud()
 
     def end_setup(self) -> None:
         """Note what the test's fixtures requested at run time."""
         self._use_requested_cloud()
 
-    def begin_fixture(self) -> dict[SharedCloud, BeforeFixture]:
-        """Return the state of the shared clouds before a fixture of a wide scope."""
-        return {shared: shared.begin_fixture() for shared in self._shared}
+    def begin_fixture(self) -> dict[ScopeCloud, BeforeFixture]:
+        """Return the state of the open clouds before a fixture of a wide scope."""
+        return {owner: owner.begin_fixture() for owner in self._owners}
 
     def end_fixture(
-        self, fixture: pytest.FixtureDef[Any], before: Mapping[SharedCloud, BeforeFixture]
+        self, fixture: pytest.FixtureDef[Any], before: Mapping[ScopeCloud, BeforeFixture]
     ) -> None:
-        """Let what a fixture of a wide scope has started in the shared clouds stay. The fixture may
-        have opened a cloud of which there is no state ``before``.
+        """Let what a fixture of a wide scope has started in the open clouds stay. The fixture may have
+        opened a cloud of which there is no state ``before``.
         """
-        for shared in self._shared:
-            shared.end_fixture(fixture, before.get(shared))
+        for owner in self._owners:
+            owner.end_fixture(fixture, before.get(owner))
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
@@ -291,8 +298,8 @@ class Run:
             self._observe(self.test.cloud)
         elif self.session_cloud is not None:
             self._observe(self.session_cloud.cloud)
-        for shared in self._shared:
-            shared.begin_call()
+        for owner in self._owners:
+            owner.begin_call()
 
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it requested at run time."""
@@ -305,9 +312,10 @@ class Run:
         self.test = TestState()
 
     def close(self) -> None:
-        """End the run: its current test, and the clouds that outlive tests."""
-        self.end_test()
-        call_all(shared.cloud.close for shared in reversed(self._shared))
+        """End the run: its current test, and what its ``_exits`` contain. Can be repeated."""
+        with exiting() as exits:
+            exits.callback(self._exits.close)
+            exits.callback(self.end_test)
 
     # -- settings of tests whose fakes outlive them ------------------------------------------------
 
@@ -328,28 +336,18 @@ class Run:
     def _apply_own_settings(self, item: pytest.Item, own: Mapping[str, Any]) -> None:
         """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it."""
         check_own_settings(self.options, item, own)
-        if own == self._own_settings:
+        if own == self._fakecloud_settings:
             return
         if self.test.cloud is not None:
-            check_same_settings(self.options.scope, own, self._own_settings)
-        self._own_settings = own
+            check_same_settings(self.options.scope, own, self._fakecloud_settings)
+        self._fakecloud_settings = own
         if self.test.cloud is not None:
             self.test.strict = kinds_of(self._settings(item)["strict"])
-
-
-def _is_of(shared: SharedCloud | None, cloud: Cloud) -> bool:
-    """Return whether a cloud is a shared one."""
-    return shared is not None and shared.cloud is cloud
 
 
 def _has_requested_cloud(item: pytest.Item) -> bool:
     """Return whether a test has requested the fixtures' cloud, or may do so: a doctest can request
     fixtures at run time only.
     """
-    names = getattr(item, "fixturenames", ())
-    requested_so_far = getattr(getattr(item, "_request", None), "_fixture_defs", ())
-    return (
-        "fakecloud" in names
-        or "fakecloud" in requested_so_far
-        or isinstance(item, pytest.DoctestItem)
-    )
+    names_so_far = getattr(getattr(item, "_request", None), "fixturenames", ())
+    return "fakecloud" in names_so_far or isinstance(item, pytest.DoctestItem)

@@ -20,7 +20,7 @@ import httpx
 import pytest
 import urllib3
 
-from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud import Cloud, ContractError, KVServer
 from pytest_fakecloud.cloud.base import secrets_in, show_same
 from pytest_fakecloud.cloud.fake import secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
@@ -159,7 +159,7 @@ def test_nobody_delivers_for_a_closed_cloud() -> None:
 def test_out_of_files_is_told_as_such_and_passes() -> None:
     source = """
 import resource, socket
-from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud import Cloud, ContractError, KVServer
 
 with Cloud(seed=1) as cloud:
     cloud.kv_server(), cloud.queue(), cloud.vector_index(), cloud.broker()
@@ -255,6 +255,45 @@ def test_an_on_close_function_can_close_fakes(first: Any) -> None:
         other.close()
         assert sorted(ended) == ["kv_server", "queue"]
         assert not cloud.fakes()
+
+
+class NotedLock:
+    """A lock, and whether a thread other than that which made it has asked for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.thread = threading.current_thread()
+        self.is_awaited = False
+
+    def __enter__(self) -> None:
+        self.is_awaited |= threading.current_thread() is not self.thread
+        self.lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+
+
+def test_closing_a_cloud_closes_a_fake_that_another_thread_is_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = Cloud(seed=1)
+    lock = NotedLock()
+    monkeypatch.setattr(cloud, "_starting", lock)
+    closer = threading.Thread(target=cloud.close)
+    open_server = KVServer._open
+
+    def close_while_opening(fake: KVServer) -> None:
+        open_server(fake)
+        closer.start()
+        wait_until(lambda: lock.is_awaited or not closer.is_alive())
+
+    monkeypatch.setattr(KVServer, "_open", close_while_opening)
+    server = cloud.kv_server()
+    closer.join(5)
+    assert cloud.closed
+    assert server.closed
+    with pytest.raises(ContractError, match="this cloud is closed"):
+        cloud.kv_server()
 
 
 def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:

@@ -58,3 +58,23 @@ def test_a_function_that_closes_its_exits_is_called_once() -> None:
     exits.close()
     exits.close()
     assert called == ["first"]
+
+
+def test_a_function_that_is_called_before_the_exits_close_is_called_once() -> None:
+    called: list[str] = []
+    exits = Exits()
+    interruptions = [KeyboardInterrupt()]
+
+    def interrupted() -> None:
+        if interruptions:
+            raise interruptions.pop()
+        called.append("early")
+
+    exits.callback(called.append, "first")
+    end = exits.callback(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        end()
+    end()
+    end()
+    exits.close()
+    assert called == ["early", "first"]

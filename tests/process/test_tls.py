@@ -16,7 +16,8 @@ import requests
 import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.pytest_run.clouds import published_env
+from pytest_fakecloud.core.exits import exiting
+from pytest_fakecloud.pytest_run.clouds import publish_env
 
 
 @pytest.fixture
@@ -68,7 +69,8 @@ def test_urllib_trusts_it_until_the_end_of_the_test(
     before: object, cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(urllib.request, "_opener", before)
-    with published_env(cloud, monkeypatch):
+    with exiting() as exits:
+        publish_env(cloud, monkeypatch, exits)
         assert urllib.request._opener is not before  # type: ignore[attr-defined]
         assert _read(kv) == b'{"result":"v"}'
     assert urllib.request._opener is before  # type: ignore[attr-defined]
@@ -77,7 +79,8 @@ def test_urllib_trusts_it_until_the_end_of_the_test(
 def test_an_installed_opener_stays(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     monkeypatch.setattr(urllib.request, "_opener", opener)
-    with published_env(cloud, monkeypatch):
+    with exiting() as exits:
+        publish_env(cloud, monkeypatch, exits)
         assert urllib.request._opener is opener  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""A cloud that several tests share, and what each of them begins with."""
+"""The cloud of a scope, and what each test of the scope begins with."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from ..cloud.base import start_over
 from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake, Snapshot
+from ..core.exits import Exits
 from ..core.settings import DeliveryMode
 from .clouds import new_cloud
 from .lost_changes import AT_IMPORT, Changes, LostChanges
@@ -18,24 +19,28 @@ from .options import RunOptions
 
 
 class BeforeFixture(NamedTuple):
-    """The state of a shared cloud before a fixture of a wide scope."""
+    """The state of a cloud before a fixture of a wide scope."""
 
     credentials: Mapping[Fake, tuple[str, ...]]
     baselines: Mapping[Fake, tuple[Snapshot | None, int]]
     changes: Changes
 
 
-class SharedCloud:
-    """A cloud that the tests of a class, of a module or of the run share, and what each test begins
-    with: the fakes that fixtures of a wide scope have started, the credentials that these fixtures gave
-    them, and their baselines (``Fake.set_baseline()``). Other fakes are closed before the next test.
+class ScopeCloud:
+    """The owner of the cloud of a test, of a class, of a module or of the run, and what each test of
+    that scope begins with: the fakes that fixtures of a wide scope have started, the credentials that
+    these fixtures gave them, and their baselines (``Fake.set_baseline()``). Other fakes are closed
+    before the next test. In a wide scope, ``kv_server`` and the plugin's other fixtures are such
+    fixtures, and so is ``_fakecloud_early``.
 
     ``layers`` are the settings, of which later ones win; ``seed`` is for settings without one, and
-    ``delivery`` determines how the queues deliver. Who creates this closes the ``cloud``.
+    ``delivery`` determines how the queues deliver. The cloud is closed by ``close()``, or else when the
+    ``exits`` are closed.
     """
 
     def __init__(
         self,
+        exits: Exits,
         options: RunOptions,
         seed: str,
         layers: Sequence[Mapping[str, Any]],
@@ -46,17 +51,27 @@ class SharedCloud:
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
         self.lost = LostChanges()
+        self._is_reused = False
+        """Whether a test has begun since the cloud was opened."""
         self.cloud: Cloud = new_cloud(options.config, options.merged(seed, layers), delivery)
+        self._close_cloud = exits.callback(self.cloud.close)
+
+    def close(self) -> None:
+        """Close the cloud. If this is interrupted, the exits still close it."""
+        self._close_cloud()
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return to what each test begins with. Random values start over from the test's own seed,
         unless the settings of the cloud have one.
         """
         cloud = self.cloud
+        self._is_reused = True
         for fake in cloud.fakes():
             if fake not in self._staying:
                 fake.close()
+        # Forget the fakes that a test has closed.
         self._staying = {fake: self._staying[fake] for fake in cloud.fakes()}
+        # Before the reset, which these changes do not survive.
         self.lost.begin_test()
         start_over(cloud)
         for fake, credentials in self._staying.items():
@@ -65,7 +80,9 @@ class SharedCloud:
         cloud._context.ids.reseed(self._options.merged(item.nodeid, self._layers)["seed"])
 
     def begin_call(self) -> None:
-        """Mark calls recorded before the test's own code."""
+        """Mark calls recorded before the test's own code, if an earlier test may have made them."""
+        if not self._is_reused:
+            return
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
@@ -78,9 +95,9 @@ class SharedCloud:
     def end_fixture(
         self, fixture: pytest.FixtureDef[Any], before: BeforeFixture | None = None
     ) -> None:
-        """Let what a fixture of a wide scope has started and rotated stay, also if a test requests it
-        at run time. A baseline that it has set ends with it. ``before`` is None if the fixture has
-        requested the cloud, which did not exist before.
+        """Let what a fixture of a wide scope has started and rotated stay, even if a test requests the
+        fixture at run time. A baseline that it has set ends with it. ``before`` is None if the fixture
+        has requested the cloud, which did not exist before.
         """
         if before is None:
             before = self._at_start()
@@ -97,6 +114,7 @@ class SharedCloud:
         return BeforeFixture({}, {}, Changes(self.cloud, is_from_start=True))
 
     def _stay(self, name: str, before: BeforeFixture) -> None:
+        # The difference contains new fakes, and those whose credentials the fixture has rotated.
         self._staying |= _credentials(self.cloud).items() - before.credentials.items()
         self.lost.add(name, before.changes)
 

@@ -1,0 +1,92 @@
+"""Interrupted ends of fakes in a run of pytest: no cloud stays open, and the latest one closes first."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.pytest_run import early
+
+from ..harness import QUIET, apart
+
+CONFTEST = """
+import pytest
+from pytest_fakecloud import Cloud
+
+close = Cloud.close
+interrupted, closed = [], []
+
+def interrupted_close(cloud):
+    # The handler of a signal can raise an exception where a function begins.
+    if len(interrupted) < {times}:
+        interrupted.append(cloud)
+        raise {error}
+    if not cloud.closed:
+        closed.append([fake.name for fake in cloud.fakes()])
+    close(cloud)
+
+def pytest_configure(config):
+    Cloud.close = interrupted_close
+    config.add_cleanup(lambda: print("closed:", closed))
+"""
+
+
+@pytest.mark.parametrize(
+    ("scope", "error", "times"),
+    [
+        ("function", "KeyboardInterrupt", 1),
+        ("function", "pytest.fail.Exception('Timeout')", 2),
+        ("module", "KeyboardInterrupt", 2),
+        ("session", "KeyboardInterrupt", 1),
+    ],
+)
+def test_a_cloud_whose_end_is_interrupted_is_closed_by_the_end_of_the_run(
+    scope: str, error: str, times: int, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    pytester.makeconftest(CONFTEST.format(error=error, times=times))
+    pytester.makepyfile(
+        """
+        def test_it(fakecloud_session, kv_server):
+            fakecloud_session.queue()
+        """
+    )
+    closed = {"session": "[['kv_server', 'queue']]"}.get(scope, "[['kv_server'], ['queue']]")
+    apart(pytester, "-s").stdout.fnmatch_lines_random(
+        ["*1 passed*", f"*closed: {closed}".replace("[", "[[]")]
+    )
+
+
+def test_early_fakes_close_if_nothing_can_replace_them(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clouds: list[Cloud] = []
+    initialise = Cloud.__init__
+
+    def noted(cloud: Cloud, *arguments: Any, **settings: Any) -> None:
+        clouds.append(cloud)
+        initialise(cloud, *arguments, **settings)
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Cloud, "__init__", noted)
+    monkeypatch.setattr(early, "hand_over", failing)
+    pytester.makeini("[pytest]\nfakecloud_early = kv_server")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fakecloud_session_settings():
+            return {"seed": 5}
+
+        def test_it(kv_server):
+            pass
+        """
+    )
+    pytester.runpytest_inprocess(*QUIET).assert_outcomes(errors=1)
+    assert [cloud.closed for cloud in clouds] == [True, True]
