@@ -152,7 +152,7 @@ class ObservedEffects:
         is_later = spec.name not in STOCK.commands
         if is_later and keys and not any(key_spec.writes for key_spec in keys):
             self._note(
-                "update, insert or delete to the flags of the key that it writes, and not RO"
+                "flags of the key that it writes: RW, OW or RM, and update, insert or delete"
             )
         self._check_event(key, *args, **named)
 
