@@ -6,8 +6,8 @@ and `restore` make and restore a snapshot, `$name` is a value of an earlier repl
 text, and `{a|b}` plays the line for each alternative. Indented lines belong to the line above them. The
 lines before the first scenario are played before each of them. A line that begins with `#` is a comment.
 
-Rows (`rows`) are lines `<text> => <result>` under a heading (`== <heading>`), and the table of commands,
-`tests/kv/commands.txt`, has rows for each command. Golden texts (`golden`) are compared and written.
+Rows (`rows`) are lines `<text> => <result>` under a heading (`== <heading>`). Golden texts (`golden`)
+are compared and written.
 
 A `RequestPlayer` plays HTTP requests with their responses.
 `POST /v2/publish/DEST | -Retries: 0 < hello => 200 {"messageId": "$m"}` is a request with a header, a

@@ -44,6 +44,7 @@ from pytest_fakecloud.queue.views import (
 from pytest_fakecloud.vector.fake import QUERY_FIELDS, UPSERT_FIELDS
 from tests.faults.conftest import ARGUMENTS
 from tests.harness import check_each, syntax
+from tests.notations import complete
 
 Fields = Mapping[str, Field]
 Ask = Callable[..., object]
@@ -197,15 +198,20 @@ def test_fakes_and_services_are_named_by_the_error(cloud: Cloud) -> None:
 
 def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -> None:
     unshaped = {
-        table: {
-            name
-            for name, field in fields.items()
-            if field.type.samples == TEXT.samples and wrong(field.type) is None
-        }
+        (table, name)
         for table, fields in tables(cloud).items()
+        for name, field in fields.items()
+        if field.type.samples == TEXT.samples and wrong(field.type) is None
     }
-    expected = {table: set(names.split()) for table, names in FREE.items()}
-    assert {table: names for table, names in unshaped.items() if names} == expected
+    free = {(table, name) for table, names in FREE.items() for name in names.split()}
+    complete(
+        Path(__file__),
+        (
+            f"to FREE[{table!r}]: {name} (or declare the field's type, if it is not any string)"
+            for table, name in sorted(unshaped - free)
+        ),
+    )
+    assert not free - unshaped, "remove these from FREE"
 
 
 def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:

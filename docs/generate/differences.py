@@ -17,10 +17,10 @@ from . import decided
 from .markdown import HEAD, table
 
 VALKEYS = (
-    *("CLIENT CAPA", "CLIENT IMPORT-SOURCE", "DELIFEQ", "SCRIPT SHOW"),
+    *(name for name, spec in COMMANDS.items() if spec.effects.is_valkeys),
     "the API of scripts as `server`",
 )
-"""Names in the command table and in `LATER` that exist in Valkey but in no version of Redis."""
+"""Commands, and an entry of `LATER`, that exist in Valkey but in no version of Redis."""
 
 
 def page() -> str:

@@ -2,8 +2,8 @@
 
 ``run("ZADD k NX 1 a")`` splits a line like a shell and returns the reply; ``run(b"SET", key,
 value)`` takes the arguments unchanged. ``run.error(...)`` expects an error reply and returns its
-text. Both record the command, its option words and the error text; ``test_catalogue.py`` compares
-the records of all passing tests with the catalogue.
+text. Both record the command, its option words and the error text; ``test_completeness.py`` compares
+the records of all passing tests with the table of commands.
 """
 
 from __future__ import annotations
@@ -219,7 +219,8 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    last = [item for item in items if item.path.name == "test_catalogue.py"]
+    last_file = Path(__file__).with_name("test_completeness.py")
+    last = [item for item in items if item.path == last_file]
     items[:] = [item for item in items if item not in last] + last
     files = case_files()
     config.stash[WHOLE] = {item.path for item in items} >= files

@@ -2,7 +2,7 @@
 
 Work is counted, not timed: the bytecode instructions that run, and the memory that is allocated in
 the meantime. Elements are strings whose methods are written in Python, so a loop in C that uses the
-elements counts as well, and so does one that copies them. Each line of `commands.txt` runs first
+elements counts as well, and so does one that copies them. Each line of `command_checks.txt` runs first
 without being counted: what the first one builds for later ones (an order, a sum) is paid once.
 """
 
@@ -23,7 +23,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
-from tests.kv.catalogue import COMMANDS_FILE, ROWS
+from tests.kv.command_checks import CHECKS_FILE, ROWS
 from tests.kv.conftest import NOW, argv
 from tests.notations import alternatives, complete
 
@@ -283,7 +283,7 @@ def test_every_command_with_data_has_its_class() -> None:
         spec.name for spec in COMMANDS.values() if spec.group in GROUPS and not spec.subcommands
     }
     complete(
-        COMMANDS_FILE,
+        CHECKS_FILE,
         (
             f"== {name}\n{' | '.join(CLASS_NAMES)} => {name} <arguments>"
             for name in sorted(data - measured - UNMEASURED)

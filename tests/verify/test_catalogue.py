@@ -66,7 +66,10 @@ def test_every_data_command_is_asked() -> None:
     offered = {spec.name.split()[0] for spec in COMMANDS.values() if spec.group in DATA}
     complete(
         CATALOGUE / "kv.txt",
-        (f"{name} @a" for name in sorted(offered - asked - {*NOT_ASKED})),
+        (
+            f"below a title (##) about the group {COMMANDS[name].group}: {name} @a"
+            for name in sorted(offered - asked - {*NOT_ASKED})
+        ),
         "NOT_ASKED of tests/verify/test_catalogue.py",
     )
     assert offered - asked == set(NOT_ASKED)
@@ -86,7 +89,7 @@ def test_every_endpoint_is_asked(service: str) -> None:
     complete(
         CATALOGUE / f"{service}.txt",
         (
-            f"{route.methods.split()[0]} {route.pattern}"
+            f"below a title (##), old or new: {route.methods.split()[0]} {route.pattern}"
             for route in routes
             if route.name not in names | not_asked.keys()
         ),

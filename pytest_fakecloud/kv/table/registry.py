@@ -188,6 +188,7 @@ _WORDS = {
     "rest": ("over_rest", True),
     "no-rest": ("over_rest", False),
     "vendor": ("is_vendors", True),
+    "valkey": ("is_valkeys", True),
     **{word: ("repetition", word) for word in ("overwrites", "again", "varies")},
 }
 """The words without a value, with the attribute of `Effects` that they set."""
@@ -204,7 +205,8 @@ class Effects:
     def __init__(self, text: str) -> None:
         self.value_at = self.ttl_at = 0
         self.ttl_unit: Unit | None = None
-        self.takes_ttl = self.reads_clock = self.looks_up = self.whole = self.is_vendors = False
+        self.takes_ttl = self.reads_clock = self.looks_up = self.whole = False
+        self.is_vendors = self.is_valkeys = False
         self.event: str | None = None
         self.over_rest: bool | None = None
         self.repetition = ""

@@ -40,6 +40,7 @@ class WorkflowEventRoutes(RouteFamily):
                 HOOKS + "{user}/{run}/{event}",
                 "workflow_webhook",
                 cls.webhook,
+                changes=True,
                 limited=False,
             ),
         ]

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator
 
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from tests.kv.catalogue import ROWS
+from tests.kv.command_checks import ROWS
 from tests.kv.comparison.values import JUNK, Values
 
 TEMPLATES: dict[str, list[str]] = {}
-"""The templates of ``tests/kv/commands.txt`` by the group among whose lines they are."""
+"""The templates of ``tests/kv/command_checks.txt`` by the group among whose lines they are."""
 for command, column, template in ROWS:
     words = column.split()
     if words[0] == "compared":
@@ -33,7 +33,7 @@ NOT_COMPARED = {
 }
 """Reasons why commands of these groups have no template, with the commands.
 
-Commands that no real server here has (`catalogue.WITHOUT_SERVER`) also have none.
+Commands that no real server here has (`command_checks.WITHOUT_SERVER`) also have none.
 """
 
 RANDOM = frozenset({"SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"})

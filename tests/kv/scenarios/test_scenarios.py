@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.commands import arguments
+from pytest_fakecloud.kv.engine import messages
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.limits import STARTUP
@@ -26,7 +28,8 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.saved import load_saved, saved
-from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
+from pytest_fakecloud.kv.settings import VERSION
+from pytest_fakecloud.kv.table.registry import CommandSpec, command_table, spec_of
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
@@ -37,6 +40,9 @@ from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
 from tests.kv.table.test_repetition import TABLE_FILE
 from tests.notations import complete
+
+STOCK = command_table("redis", VERSION["redis"])
+"""The commands whose flags `tests/kv/test_self_description.py` compares with those of Redis."""
 
 
 def cases(files: str, dialect: str) -> list[ParameterSet]:
@@ -51,16 +57,18 @@ def cases(files: str, dialect: str) -> list[ParameterSet]:
     return params
 
 
-class Effects:
+class ObservedEffects:
     """Compares what commands do with the effects that their rows declare in the command table.
 
-    ``needed`` are the declared effects that the commands had, by the attributes of their specs.
+    ``needed`` are the declared effects that the commands had, by the attributes of their specs. The
+    flags of commands outside `STOCK` are compared, too.
     """
 
     def __init__(self, engine: Any, needed: set[tuple[str, ...]]) -> None:
         self.engine = engine
         self.needed = needed
         self.undeclared: set[str] = set()
+        self.unknown_events: set[str] = set()
         self.inside = False
         """Whether a command is running."""
         self.expiries: dict[int, Expiries] = defaultdict(Expiries)
@@ -71,8 +79,9 @@ class Effects:
         stored = property(self._now_us, lambda engine, now_us: vars(engine).update(now_us=now_us))
         monkeypatch.setattr(KVEngine, "now_us", stored, raising=False)
         for owner, method, check in (
-            (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "set", self._check_event),
-            (Keyspace, "touch", self._check_event), (Keyspace, "touch_unwatched", self._check_event),
+            (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "set", self._check_write),
+            (Keyspace, "touch", self._check_write), (Keyspace, "touch_unwatched", self._check_write),
+            (Keyspace, "announce", self._check_event),
             (HashValue, "expire_at", lambda field, at_ms: self._need("ttl_at")),
         ):  # fmt: skip
             monkeypatch.setattr(owner, method, self._checked(getattr(owner, method), check))
@@ -80,10 +89,14 @@ class Effects:
 
         def followed(session: Session, spec: CommandSpec, argv: list[bytes]) -> Any:
             within, self.inside = self.inside, True
+            size = self._size()
             try:
                 reply = run(session, spec, argv)
             finally:
                 self.inside = within
+            is_later = spec.name not in STOCK.commands
+            if is_later and self._size() > size and "denyoom" not in spec.flags:
+                self._note("the flag denyoom, because it adds data")
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
             value_at = spec.effects.value_at
@@ -130,11 +143,28 @@ class Effects:
         else:
             self._note("the effect seconds@N (or with another unit)")
 
+    def _size(self) -> int:
+        return sum(self.engine.sizes.measure(db)[1] for db in self.engine.databases)
+
+    def _check_write(self, key: bytes, *args: Any, **named: Any) -> None:
+        spec, line = self.engine.running, self.engine.line
+        keys = [key_spec for at, key_spec in spec.key_positions(line) if line[at] == key]
+        is_later = spec.name not in STOCK.commands
+        if is_later and keys and not any(key_spec.writes for key_spec in keys):
+            self._note(
+                "flags of the key that it writes: RW, OW or RM, and update, insert or delete"
+            )
+        self._check_event(key, *args, **named)
+
     def _check_event(self, *args: Any, event: str | None = None, **_: Any) -> None:
         event = next((argument for argument in args if isinstance(argument, str)), event)
         default = self.engine.running.event
         if event is None:
             self._need("event")
+        if event and event not in _CLASS_OF:
+            self.unknown_events.add(
+                f"to _CLASSES: {event}, the event of {self.engine.running.name}"
+            )
         if event is None and default and default not in _CLASS_OF:
             self._note(
                 f"the effect event=NAME or no-event; or, if {default} is an event, its name to "
@@ -159,10 +189,11 @@ def _command(engine: Any, argv: list[bytes], reply: Any = None) -> Command:
 @pytest.fixture
 def effects(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Check that the rows of the commands that a scenario runs declare their effects."""
-    effects = Effects(run.engine, run.notes.effects)
+    effects = ObservedEffects(run.engine, run.notes.effects)
     effects.watch(monkeypatch)
     yield
     complete(TABLE_FILE, sorted(effects.undeclared))
+    complete(Path(messages.__file__), sorted(effects.unknown_events))
 
 
 @pytest.fixture

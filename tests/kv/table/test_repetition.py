@@ -8,26 +8,32 @@ from pathlib import Path
 from pytest_fakecloud.kv.engine import engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
-from pytest_fakecloud.kv.table.registry import EVERYTHING
+from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
+from tests.kv.command_checks import CHECKS_FILE
 from tests.kv.conftest import argv
 from tests.kv.test_growth import GROWTH, Filled
 from tests.notations import complete
 
 TABLE_FILE = Path(engine.__file__).parents[1] / "table" / "commands.txt"
 LINES = dict.fromkeys(line for lines in GROWTH.values() for line in lines)
-"""Lines of ``tests/kv/commands.txt``, of which the last command is repeated."""
+"""Lines of ``tests/kv/command_checks.txt``, of which the last command is repeated."""
+WORDS = ("again", "varies")
+"""The effects of commands whose repetition changes data."""
+NOT_REPEATED = {"MIGRATE"}
+"""Commands with such an effect that no line can repeat: MIGRATE needs another server."""
 
 
 def test_rows_declare_that_a_repetition_changes_data() -> None:
     filled = Filled(30, dialect="vendor")
     state = filled.engine.snapshot()
     changing: dict[str, str] = {}
+    declared = {name for name, spec in COMMANDS.items() if spec.effects.repetition in WORDS}
     for line in LINES:
         *before, repeated = line.split(" ; ")
         words = argv((repeated,))
         spec = EVERYTHING.resolve(words)
         # Indexes cannot be dumped.
-        if spec.name not in kinds.REPEATABLE or spec.group in ("search", "vector"):
+        if spec.name not in kinds.REPEATABLE | declared or spec.group in ("search", "vector"):
             continue
         keys = [words[at] for at, _ in spec.key_positions(words)]
         with suppress(CommandError):  # The repeated command of RENAME has no source any more.
@@ -40,7 +46,20 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
         filled.engine.restore(state)
     complete(
         TABLE_FILE,
-        (f"the effect again or varies to {name} (see {line})" for name, line in changing.items()),
+        (
+            f"the effect again or varies to {name} (see {line})"
+            for name, line in changing.items()
+            if name not in declared
+        ),
+    )
+    complete(
+        CHECKS_FILE,
+        (
+            f"== {name}\n<growth> => a line of {name} that changes data again when it is repeated "
+            f"(or remove {COMMANDS[name].effects.repetition} from its row in kv/table/commands.txt)"
+            for name in sorted(declared - changing.keys() - NOT_REPEATED)
+        ),
+        "NOT_REPEATED of tests/kv/table/test_repetition.py",
     )
 
 

@@ -77,7 +77,13 @@ class _Player(RequestPlayer):
         return self.scene.queue
 
     def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
-        return self.scene.request(method, path, headers, body)
+        forgets = self.fake._engine.settings.history_us is not None  # any request, what is too old
+        if forgets or self.fake._app.table.writes(method, path.partition("?")[0]):
+            return self.scene.request(method, path, headers, body)
+        before = state_of(self.fake)
+        fetched = self.scene.request(method, path, headers, body)
+        assert state_of(self.fake) == before, "this changes data: set `changes=True` in its Route"
+        return fetched
 
     def answer(self, request: DeliveredRequest) -> Response:
         replies = self.answers.get(request.url, self.answers["*"])

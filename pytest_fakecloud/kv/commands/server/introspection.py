@@ -48,10 +48,10 @@ nondeterministic_output request_policy:special: SCAN
 nondeterministic_output_order: COMMAND COMMAND|DOCS COMMAND|INFO COMMAND|LIST FUNCTION|LIST HGETALL
   HKEYS HVALS MODULE|LIST SDIFF SINTER SMEMBERS SUNION
 request_policy:all_shards nondeterministic_output_order: KEYS
-request_policy:all_nodes response_policy:all_succeeded: CONFIG|SET LATENCY|RESET SCRIPT|FLUSH
-  SCRIPT|LOAD SLOWLOG|RESET
+request_policy:all_nodes response_policy:all_succeeded: CLIENT|SETINFO CONFIG|SET LATENCY|RESET
+  SCRIPT|FLUSH SCRIPT|LOAD SLOWLOG|RESET
 request_policy:all_shards response_policy:agg_logical_and: SCRIPT|EXISTS
-request_policy:all_shards response_policy:agg_min: WAIT
+request_policy:all_shards response_policy:agg_min: WAIT WAITAOF
 request_policy:all_shards response_policy:agg_sum: DBSIZE
 request_policy:all_shards response_policy:all_succeeded: FLUSHALL FLUSHDB FUNCTION|DELETE
   FUNCTION|FLUSH FUNCTION|LOAD FUNCTION|RESTORE MEMORY|PURGE PING
@@ -59,7 +59,7 @@ request_policy:all_shards response_policy:one_succeeded: FUNCTION|KILL SCRIPT|KI
 request_policy:multi_shard: MGET
 request_policy:multi_shard response_policy:agg_min: MSETNX
 request_policy:multi_shard response_policy:agg_sum: DEL EXISTS TOUCH UNLINK
-request_policy:multi_shard response_policy:all_succeeded: MSET
+request_policy:multi_shard response_policy:all_succeeded: MSET MSETEX
 """
 # The commands, the index of the key spec, and the note on it.
 _NOTES = """

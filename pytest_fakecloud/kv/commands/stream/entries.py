@@ -341,6 +341,8 @@ def xdelex(session: Session, args: Args) -> Reply:
     outcomes = _delete_with_policy(stream, ids, policy)
     if DELETED in outcomes:
         session.db.touch(args[0])
+    elif policy == b"DELREF":
+        session.db.touch_unwatched(args[0], "")
     return outcomes
 
 
@@ -360,6 +362,8 @@ def xackdel(session: Session, args: Args) -> Reply:
     outcomes = _delete_with_policy(stream, ids, policy)
     if any(acknowledged) or DELETED in outcomes:
         session.db.touch(args[0])
+    elif policy == b"DELREF":
+        session.db.touch_unwatched(args[0], "")
     return outcomes
 
 

@@ -13,16 +13,17 @@ import pytest
 from pytest_fakecloud.kv.engine import engine  # noqa: F401 - binds the functions
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from tests.harness import QUIET, check_each
-from tests.kv import catalogue
+from tests.kv import command_checks
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES
 from tests.kv.conftest import EXERCISED_FILE, Exercised, case_files, session_record
 from tests.kv.scenarios import FOLDER
+from tests.kv.table.test_layout import MODULES, module_of_group
 from tests.notations import complete
 
 
 class TestTable:
     def test_every_row_agrees(self) -> None:
-        check_each(self.row_agrees, catalogue.ROWS_WITHOUT_SERVER)
+        check_each(self.row_agrees, command_checks.ROWS_WITHOUT_SERVER)
 
     @staticmethod
     def row_agrees(name: str, arity: int, access: str, words: list[str]) -> None:
@@ -41,18 +42,18 @@ def test_every_data_command_is_compared_with_real_servers() -> None:
     commands = {
         spec.name for spec in TABLE.values() if spec.group in TEMPLATES and not spec.subcommands
     }
-    missing = commands - compared - excluded - catalogue.WITHOUT_SERVER
+    missing = commands - compared - excluded - command_checks.WITHOUT_SERVER
     complete(
-        catalogue.COMMANDS_FILE,
+        command_checks.CHECKS_FILE,
         (
             f"== {name}\ncompared => {name} <template>\n"
             "or, if neither Redis 7.0 nor Valkey 9.1 has the command:\n"
-            + catalogue.ROW_WITHOUT_SERVER.format(name).partition("\n")[2]
+            + command_checks.ROW_WITHOUT_SERVER.format(name).partition("\n")[2]
             for name in sorted(missing)
         ),
         "NOT_COMPARED of tests/kv/comparison/templates.py",
     )
-    both = sorted(compared & catalogue.WITHOUT_SERVER)
+    both = sorted(compared & command_checks.WITHOUT_SERVER)
     assert not both, f"remove the row `compared` or `without server` of {both}"
     assert not compared & excluded
 
@@ -75,7 +76,7 @@ def exercised(
     record = session_record(request.config)
     if record is not None:
         return record
-    file = tmp_path_factory.mktemp("catalogue") / "exercised.json"
+    file = tmp_path_factory.mktemp("exercised") / "exercised.json"
     here = Path(__file__).parent
     done = subprocess.run(
         [*(sys.executable, "-m", "pytest", "-q", *QUIET), *sorted(map(str, case_files()))],
@@ -104,7 +105,7 @@ def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
         (spec.name, effect) for spec in TABLE.values() for effect in EFFECTS
         if getattr(spec.effects, effect) not in (None, False, 0)
     }  # fmt: skip
-    texts = catalogue.ERRORS
+    texts = command_checks.ERRORS
     effects = sorted(declared - exercised.effects - NOT_SHOWN)
     missing = [
         *((name, f"{name} <arguments> => <reply>") for name in commands - exercised.commands),
@@ -122,9 +123,11 @@ def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
 
 
 def file_of(name: str) -> str:
-    """Return the file of scenarios of a command: that of the module of its function."""
-    module = getattr(TABLE[name].function, "__module__", "").partition(".kv.commands.")[2]
-    return f"{module.replace('.', '/')}.txt"
+    """Return the file of scenarios of a command: that of its function's module, if this is not shared
+    by several groups.
+    """
+    module = MODULES.get(name, "arguments").replace(".", "/")
+    return f"{module_of_group(TABLE[name].group) if module == 'arguments' else module}.txt"
 
 
 def produced(text: str, errors: set[str]) -> bool:

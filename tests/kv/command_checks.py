@@ -1,9 +1,9 @@
-"""The table of commands for tests, and error texts that the service must produce.
+"""What tests check of each command beside its replies, and error texts that must be produced.
 
-The head of `commands.txt` explains its columns. Its rows of commands that no real server here has are a
-second source that checks `kv/table/commands.txt`. `test_self_description.py` compares the other commands
-with real servers. The error texts in `errors.txt` were observed on Redis 7.0.15 and Valkey 9.1; ``<x>``
-matches anything.
+The head of `command_checks.txt` explains its columns. Its rows of commands that no real server here has
+are a second source that checks `kv/table/commands.txt`. `test_self_description.py` compares the other
+commands with real servers. The error texts in `errors.txt` were observed on Redis 7.0.15 and Valkey 9.1;
+``<x>`` matches anything.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tests.notations import sections, tables
 
-COMMANDS_FILE = Path(__file__).with_name("commands.txt")
+CHECKS_FILE = Path(__file__).with_name("command_checks.txt")
 ERRORS_FILE = Path(__file__).with_name("errors.txt")
 ROWS = [
     (command, column, text)
-    for command, columns in tables(COMMANDS_FILE, raw=True).items()
+    for command, columns in tables(CHECKS_FILE, raw=True).items()
     for column, text in columns
 ]
 """Commands with the names and the texts of their columns."""
