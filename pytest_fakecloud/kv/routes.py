@@ -69,6 +69,7 @@ class KVApp(App):
     }
 
     def __init__(self, new_engine: Callable[[], AnyEngine], settings: KVConfig) -> None:
+        super().__init__()
         self.new_engine = new_engine
         self.created_engine: AnyEngine | None = None
         self.creating = threading.Lock()
@@ -119,11 +120,11 @@ class KVApp(App):
             Route(METHODS, "/{command*}", "command", cls.command),
         ]
 
-    def refused(self, status: int, reason: str) -> None:
+    def record_malformed(self, status: int, reason: str) -> None:
         """Record a malformed request, with a hint for clients that seem to use the Redis protocol."""
         if status == 400 and "method" in reason:
             reason += "; a Redis client connects to database_url"
-        super().refused(status, reason)
+        super().record_malformed(status, reason)
 
     # -- the dialect -----------------------------------------------------------------------------
 

@@ -454,7 +454,7 @@ class KVEngine:
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.
             self._retry(waiter, blocked.keys)
-            self._serve_waiters()
+            self._retry_waiters()
             self._plan_expiry()
             return waiter
 
@@ -492,14 +492,14 @@ class KVEngine:
             self.tracking.invalidate_changed(writer)
             self.tracking.keep_within_bounds()
         if self.waiters:
-            self._serve_waiters()
+            self._retry_waiters()
         else:
             for keyspace in self.databases:
                 if keyspace.ready:
                     keyspace.ready.clear()
         self._plan_expiry()
 
-    def _serve_waiters(self) -> None:
+    def _retry_waiters(self) -> None:
         """Retry the commands blocked on each ready key, the client that has waited longest first."""
         while ready := [(db, *item) for db in self.databases for item in (db.ready or {}).items()]:
             for db in self.databases:
@@ -651,7 +651,7 @@ class KVEngine:
             self.follow_config()
             if self.tracking:
                 self.tracking.invalidate_all()
-            self._serve_waiters()
+            self._retry_waiters()
 
     def remove_expired(self) -> None:
         """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""
