@@ -350,7 +350,7 @@ class App:
         match = self.table.find(request.method, request.path)
         allowed = match if isinstance(match, frozenset) else None
         self._unrouted(request, allowed)
-        everywhere = (route.allowed for route in self.table.routes)
+        everywhere = (route.methods.split() for route in self.table.routes)
         allowed = allowed or frozenset().union(*everywhere)
         response = self.call_endpoint(request, partial(self.wrong_method, allowed=allowed))
         self.record(request, response)

@@ -48,6 +48,7 @@ from .strands import Crash, Source, Strand, carried_source, source_of
 from .turns import describe_places
 
 if TYPE_CHECKING:
+    from ...kv.engine.sessions import Session
     from ...queue.delivery.routes import DestinationRoute
     from ...queue.model import Deliver, Exchange
 
@@ -446,7 +447,7 @@ def _faults_of(route: str) -> tuple[Kind, ...]:
     return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
 
 
-def _loading(session: Any) -> Answer:
+def _loading(session: Session) -> Answer:
     """Return a server's answer while it loads its data; an open transaction is discarded."""
     text = "LOADING Redis is loading the dataset in memory"
     if session.queue is not None:
@@ -482,7 +483,7 @@ def _lost_records(answer: AnyResponse) -> str:
     return f", and the first answer with {listed(places)} is lost" if places else ""
 
 
-def session_of(fake: Any, request: Request) -> Any:
+def session_of(fake: Any, request: Request) -> Session | None:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None

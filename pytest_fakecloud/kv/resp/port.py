@@ -438,10 +438,11 @@ class PortConnection:
             arrival: Arrival = "alone" if session.queue is None else "queued"
             self.app.interruptions.before(CommandSender(self.client), argv, arrival)
         mode = session.reply_mode
-        try:
-            engine.index_ahead(session, argv)
-        except CommandError as error:
-            return self._encode_reply(argv, mode, as_reply(error))
+        if session.db.indexes is not None:
+            try:
+                engine.index_ahead(session, argv)
+            except CommandError as error:
+                return self._encode_reply(argv, mode, as_reply(error))
         execute = partial(self._execute, argv, size, mode)
         answer = engine.in_turn(
             argv,
