@@ -241,7 +241,7 @@ class App:
                 raise
             response = self.rendered(self.report_bug(request, error))
         finally:
-            # The traceback of an exception refers to this frame.
+            # The traceback of the exception refers to this frame, which must not refer to it.
             del head, failure, rejection
         self.record(request, response)
         return response

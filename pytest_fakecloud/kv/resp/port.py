@@ -349,7 +349,7 @@ class PortConnection:
         if not self._passes_chain(argv):
             return self.perform(argv, size)
         mode = self.session.reply_mode
-        response = chain.run(request, partial(self._run_unfaulted, argv, size, request.call))
+        response = chain.run(request, partial(self._perform_once, argv, size, request.call))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
             return self._injected(argv, response, mode)
         if request.altered:
@@ -373,7 +373,7 @@ class PortConnection:
         text = f"ERR {error.message}".encode("utf-8", "replace")
         return Answer(to_resp(CommandError(text)), error.status, (), RESP_TYPE)
 
-    def _run_unfaulted(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
+    def _perform_once(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
