@@ -24,7 +24,7 @@ from pytest_fakecloud.http.server import Connection
 
 def handled_by(serve: Callable[[Connection], None]) -> Callable[[Connection], Any]:
     """Return a protocol that serves a connection with a function, in a thread."""
-    return lambda connection: SimpleNamespace(serve=partial(serve, connection), close=lambda: None)
+    return lambda connection: SimpleNamespace(run=partial(serve, connection), close=lambda: None)
 
 
 class Engine:
@@ -61,6 +61,7 @@ class DemoApp(App):
     fact_fields: ClassVar[dict[str, Field]] = {"command": Field(TEXT, several=True)}
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__()
         self.engine = engine
         self.seen: list[Request] = []
         self.closed_streams = threading.Semaphore(0)

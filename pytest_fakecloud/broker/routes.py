@@ -65,9 +65,9 @@ class BrokerApp(App):
         Field(),
     )  # fmt: skip
 
-    faults: BrokerFaultPlan
-
-    def __init__(self, engine: BrokerEngine, username: str) -> None:
+    def __init__(self, engine: BrokerEngine, username: str, faults: BrokerFaultPlan) -> None:
+        super().__init__()
+        self.faults = faults
         self.engine = engine
         self.username = username
         self._config_headers = [

@@ -319,9 +319,9 @@ class Fake:
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = self._first_baseline()
         self._exits.callback(self._stop_serving)
-        self._serve(host=config.host or "127.0.0.1", port=config.port or 0)
+        self._mount_app(host=config.host or "127.0.0.1", port=config.port or 0)
 
-    def _serve(self, **options: Any) -> Mount:
+    def _mount_app(self, **options: Any) -> Mount:
         """Serve the app at another address, until the fake closes."""
         return self._context.mount(self._app, prepare=self._prepare, **options)
 

@@ -164,9 +164,10 @@ class Call:
     fails, ``note`` the diagnosis shown in reports, ``outcome`` how the response ended (``"open"``
     until it is complete, ``"answered"``, ``"dropped"``, ``"lost"``, …). ``reached`` is True if the
     endpoint carried out the request, even if a fault then changed the response; False if a fault, or
-    missing credentials, kept it from the endpoint, or the endpoint rejected it with an error. A command
-    that the key-value engine ran is carried out, also if its reply is an error. ``cut`` maps the fields
-    and facts that the journal has cut to their full sizes.
+    missing credentials, kept it from the endpoint, or the endpoint rejected it with an error. The
+    key-value server has carried out a command when it has a reply to it, also the error of an unknown
+    command or of a limit; it rejects what contains no command, such as invalid JSON. ``cut`` maps the
+    fields and facts that the journal has cut to their full sizes.
     """
 
     # Slots, because a server's journal keeps thousands of calls.

@@ -98,7 +98,7 @@ class SharedRecords:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and the large calls."""
         self.listeners: Registry[Callable[[Entry], None]] = Registry()
-        """Functions that are called with new entries and answered calls."""
+        """Functions that are called with new entries and closed calls."""
         self.forget_listeners: Registry[Callable[[int], None]] = Registry()
         """Functions that are called when a trial run is undone, with the number at which it began."""
         self.numbers = itertools.count(1)
@@ -262,7 +262,7 @@ class Recorder:
         read_facts: Callable[[Call], dict[str, Any]] | None = None,
     ) -> Call:
         """Record a received request, and return its call. The server adds the response to it, and then
-        calls ``answered()``.
+        calls ``close_call()``.
         """
         service, fake = self._service, self.fake
         call = self._append(
@@ -295,8 +295,8 @@ class Recorder:
             self._update_size(call)
         return call
 
-    def answered(self, call: Call) -> None:
-        """Record the end of a call after its outcome: its time and size; call the listeners."""
+    def close_call(self, call: Call) -> None:
+        """Record the end of a call, whose outcome is set: its time and size; call the listeners."""
         call.ended_us = self._now_us()
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):

@@ -28,7 +28,7 @@ from ..core.errors import ContractError, ServiceError
 from ..core.exits import Exits
 from ..core.timers import to_datetime
 from ..http.app import EXPLORATION
-from ..http.messages import AnyResponse, Request, Serve
+from ..http.messages import AnyResponse, Proceed, Request
 from ..kv.accesses import key_of_touch, touch_of_key
 from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
@@ -48,7 +48,7 @@ from .trust import Reads
 if TYPE_CHECKING:
     from ..cloud.fake import Fake
     from ..queue.delivery.destinations import RunWork
-    from ..queue.model import Delivery, Exchange, Message, Outcome, Proceed
+    from ..queue.model import Deliver, Delivery, Exchange, Message, Outcome
 
 T = TypeVar("T")
 
@@ -395,7 +395,7 @@ class Randomness:
 def watch(world: World, fake: Fake, exits: Exits) -> None:
     """Connect a fake to the simulations of a world until the exits are closed."""
     app: Any = fake._app
-    exits.callback(app.guards.add(partial(_see_rejection, world, fake)))
+    exits.callback(app.rejection_listeners.add(partial(_see_rejection, world, fake)))
     exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, fake)))
     if hasattr(app, "interruptions"):
         exits.callback(app.interruptions.listeners.add(partial(_pause_in_pipeline, world)))
@@ -412,20 +412,16 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
         exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
 
 
-def _see_rejection(world: World, fake: Fake, request: Request, proceed: Serve) -> AnyResponse:
-    try:
-        return proceed()
-    except ServiceError as error:
-        simulation = world.simulation
-        if error.status == 401 and simulation is not None:
-            with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
-                fake._app.authenticate(request)
-                request.call.fault = "rotate_token"
-            simulation.calls.rejected(request)
-        raise
+def _see_rejection(world: World, fake: Fake, request: Request, error: ServiceError) -> None:
+    simulation = world.simulation
+    if error.status == 401 and simulation is not None:
+        with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
+            fake._app.authenticate(request)
+            request.call.fault = "rotate_token"
+        simulation.calls.rejected(request)
 
 
-def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Serve) -> AnyResponse:
+def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
     """Have the simulation serve a call at its turn, with the disturbances of the schedule."""
     simulation = world.simulation
     if simulation is None:
@@ -503,7 +499,7 @@ class _ExploredDeliveries(DeliveryInterceptor):
         simulation = self._world.simulation
         return () if simulation is None else simulation.deliveries.faults.pop(message.id, ())
 
-    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
+    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         simulation = self._world.simulation
         if simulation is None:
             return await proceed(exchange)

@@ -17,7 +17,7 @@ from ..http.messages import (
     AnyResponse,
     Effect,
     HeaderPairs,
-    Serve,
+    Proceed,
     Stream,
     bytes_of,
     close_chunks,
@@ -176,7 +176,7 @@ class AnswerMaker:
         body: object = None,
         headers: HeaderPairs | Mapping[str, str] = (),
         content_type: str | None = None,
-    ) -> Callable[[Serve], Answer]:
+    ) -> Callable[[Proceed], Answer]:
         """Return a function that responds instead of the endpoint; raise ``ContractError`` if
         invalid.
         """
@@ -185,9 +185,9 @@ class AnswerMaker:
         if body is not None:
             raw = self.encoded_body(body)
             usual = TEXT_TYPE if isinstance(body, bytes | str) else JSON_TYPE
-            return lambda serve: Answer(raw, status, others, kind or usual)
+            return lambda proceed: Answer(raw, status, others, kind or usual)
 
-        def respond(serve: Serve) -> Answer:
+        def respond(proceed: Proceed) -> Answer:
             answer = self.render(ServiceError(status, phrase(status), headers=others))
             if kind is not None:
                 answer.content_type = kind
@@ -234,15 +234,15 @@ class AnswerMaker:
                 "or a JSON value"
             ) from error
 
-    def step(self, step: Step) -> Callable[[Serve], AnyResponse]:
+    def step(self, step: Step) -> Callable[[Proceed], AnyResponse]:
         """Return a function that applies a step; raise ``ContractError`` for an invalid one."""
         if step is None:
-            return lambda serve: serve()
+            return lambda proceed: proceed()
         if isinstance(step, str) and step in _NAMED_STEPS:
             return _NAMED_STEPS[step]
         if isinstance(step, Response):
             ready = self.prepared(step)
-            return lambda serve: copy(ready) if isinstance(ready, Answer) else ready
+            return lambda proceed: copy(ready) if isinstance(ready, Answer) else ready
         if isinstance(step, tuple) and len(step) == 2:
             return self.responder(*step)
         if isinstance(step, int):
@@ -253,11 +253,11 @@ class AnswerMaker:
         )
 
 
-_NAMED_STEPS: Mapping[str, Callable[[Serve], AnyResponse]] = {
-    "drop": lambda serve: Effect("drop"),
-    "hang": lambda serve: Effect("hang"),
-    "lose_response": lambda serve: lost(serve()),
-    "truncate": lambda serve: truncated(serve()),
+_NAMED_STEPS: Mapping[str, Callable[[Proceed], AnyResponse]] = {
+    "drop": lambda proceed: Effect("drop"),
+    "hang": lambda proceed: Effect("hang"),
+    "lose_response": lambda proceed: lost(proceed()),
+    "truncate": lambda proceed: truncated(proceed()),
 }
 
 

@@ -18,7 +18,7 @@ from ..core.field_types import discard_awaitable, positional_parameters
 from ..core.frames import is_own, stack_of
 from ..core.matching import Field, Query, Question, check_fields
 from ..core.settings import optional, whole
-from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Request, Serve
+from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Proceed, Request
 from .answers import Response
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # Levels of faults, in the order in which a request passes through them (see the module ``plan``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
-Respond: TypeAlias = Callable[[Serve], AnyResponse]
-"""Returns the response to a request on which a fault fires. ``serve()`` is the usual response."""
+Respond: TypeAlias = Callable[[Proceed], AnyResponse]
+"""Returns the response to a request on which a fault fires. ``proceed()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
 
 
@@ -60,7 +60,7 @@ class Fault:
         kind: str,
         description: str,
         matchers: Mapping[str, Any],
-        respond: Respond = lambda serve: serve(),
+        respond: Respond = lambda proceed: proceed(),
         level: int = REPLACE,
     ) -> None:
         self.kind = kind
@@ -236,9 +236,9 @@ class Fault:
         """Return whether to fire. Called for each matching request, with the plan's lock held."""
         return True
 
-    def _respond_to(self, request: Request, serve: Serve) -> AnyResponse:
+    def _respond_to(self, request: Request, proceed: Proceed) -> AnyResponse:
         """Return the response to a request on which the fault fires."""
-        return self._respond(serve)
+        return self._respond(proceed)
 
 
 class ServiceFault(Fault):
@@ -269,7 +269,7 @@ class DownFault(Fault):
 
     def __init__(self, plan: FaultPlan, matchers: Mapping[str, Any]) -> None:
         effect = Effect("refuse", reset=True)
-        super().__init__(plan, "down", "down", matchers, lambda serve: effect, CUT)
+        super().__init__(plan, "down", "down", matchers, lambda proceed: effect, CUT)
         self._refuses_all = not self._limits  # with matchers, other requests are still served
         # A refused connection leaves no trace, so the fault may seem never to have fired.
         self._must_fire = not self._refuses_all
@@ -331,11 +331,11 @@ class RateLimitFault(Fault):
         self._requests += 1
         return self._requests > self._limit
 
-    def _respond_to(self, request: Request, serve: Serve) -> AnyResponse:
+    def _respond_to(self, request: Request, proceed: Proceed) -> AnyResponse:
         seconds = str(max(1, math.ceil((self._end_us - self._plan._clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
         headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
-        return self._responder(headers)(serve)
+        return self._responder(headers)(proceed)
 
 
 class CallFault(Fault):
@@ -358,11 +358,11 @@ class CallFault(Fault):
     def _entry(self) -> dict[str, str]:
         return {**super()._entry, "function": self._name, "moment": self._moment}
 
-    def _respond_to(self, request: Request, serve: Serve) -> AnyResponse:
+    def _respond_to(self, request: Request, proceed: Proceed) -> AnyResponse:
         if self._moment == "before":
             replacement = self._run(request)
-            return serve() if replacement is None else replacement
-        response = serve()
+            return proceed() if replacement is None else replacement
+        response = proceed()
         if isinstance(response, Answer):
             request.call.status = response.status
         replacement = self._run(request)

@@ -35,7 +35,7 @@ from ..core.settings import SWITCH, choice, number, optional, whole
 from ..core.signals import Signal
 from ..core.timers import Duration, duration_us, monotonic
 from ..http.app import FAULTS, App
-from ..http.messages import AnyResponse, Effect, HeaderPairs, Request, Serve
+from ..http.messages import AnyResponse, Effect, HeaderPairs, Proceed, Request
 from .answers import AnswerMaker, Step, lost, no_app, truncated
 from .fault import (
     CUT,
@@ -123,27 +123,27 @@ class FaultPlan:
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
         effect = Effect("drop", reset=SWITCH.read("reset", reset))
-        return self._inject("drop", "drop", matchers, lambda serve: effect, CUT)
+        return self._inject("drop", "drop", matchers, lambda proceed: effect, CUT)
 
     def lose_response(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Let the engine process the request, then close the connection without a response."""
         SWITCH.read("reset", reset)
         kind = "lose_response"
-        return self._inject(kind, kind, matchers, lambda serve: lost(serve(), reset), SPOIL)
+        return self._inject(kind, kind, matchers, lambda proceed: lost(proceed(), reset), SPOIL)
 
     def delay(self, duration: Duration, **matchers: Unpack[Matchers]) -> Fault:
         """Delay the request in real time, before any other fault or the endpoint is applied."""
         real_seconds = duration_us(duration) / 1e6
 
-        def respond(serve: Serve) -> AnyResponse:
+        def respond(proceed: Proceed) -> AnyResponse:
             self._pause(real_seconds)
-            return serve()
+            return proceed()
 
         return self._inject("delay", f"delay {real_seconds:g} s", matchers, respond, WAIT)
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
         """Never respond: keep the connection open until either side closes it, at most a minute."""
-        return self._inject("hang", "hang", matchers, lambda serve: Effect("hang"), CUT)
+        return self._inject("hang", "hang", matchers, lambda proceed: Effect("hang"), CUT)
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Announce the whole response, send ``keep`` bytes of its body (default: half), and close.
@@ -152,7 +152,7 @@ class FaultPlan:
         """
         optional(whole(0)).read("keep", keep)
         kind = "truncate"
-        return self._inject(kind, kind, matchers, lambda serve: truncated(serve(), keep), SPOIL)
+        return self._inject(kind, kind, matchers, lambda proceed: truncated(proceed(), keep), SPOIL)
 
     def down(self, status: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Make the service unavailable until ``up()``: refuse connections and close the open ones.
@@ -216,7 +216,7 @@ class FaultPlan:
         if matchers.get("times") is None:
             matchers["times"] = len(listed)
         return self._inject(
-            "sequence", f"sequence [{names}]", matchers, lambda serve: next(taken)(serve)
+            "sequence", f"sequence [{names}]", matchers, lambda proceed: next(taken)(proceed)
         )
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
@@ -280,7 +280,6 @@ class FaultPlan:
             active = self._active
             self._activate(())  # Leave the chain of the former app, if there is one.
             self._app = self._answers.app = weakref.ref(app)
-            app.faults = self
             self._activate(active)
 
     def _close(self) -> None:
@@ -353,26 +352,26 @@ class FaultPlan:
                 return fault
         return None
 
-    def _intercept(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response to a request from the active faults or ``serve()``: the interceptor of
+    def _intercept(self, request: Request, proceed: Proceed) -> AnyResponse:
+        """Return the response to a request from the active faults or ``proceed()``: the interceptor of
         the app's chain.
         """
         try:
-            return self._pass(self._active, request, serve)
+            return self._pass(self._active, request, proceed)
         finally:
             recorder = self._recorder()
             if recorder is not None:
                 end_faults(request.call, recorder.reserve())
 
-    def _pass(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
+    def _pass(self, faults: Sequence[Fault], request: Request, proceed: Proceed) -> AnyResponse:
         """Return the response of the first of these faults that fires, around that of the later ones."""
         for index, fault in enumerate(faults):
             if fault._is_of_service or not fault._applies_to(request):
                 continue
             if fault._fire_on(request):
-                later = partial(self._pass, faults[index + 1 :], request, serve)
+                later = partial(self._pass, faults[index + 1 :], request, proceed)
                 return fault._respond_to(request, later)
-        return serve()
+        return proceed()
 
     def _retire(self, fault: Fault) -> None:
         self._activate(active for active in self._active if active is not fault)

@@ -6,10 +6,10 @@ Its pipeline records a request, authenticates it, applies faults, calls the endp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
@@ -19,7 +19,7 @@ from ..core.matching import Field
 from ..core.recorder import Recorder
 from ..core.registry import Registry
 from ..core.violations import Violations, shortened
-from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
+from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Proceed, Request, Stream
 from .routing import Route, RouteTable
 
 if TYPE_CHECKING:
@@ -32,22 +32,24 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 Endpoint: TypeAlias = Callable[[Any], object]
 """A function that takes a ``Request`` and returns its result, or raises ``ServiceError``."""
-Interceptor: TypeAlias = Callable[[Request, Serve], AnyResponse]
+Interceptor: TypeAlias = Callable[[Request, Proceed], AnyResponse]
 """A function around the rest of an exchange: it gets the request and ``proceed()``, which returns the
 response of the next interceptors and the endpoint. It returns this response, changed or not, or another
 one without calling ``proceed()``.
 """
-EXPLORATION, FAULTS, ERRORS = range(3)
-"""The positions in a chain, from the first that an exchange reaches to the last."""
+EXPLORATION, FAULTS = 1, 2
+"""The positions in a chain, in the order in which an exchange reaches them. An exploration is first: it
+decides when a call is processed, and so which faults are active.
+"""
 
 
-def run_interceptors(
-    interceptors: Sequence[Interceptor], request: Request, serve: Serve
-) -> AnyResponse:
-    """Return the response of interceptors around ``serve()``; the first is called first."""
-    for interceptor in reversed(interceptors):
-        serve = partial(interceptor, request, serve)
-    return serve()
+class CheckedHead(NamedTuple):
+    """What the head of a request determines: its endpoint, and the exception with which it has failed:
+    a ``ServiceError`` if the request must be rejected.
+    """
+
+    endpoint: Endpoint
+    failure: BaseException | None
 
 
 class Chain:
@@ -58,6 +60,9 @@ class Chain:
     identity, and ``request.call`` is its record in the journal::
 
         remove = app.chain.add(FAULTS, lambda request, proceed: proceed())
+
+    Interceptors see an error of the service as an ``Answer``, which they can change or lose like any
+    other. An exception that passes them is an error of the fake or of the test.
     """
 
     def __init__(self) -> None:
@@ -68,27 +73,31 @@ class Chain:
         """The positions and the interceptors, in order."""
         return sorted(self._members.items, key=itemgetter(0))
 
+    def has(self, position: int) -> bool:
+        """Return whether an interceptor has this position."""
+        return any(position == member for member, _ in self._members.items)
+
     def add(self, position: int, interceptor: Interceptor) -> Callable[[], None]:
         """Add an interceptor after those of the same position; return a function that removes it."""
         return self._members.add((position, interceptor))
 
-    def run(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response of the chain around ``serve()``; set ``request.altered`` if the endpoint
-        responded and an interceptor changed the body.
+    def run(self, request: Request, proceed: Proceed) -> AnyResponse:
+        """Return the response of the interceptors around ``proceed()``, the endpoint's; set
+        ``request.altered`` if the endpoint responded and an interceptor changed the body.
         """
-        interceptors = [interceptor for _, interceptor in self.members]
-        if not interceptors:
-            return serve()
         endpoint_bodies: list[object] = []
         """The body of each of the endpoint's responses; an interceptor may call it several times."""
 
-        def serve_and_note() -> AnyResponse:
-            response = serve()
+        def proceed_and_note() -> AnyResponse:
+            response = proceed()
             if isinstance(response, Answer):
                 endpoint_bodies.append(response.body)
             return response
 
-        response = run_interceptors(interceptors, request, serve_and_note)
+        rest: Proceed = proceed_and_note
+        for _, interceptor in reversed(self.members):
+            rest = partial(interceptor, request, rest)
+        response = rest()
         # Compare values, because an interceptor may change the body in place, or copy the answer.
         if isinstance(response, Answer) and endpoint_bodies:
             request.altered = response.body not in endpoint_bodies
@@ -116,12 +125,19 @@ class App:
     clock: Timekeeper
     recorder: Recorder
     violations: Violations
-    faults: Sized = ()
-    """The ``FaultPlan`` of the fake. Empty while no fault can fire."""
     name: str = ""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""
     _table_of_class: ClassVar[RouteTable | None] = None
+
+    def __init__(self) -> None:
+        self.guards: Registry[Callable[[Request], object]] = Registry()
+        """Functions that are called with a request before it is authenticated, and raise
+        ``ServiceError`` to reject it.
+        """
+        self.rejection_listeners: Registry[Callable[[Request, ServiceError], object]] = Registry()
+        """Functions that are called with a rejected request, after its call was recorded."""
+        self.chain = Chain()
 
     def attach(self, *, clock: Timekeeper, recorder: Recorder, violations: Violations) -> None:
         """Connect the app to its cloud. The fake calls this once."""
@@ -129,11 +145,6 @@ class App:
         self.recorder = recorder
         self.violations = violations
         self.name = recorder.fake
-        self.guards: Registry[Interceptor] = Registry()
-        """The interceptors of a REST call before it is authenticated. They see the ``ServiceError`` of a
-        call without valid credentials.
-        """
-        self.chain = Chain()
         recorder.register_app(self.service, self)
 
     def detach(self) -> None:
@@ -203,85 +214,71 @@ class App:
 
     # -- the pipeline ----------------------------------------------------------------------------
 
-    def rejection(self, request: Request) -> ServiceError | None:
-        """Return the error for a request whose credentials are missing or wrong, given its head."""
-        self.find_endpoint(request)
-        try:
-            self.authenticate(request)
-        except ServiceError as error:
-            return error
-        return None
-
-    def answer(self, request: Request, *, in_client: bool = False) -> AnyResponse:
-        """Process a REST request through the whole pipeline; see ``exchange()`` for ``in_client``."""
-        endpoint = self.find_endpoint(request)
-        admit = partial(self._admit, request, endpoint)
-        return self._exchange_request(request, admit, in_client=in_client)
-
-    def reject(self, request: Request, error: ServiceError) -> AnyResponse:
-        """Respond with the error of ``rejection()``, and record what has been read of the request."""
-
-        def raise_error() -> NoReturn:
-            length = int(request.fields.get("content-length", "0"))
-            if length != len(request.body):
-                record_cut(request.call, dict.fromkeys(("facts", "request_body"), length))
-            raise error
-
-        return self._exchange_request(request, raise_error)
-
-    def _exchange_request(
-        self, request: Request, admit: Serve, *, in_client: bool = False
+    def answer(
+        self, request: Request, head: CheckedHead | None = None, *, in_client: bool = False
     ) -> AnyResponse:
-        """Exchange a request whose endpoint has been found; ``admit()`` is behind the guards."""
-        return self.exchange(
-            partial(self._open_call, request),
-            lambda request: run_interceptors(self.guards.items, request, admit),
-            lambda error: self._response_of(self.render_error(error)),
-            in_client=in_client,
-        )
+        """Return the response to a REST request, and record both.
 
-    def exchange(
-        self,
-        open_call: Callable[[int], Request],
-        serve: Callable[[Request], AnyResponse],
-        render_error: Callable[[ServiceError], AnyResponse],
-        *,
-        in_client: bool = False,
-    ) -> AnyResponse:
-        """Record a call, and return the response of ``serve()``. Requests over REST and commands over
-        the Redis protocol both take this way.
-
-        ``open_call()`` records the request at a time. ``render_error()`` makes a response of a
-        ``ServiceError``; any other exception is reported, and its response is a 500. With
-        ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C
-        and ``pytest.fail()``, which are no ``Exception``, are raised in it.
+        ``head`` is the result of ``check_head()`` if the server has called it already. With
+        ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C and
+        ``pytest.fail()``, which are no ``Exception``, are raised in it.
         """
-        failure: BaseException | None = None
-        try:
-            # Fire due timers first, so that their entries precede the request in the journal.
-            at_us = self.clock.settle()
-        except BaseException as error:
-            at_us, failure = self.clock.now_us(), error
-        request = open_call(at_us)
+        at_us, failure = self.settle()
+        endpoint, rejection = head or self.check_head(request)
+        failure = failure or rejection
+        self._open_call(request, at_us)
         try:
             if failure is not None:
                 raise failure
-            response = serve(request)
+            response = self.chain.run(request, partial(self.call_endpoint, request, endpoint))
         except ServiceError as error:
-            response = render_error(error)
+            response = self._reject(request, error)
         except BaseException as error:
             if in_client and not isinstance(error, Exception):
                 # Without an outcome, the call would count as in progress forever.
                 request.call.outcome = "broken off"
-                self.recorder.answered(request.call)
+                self.recorder.close_call(request.call)
                 raise
-            self.report_bug(request, error)
-            request.altered = False
-            response = render_error(ServiceError(500, f"internal error: {shown(error)}"))
-        self._record(request, response)
+            response = self.rendered(self.report_bug(request, error))
+        finally:
+            # The traceback of the exception refers to this frame, which must not refer to it.
+            del head, failure, rejection
+        self.record(request, response)
         return response
 
-    def _open_call(self, request: Request, at_us: int) -> Request:
+    def settle(self) -> tuple[int, BaseException | None]:
+        """Fire due timers, so that their entries precede the next call in the journal. Return the time
+        of this call, and the exception of a timer, to which the call responds.
+        """
+        try:
+            return self.clock.settle(), None
+        except BaseException as error:
+            return self.clock.now_us(), error
+
+    def check_head(self, request: Request) -> CheckedHead:
+        """Find the endpoint of a request, call the guards, and authenticate the request. This needs only
+        its head: the server does it before it reads a large body.
+        """
+        endpoint: Endpoint = self.no_endpoint
+        try:
+            endpoint = self.route_request(request)
+            for guard in self.guards.items:
+                guard(request)
+            request.principal = self.authenticate(request)
+        except BaseException as error:
+            return CheckedHead(endpoint, error)
+        return CheckedHead(endpoint, None)
+
+    def route_request(self, request: Request) -> Endpoint:
+        """Set the route and the parameters of a request; return its endpoint, or ``no_endpoint()``."""
+        match = self.table.find(request.method, request.path)
+        if isinstance(match, tuple):
+            route, request.params = match
+            request.route = route.name
+            return partial(route.endpoint, self)
+        return partial(self.no_endpoint, allowed=match)
+
+    def _open_call(self, request: Request, at_us: int) -> None:
         request.call = self.recorder.open_call(
             request.method,
             request.target,
@@ -292,30 +289,34 @@ class App:
             route=request.route,
             read_facts=self._facts_of,
         )
-        return request
 
-    def _admit(self, request: Request, endpoint: Endpoint) -> AnyResponse:
-        """Authenticate a request; return the response of the chain around its endpoint."""
-        try:
-            request.principal = self.authenticate(request)
-        except ServiceError as error:
-            if error.status == 401:
-                # The journal keeps only the beginning of a request without valid credentials.
-                self.recorder.shorten(request.call)
-            raise
-        return self.chain.run(request, partial(self._serve, request, endpoint))
-
-    def _serve(self, request: Request, endpoint: Endpoint) -> AnyResponse:
-        """Return the response of the endpoint, at the end of the chain."""
+    def call_endpoint(self, request: Request, endpoint: Endpoint) -> AnyResponse:
+        """Return the response of the endpoint, also to an error of the service: the end of the chain."""
         try:
             result = endpoint(request)
-            # Without a route, the endpoint is ``no_endpoint()``, which carries out nothing.
-            request.call.reached = bool(request.route)
         except ServiceError as error:
-            result = self.render_error(error)
-        return self._response_of(result)
+            return self.rendered(error)
+        # Without a route, the endpoint is ``no_endpoint()``, which carries out nothing.
+        request.call.reached = bool(request.route)
+        return self._encoded(result)
 
-    def _response_of(self, result: object) -> AnyResponse:
+    def _reject(self, request: Request, error: ServiceError) -> AnyResponse:
+        """Return the response to a request that a guard or the authentication has rejected."""
+        length = int(request.fields.get("content-length", "0"))
+        if len(request.body) < length:  # The server has not read all of it.
+            record_cut(request.call, dict.fromkeys(("facts", "request_body"), length))
+        if error.status == 401:
+            # The journal keeps only the beginning of a request without valid credentials.
+            self.recorder.shorten(request.call)
+        for listener in self.rejection_listeners.items:
+            listener(request, error)
+        return self.rendered(error)
+
+    def rendered(self, error: ServiceError) -> AnyResponse:
+        """Return the encoded response to an error."""
+        return self._encoded(self.render_error(error))
+
+    def _encoded(self, result: object) -> AnyResponse:
         """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
         if not isinstance(result, Answer):
             if isinstance(result, (Stream, Effect)):
@@ -324,15 +325,6 @@ class App:
         if not isinstance(result.body, bytes):
             result.body = self.dump(result.body)
         return result
-
-    def find_endpoint(self, request: Request) -> Endpoint:
-        """Return the endpoint of a request, or ``no_endpoint()``; set its route and parameters."""
-        match = self.table.find(request.method, request.path)
-        if isinstance(match, tuple):
-            route, request.params = match
-            request.route = route.name
-            return partial(route.endpoint, self)
-        return partial(self.no_endpoint, allowed=match)
 
     def no_endpoint(self, request: Request, allowed: frozenset[str] | None = None) -> Answer:
         """Report a request without a route; return or raise the service's response. ``allowed`` are
@@ -343,7 +335,7 @@ class App:
             return self.unknown_path(request)
         return self.wrong_method(request, allowed)
 
-    def refused(self, status: int, reason: str) -> None:
+    def record_malformed(self, status: int, reason: str) -> None:
         """Record that the server rejected bytes that are not a valid request."""
         what = "a request" if status >= 500 else "bytes that are not a valid request"
         text = f"{status} for {what}: {shortened(reason)}"
@@ -358,10 +350,10 @@ class App:
         match = self.table.find(request.method, request.path)
         allowed = match if isinstance(match, frozenset) else None
         self._unrouted(request, allowed)
-        everywhere = (route.allowed for route in self.table.routes)
+        everywhere = (route.methods.split() for route in self.table.routes)
         allowed = allowed or frozenset().union(*everywhere)
-        response = self._serve(request, partial(self.wrong_method, allowed=allowed))
-        self._record(request, response)
+        response = self.call_endpoint(request, partial(self.wrong_method, allowed=allowed))
+        self.record(request, response)
         return response
 
     def stream_failed(self, request: Request, error: Exception) -> None:
@@ -369,9 +361,13 @@ class App:
         request.call.outcome = "broken off"
         self.report_bug(request, error)
 
-    def report_bug(self, request: Request, error: BaseException) -> None:
-        """Report an exception while a request was handled: a bug, or an error in a callback."""
+    def report_bug(self, request: Request, error: BaseException) -> ServiceError:
+        """Report an exception while a request was handled: a bug, or an error in a callback. Return the
+        error to respond with.
+        """
         call = request.call
+        request.altered = False
+        internal = ServiceError(500, f"internal error: {shown(error)}")
         call.note = formatted(error)
         request_line = f"{self.name}: {request.method} {shortened(request.target)}"
         of_test = raised_by_test(error)
@@ -379,7 +375,7 @@ class App:
             call.violation = "assertion"
             facts = {"fake": self.name, **_keys_of(call)}
             self.violations.report_raised(of_test, f"{request_line} was answered 500", **facts)
-            return
+            return internal
         call.violation = "bug"
         facts = {"path": shortened(request.path), "fake": self.name, **_keys_of(call)}
         if isinstance(error, ContractError):
@@ -389,6 +385,7 @@ class App:
             )
         else:
             self.violations.report_bug(error, f"{request_line} made the fake itself fail", **facts)
+        return internal
 
     def _unrouted(self, request: Request, allowed: frozenset[str] | None = None) -> None:
         call = request.call
@@ -411,14 +408,15 @@ class App:
         request = Request(
             call.method, call.target, call.request_headers, call.request_body, call.client
         )
-        self.find_endpoint(request)
+        self.route_request(request)
         try:
             return self.facts(request)
         except Exception:
             # A body that cannot be parsed has no facts. The endpoint reports the error.
             return {}
 
-    def _record(self, request: Request, response: AnyResponse) -> None:
+    def record(self, request: Request, response: AnyResponse) -> None:
+        """Record the response to a request, which ends its call."""
         call = request.call
         if isinstance(response, Answer):
             call.status = response.status
@@ -439,7 +437,7 @@ class App:
             call.outcome = OUTCOME_OF_EFFECT[response.kind]
             if response.answer is not None:
                 call.status = response.answer.status
-        self.recorder.answered(call)
+        self.recorder.close_call(call)
 
 
 def _keys_of(call: Call) -> dict[str, Any]:

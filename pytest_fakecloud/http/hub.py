@@ -312,7 +312,7 @@ class Hub:
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
-        when ``serve()`` returns. ``prepare`` is called with the mount before it accepts connections.
+        when ``run()`` returns. ``prepare`` is called with the mount before it accepts connections.
         The mount closes when the caller drops its last reference. Raises
         ``ContractError`` if the address is not available.
         """

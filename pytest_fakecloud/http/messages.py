@@ -159,8 +159,8 @@ def close_chunks(chunks: object) -> None:
 
 
 AnyResponse: TypeAlias = Answer | Stream | Effect
-Serve: TypeAlias = Callable[[], AnyResponse]
-"""A function that returns the response of the rest of a chain; without other members, that of the
+Proceed: TypeAlias = Callable[[], AnyResponse]
+"""A function that returns the response of the rest of a chain; after its last interceptor, that of the
 endpoint.
 """
 
@@ -290,7 +290,7 @@ _TAIL = "trailers and chunk extensions"
 _TWO_HOSTS = "more than one Host header"
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """A request that the server itself rejects, with the status and the reason. ``method`` and
     ``target`` are set only if the reason is the method.
     """
@@ -318,7 +318,7 @@ class Message(Request):
 class RequestReader:
     """Reads the requests of one connection.
 
-    ``feed()`` appends complete requests to ``messages``. After invalid bytes, ``refusal`` contains
+    ``feed()`` appends complete requests to ``messages``. After invalid bytes, ``rejection`` contains
     the reason, and the caller must feed nothing more. ``pending`` is a request whose body is
     incomplete. ``client`` is the peer's address, which is passed to each request.
     """
@@ -335,7 +335,7 @@ class RequestReader:
         self.body_limit = body_limit
         self.messages: deque[Message] = deque()
         self.pending: Message | None
-        self.refusal: Refusal | None = None
+        self.rejection: Rejection | None = None
         self._line = b""
         """The beginning of a request whose first line is incomplete."""
         self._restart()
@@ -363,7 +363,7 @@ class RequestReader:
 
     def feed(self, data: bytes) -> None:
         try:
-            while data and self.refusal is None:
+            while data and self.rejection is None:
                 if self._begun and not self._line:
                     end = self._end_of_part(data)
                     self._parse(data[:end])
@@ -382,7 +382,7 @@ class RequestReader:
             # Wait for the rest of the line, so that the response does not depend on how TCP splits it.
             self._line, self._begun = data, True
             if len(data) > self.head_limit:
-                self.refusal = self._too_large(_HEAD)
+                self.rejection = self._too_large(_HEAD)
             return b""
         data = _escape(data[:length]) + data[length:]
         end = self._end_of_part(data)
@@ -408,7 +408,7 @@ class RequestReader:
         """Reject the request that did not fit into memory, and free what was read of it."""
         self._body = self._line = b""
         reason = f"the request does not fit into memory: {shown(error)}"
-        self.refusal = Refusal(500, reason)
+        self.rejection = Rejection(500, reason)
 
     def _add(self, part: bytes) -> None:
         # Use a bytearray from the second part on: a body can arrive in millions of parts.
@@ -433,22 +433,22 @@ class RequestReader:
         if self._begun and self.pending is None:
             self._head_fed += len(data)
             if self._head_fed > self.head_limit:
-                self.refusal = self._too_large(_HEAD)
+                self.rejection = self._too_large(_HEAD)
         elif self._behind_body > self.head_limit and self.pending is not None:
             # An endless trailer or chunk extension: the parser calls no method while it reads one.
-            self.refusal = self._too_large(_TAIL)
+            self.rejection = self._too_large(_TAIL)
 
     def _fail(self, error: httptools.HttpParserError, beginning: bytes) -> None:
-        """Refuse data that cannot be parsed. ``beginning`` is the data if a request begins with it."""
+        """Reject data that cannot be parsed. ``beginning`` is the data if a request begins with it."""
         reason = error.__context__
         if isinstance(reason, MemoryError):
             raise reason
-        if isinstance(reason, Refusal):
-            self.refusal = reason
+        if isinstance(reason, Rejection):
+            self.rejection = reason
             return
-        self.refusal = Refusal(400, str(error))
+        self.rejection = Rejection(400, str(error))
         if isinstance(error, httptools.HttpParserInvalidMethodError):
-            self.refusal = _no_method(beginning) or self.refusal
+            self.rejection = _no_method(beginning) or self.rejection
 
     def _serve_without_upgrade(self, data: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
@@ -456,7 +456,7 @@ class RequestReader:
         upgrade = self.messages.pop()
         if upgrade.method == "CONNECT":
             reason = "CONNECT is for proxies; this is not a proxy"
-            self.refusal = Refusal(405, reason, upgrade.method, upgrade.target)
+            self.rejection = Rejection(405, reason, upgrade.method, upgrade.target)
             return
         headers = [f"{n}: {v}" for n, v in upgrade.headers.pairs if n.lower() != "upgrade"]
         lines = [f"{upgrade.method} {upgrade.target} HTTP/{upgrade.version}", *headers, "", ""]
@@ -465,11 +465,11 @@ class RequestReader:
         message = self.pending or (self.messages[-1] if self.messages else None)
         if message is not None:
             message.headers, message.fields = upgrade.headers, upgrade.fields
-        if data and self.refusal is None:
+        if data and self.rejection is None:
             self.feed(data)
 
-    def _too_large(self, parts: str) -> Refusal:
-        return Refusal(431, f"{parts} are limited to {self.head_limit} bytes")
+    def _too_large(self, parts: str) -> Rejection:
+        return Rejection(431, f"{parts} are limited to {self.head_limit} bytes")
 
     # -- called by the parser --------------------------------------------------------------------
 
@@ -505,14 +505,14 @@ class RequestReader:
         if size > self.head_limit:
             raise self._too_large(_HEAD)
         if len(self._headers) > HEADERS_LIMIT:
-            raise Refusal(431, f"a request is limited to {HEADERS_LIMIT} headers")
+            raise Rejection(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
-            raise Refusal(505, f"HTTP/{version} is not supported, only HTTP/1.1")
+            raise Rejection(505, f"HTTP/{version} is not supported, only HTTP/1.1")
         hosts = message.headers.getlist("Host")
         if len(hosts) > 1:
-            raise Refusal(400, _TWO_HOSTS)
+            raise Rejection(400, _TWO_HOSTS)
         if not hosts and version == "1.1":
-            raise Refusal(400, "an HTTP/1.1 request needs a Host header")
+            raise Rejection(400, "an HTTP/1.1 request needs a Host header")
         self._frame(message)
         self.pending = message
 
@@ -522,24 +522,24 @@ class RequestReader:
 
         coding = value_of("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
-            raise Refusal(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
+            raise Rejection(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
         length = int(message.fields.get("content-length", "0"))
         self._length = length if coding is None else None
         if length > self.body_limit:
-            raise Refusal(413, f"a body is limited to {self.body_limit} bytes, got {length}")
+            raise Rejection(413, f"a body is limited to {self.body_limit} bytes, got {length}")
         expect = value_of("expect")
         if expect is not None and message.version == "1.1":
             if {expectation.strip().lower() for expectation in expect.split(",")} != {
                 "100-continue"
             }:
-                raise Refusal(
+                raise Rejection(
                     417, f"the expectation {expect!r} is not supported, only '100-continue'"
                 )
             message.expects = coding is not None or length > 0
 
     def on_body(self, data: bytes) -> None:
         if len(self._body) + len(data) > self.body_limit:
-            raise Refusal(413, f"a body is limited to {self.body_limit} bytes")
+            raise Rejection(413, f"a body is limited to {self.body_limit} bytes")
         self._add(data)
         self._behind_body = 0
 
@@ -567,14 +567,14 @@ half as much memory again.
 """
 
 
-def _no_method(data: bytes) -> Refusal | None:
-    """Return the refusal of an unknown method or of TLS; None for other data."""
+def _no_method(data: bytes) -> Rejection | None:
+    """Return the rejection of an unknown method or of TLS; None for other data."""
     if re.match(_METHOD, data):
         # The parser rejects methods that are not registered, but any token is valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
-        return Refusal(501, f"the method {method!r} is not known", method, target)
+        return Rejection(501, f"the method {method!r} is not known", method, target)
     if data.startswith(b"\x16\x03"):
-        return Refusal(
+        return Rejection(
             400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
         )
     return None

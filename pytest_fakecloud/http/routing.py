@@ -35,10 +35,6 @@ class Route(NamedTuple):
     limited: bool = True
 
     @property
-    def allowed(self) -> frozenset[str]:
-        return frozenset(self.methods.split())
-
-    @property
     def parameters(self) -> list[str]:
         """The names of the parameters in the pattern."""
         return re.findall(r"\{(\w+)\*?\}", self.pattern)
@@ -85,7 +81,9 @@ class RouteTable:
 
     def nearest(self, method: str, path: str) -> str:
         """Return the known routes most similar to a request, for reports."""
-        shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
+        shapes = [
+            f"{m} {route.pattern}" for route in self.routes for m in sorted(route.methods.split())
+        ]
         # Compare only the beginning of a long path, because the time grows with its length.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
         return ", ".join(near or shapes[:3])
@@ -105,7 +103,8 @@ def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candid
     for head in by_own:
         starts = [head[:length] for length in range(1, len(head) + 1)]
         numbers = sorted(number for start in ((), *starts) for number in by_own.get(start, ()))
-        index[head] = [(routes[number], routes[number].allowed) for number in numbers]
+        candidates = [routes[number] for number in numbers]
+        index[head] = [(route, frozenset(route.methods.split())) for route in candidates]
     return index
 
 

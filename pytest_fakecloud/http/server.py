@@ -20,20 +20,20 @@ from functools import partial
 from time import gmtime, time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..core.errors import ServiceError
 from ..core.timers import monotonic
 from .messages import (
     Answer,
     AnyResponse,
     Effect,
     Message,
-    Refusal,
+    Rejection,
     RequestReader,
     Stream,
     asks_to_close,
 )
 
 if TYPE_CHECKING:
+    from .app import CheckedHead
     from .hub import Mount
 
 
@@ -59,11 +59,11 @@ def has_arrived(sock: socket.socket) -> bool:
 
 
 class Handler(Protocol):
-    """Serves one connection: ``serve()`` to its end in a worker thread, or ``receive()`` whenever
+    """Handles one connection: ``run()`` to its end in a worker thread, or ``receive()`` whenever
     bytes arrive on a connection in memory, which explored code uses.
     """
 
-    def serve(self) -> None:
+    def run(self) -> None:
         """Read and handle requests until either side closes the connection."""
 
     def receive(self, data: bytes) -> bool:
@@ -158,7 +158,7 @@ class Connection:
             if self._prepare():
                 self.handler = mount.protocol(self)
                 with contextlib.closing(self.handler):
-                    self.handler.serve()
+                    self.handler.run()
         except (TimeoutError, ConnectionError, ssl.SSLError):
             # The client disconnected, or the mount was closed while serving.
             pass
@@ -300,27 +300,11 @@ HANG_SECONDS = 60.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 SHORT_BODY = 16 * 1024
-"""Maximum bytes of a body that is read, and recorded, of a request without valid credentials."""
+"""Maximum bytes of a body that is read, and recorded, of a request that is rejected."""
 SHORT_BODY_SECONDS = 0.2
 """Seconds to wait for the next bytes of such a body."""
 UNREAD_SECONDS = 5.0
 """Maximum seconds for which a client may send a body after the response to its head."""
-
-
-class CheckedHead:
-    """The head of a request whose body is incomplete, with the error for its credentials, if any.
-
-    Decided here: of a client without valid credentials, a body is read only to record it: a short one,
-    as long as its bytes arrive without a pause. Otherwise the response is sent without the body, and
-    the connection ends. A request that passes the check is authenticated when it is complete.
-    """
-
-    def __init__(self, app: Any, message: Message) -> None:
-        self.message = message
-        self.error: ServiceError | None = app.rejection(message)
-        length = int(message.fields.get("content-length", SHORT_BODY + 1))
-        is_short = length <= SHORT_BODY and not message.expects
-        self.reads_body = self.error is None or is_short
 
 
 class HTTPHandler:
@@ -334,10 +318,10 @@ class HTTPHandler:
         self.reader = RequestReader(connection.address, body_limit=limit)
         self.close = self.reader.close
         self._head: CheckedHead | None = None
-        """The head of the latest request whose body did not arrive with it."""
+        """What the head of the pending request has determined; None until it is checked."""
 
-    def serve(self, begun: bytes = b"") -> None:
-        """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
+    def run(self, begun: bytes = b"") -> None:
+        """Handle requests until either side closes. ``begun`` has been read to detect the protocol."""
         connection = self.connection
         # A request that is incomplete at the end is dropped and never reaches the engine.
         data = begun or self.sock.recv(16_384)
@@ -346,58 +330,64 @@ class HTTPHandler:
             data = data or self._receive()
 
     def receive(self, data: bytes) -> bool:
-        self.reader.feed(data)
-        return self._answer_all()
-
-    def renew(self) -> bool:
-        return self.reader.pending is None
-
-    def _answer_all(self) -> bool:
-        """Respond to all complete requests, and to bytes that are not one; return like ``receive()``."""
+        """Respond to all requests that are complete, and to bytes that are not one."""
         reader = self.reader
+        reader.feed(data)
         while reader.messages:
             message = reader.messages.popleft()
             if message.expects:
                 self.sock.sendall(_CONTINUE)
-            goes_on = self._answer(message)
-            self._head = None
-            if not goes_on or not message.keep_alive:
+            if not self._answer(message) or not message.keep_alive:
                 return False
-        if reader.refusal is not None:
-            self._refuse(reader.refusal)
+        if reader.rejection is not None:
+            self._reject(reader.rejection)
             return False
-        pending = reader.pending
-        if pending is not None and self._head_of(pending) is None:
-            self._head = CheckedHead(self.app, pending)
-            if not self._head.reads_body:
-                return self._answer_early(pending)
-            if pending.expects:
-                pending.expects = False
-                self.sock.sendall(_CONTINUE)
+        if reader.pending is not None and self._head is None:
+            self._head = self._check_head(reader.pending)
+            return self._goes_on_reading(reader.pending)
         return True
 
-    def _head_of(self, message: Message) -> CheckedHead | None:
-        """Return the checked head of a request, if its body did not arrive with it."""
-        head = self._head
-        return head if head is not None and head.message is message else None
+    def renew(self) -> bool:
+        return self.reader.pending is None
 
-    def _answer_early(self, message: Message) -> bool:
-        """Respond to a request without reading its body, and let the client read the response; return
-        False, because the connection must be closed.
+    def _check_head(self, message: Message) -> CheckedHead | None:
+        """Check a request whose body is incomplete; return None to read the body in any case."""
+        head: CheckedHead = self.app.check_head(message)
+        return head
+
+    def _goes_on_reading(self, message: Message) -> bool:
+        """Return whether to read the body of a request; otherwise respond to it now.
+
+        Decided here: of a request that is rejected, a body is read only to record it: a short one, as
+        long as its bytes arrive without a pause. Otherwise the response is sent without the body, and
+        the connection ends.
         """
+        length = int(message.fields.get("content-length", SHORT_BODY + 1))
+        if self._is_rejected() and (length > SHORT_BODY or message.expects):
+            self._answer_early(message)
+            return False
+        if message.expects:
+            message.expects = False
+            self.sock.sendall(_CONTINUE)
+        return True
+
+    def _is_rejected(self) -> bool:
+        """Return whether the pending request is rejected whatever its body is."""
+        return self._head is not None and self._head.failure is not None
+
+    def _answer_early(self, message: Message) -> None:
+        """Respond to a request without reading its body, and let the client read the response."""
         message.keep_alive = False
         if self._answer(message):
             self.connection.shut_down(socket.SHUT_WR)
             self.connection.discard_until_closed(UNREAD_SECONDS)
-        return False
 
     def _receive(self) -> bytes:
-        """Return the next bytes; wait only briefly for a body of a request without credentials."""
+        """Return the next bytes; wait only briefly for those of a request that is rejected."""
         pending = self.reader.pending
         if pending is None:
             return self.sock.recv(16_384)
-        checked = self._head_of(pending)
-        if checked is None or checked.error is None:
+        if not self._is_rejected():
             return self.sock.recv(1_048_576)
         self.sock.settimeout(SHORT_BODY_SECONDS)
         try:
@@ -410,22 +400,17 @@ class HTTPHandler:
 
     def _answer(self, message: Message) -> bool:
         """Respond to a request; return False if the connection must be closed."""
+        head, self._head = self._head, None
         if not self.connection.enter(message):
             return False
         try:
-            checked = self._head_of(message)
-            response: AnyResponse
-            if checked is None or checked.error is None:
-                response = self.app.answer(message)
-            else:
-                response = self.app.reject(message, checked.error)
+            response: AnyResponse = self.app.answer(message, head)
             if isinstance(response, Stream):
                 return self.connection.stream(partial(self._stream, message, response))
         finally:
             self.connection.leave()
         if isinstance(response, Answer):
-            head, body = encode(message, response)
-            self.sock.sendall(head + body)
+            self.sock.sendall(b"".join(encode(message, response)))
             return True
         return self._perform(message, response)
 
@@ -465,23 +450,24 @@ class HTTPHandler:
             stream.end()
         return chunked
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _reject(self, rejection: Rejection) -> None:
         """Send the reason for closing the connection, and let the client read it."""
-        message = Message(refusal.method or "GET", refusal.target, client=self.connection.address)
+        message = Message(
+            rejection.method or "GET", rejection.target, client=self.connection.address
+        )
         message.version, message.keep_alive = "1.1", False
-        answer = self._refused(refusal, message)
-        self.sock.sendall(b"".join(encode(message, answer)))
+        self.sock.sendall(b"".join(encode(message, self._rejection_answer(rejection, message))))
         # Close only the sending side: a reset would discard the response before it is read.
         self.connection.shut_down(socket.SHUT_WR)
         self.connection.discard_until_closed(DRAIN_SECONDS)
 
-    def _refused(self, refusal: Refusal, message: Message) -> Answer:
-        """Record the refusal in the app's journal; return the response."""
-        if refusal.method:
+    def _rejection_answer(self, rejection: Rejection, message: Message) -> Answer:
+        """Record the rejection in the app's journal; return the response."""
+        if rejection.method:
             answer: Answer = self.app.unknown_method(message)
             return answer
-        self.app.refused(refusal.status, refusal.reason)
-        return refusal_text(refusal)
+        self.app.record_malformed(rejection.status, rejection.reason)
+        return rejection_text(rejection)
 
 
 LAST_CHUNK = b"0\r\n\r\n"
@@ -524,10 +510,10 @@ def stream_head(message: Message, stream: Stream) -> bytes:
     return head_bytes(f"{head}{''.join(header(*pair) for pair in stream.headers)}\r\n")
 
 
-def refusal_text(refusal: Refusal) -> Answer:
+def rejection_text(rejection: Rejection) -> Answer:
     """Return the response to bytes that are not a valid request."""
-    text = f"{refusal.status} {phrase(refusal.status)}: {refusal.reason}\n"
-    return Answer(text.encode(), refusal.status, (), "text/plain")
+    text = f"{rejection.status} {phrase(rejection.status)}: {rejection.reason}\n"
+    return Answer(text.encode(), rejection.status, (), "text/plain")
 
 
 def chunk(part: bytes) -> bytes:

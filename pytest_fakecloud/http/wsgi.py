@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
-from .messages import Answer, Message, Refusal, asks_to_close, close_chunks
+from .messages import Answer, Message, Rejection, asks_to_close, close_chunks
 from .server import (
     LAST_CHUNK,
     Connection,
@@ -21,7 +21,7 @@ from .server import (
     head_bytes,
     header,
     http_date,
-    refusal_text,
+    rejection_text,
 )
 
 
@@ -71,8 +71,8 @@ _Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
 class WSGIHandler(HTTPHandler):
     """Owns one connection to a WSGI application."""
 
-    def _authenticate(self, message: Message) -> None:
-        """Do nothing, because the application has its own rules."""
+    def _check_head(self, message: Message) -> None:
+        """Read every body, because only the application knows which requests it rejects."""
 
     def _answer(self, message: Message) -> bool:
         if not self.connection.enter(message):
@@ -82,8 +82,8 @@ class WSGIHandler(HTTPHandler):
         finally:
             self.connection.leave()
 
-    def _refused(self, refusal: Refusal, message: Message) -> Answer:
-        return refusal_text(refusal)
+    def _rejection_answer(self, rejection: Rejection, message: Message) -> Answer:
+        return rejection_text(rejection)
 
 
 class WSGICall:

@@ -159,7 +159,7 @@ class KVServer(Fake):
 
         assert isinstance(engine, KVEngine)
         protocol = partial(PortHandler, engine, self._app)
-        mount = self._serve(host=self._mount.host, port=port, protocol=protocol)
+        mount = self._mount_app(host=self._mount.host, port=port, protocol=protocol)
         connect(engine, self._app, mount)
         if self.faults.is_down:
             mount.refuse()

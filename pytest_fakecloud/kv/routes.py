@@ -46,8 +46,7 @@ R = TypeVar("R")
 Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
 SYNC_TOKEN = "Upstash-Sync-Token"
-_SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
-_NEUTRAL_FIELD = _SYNC_TOKEN_NEUTRAL.lower()
+_SERVICE_SYNC_TOKEN = "Service-Sync-Token"
 
 
 def read_only_token(token: str) -> str:
@@ -69,13 +68,13 @@ class KVApp(App):
     }
 
     def __init__(self, new_engine: Callable[[], AnyEngine], settings: KVConfig) -> None:
+        super().__init__()
         self.new_engine = new_engine
         self.created_engine: AnyEngine | None = None
         self.creating = threading.Lock()
         """Held while the engine or the database port is created."""
         self.settings = settings
         self.password: str = settings.database_password or new_token(32)
-        self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""
@@ -119,11 +118,11 @@ class KVApp(App):
             Route(METHODS, "/{command*}", "command", cls.command),
         ]
 
-    def refused(self, status: int, reason: str) -> None:
+    def record_malformed(self, status: int, reason: str) -> None:
         """Record a malformed request, with a hint for clients that seem to use the Redis protocol."""
         if status == 400 and "method" in reason:
             reason += "; a Redis client connects to database_url"
-        super().refused(status, reason)
+        super().record_malformed(status, reason)
 
     # -- the dialect -----------------------------------------------------------------------------
 
@@ -173,9 +172,7 @@ class KVApp(App):
             self.command_limits.check_reply(size_of(reply))
         except CommandError as error:
             return response_format.error(self.with_int_text(error))
-        if self._shortens_errors:
-            reply = self.with_int_text(reply)
-        return response_format.reply(reply, self._headers(request))
+        return response_format.reply(self.with_int_text(reply), self._headers(request))
 
     def pipeline(self, request: Request) -> Answer | Stream:
         """Run commands in order. Commands of other clients may run in between (specification)."""
@@ -330,7 +327,7 @@ class KVApp(App):
 
     def with_int_text(self, reply: R) -> R:
         """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""
-        if not self._shortens_errors:
+        if self.settings.int_text != "int":
             return reply
         if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
             return cast("R", CommandError(errors.NOT_INTEGER_VENDOR))
@@ -355,9 +352,9 @@ class KVApp(App):
             self.interruptions.before(sender, line, arrival)
 
     def _session(self, request: Request) -> Any:
-        """Open a session for a request. The engine does not refer to it, so it need not be ended, not
-        even in a transaction: commands that the engine remembers a session for, such as WATCH and
-        SUBSCRIBE, are not available over REST.
+        """Open a session for a request; each engine has its own class. The engine does not refer to the
+        session, so it need not be ended, not even in a transaction: commands that the engine remembers a
+        session for, such as WATCH and SUBSCRIBE, are not available over REST.
         """
         address = "127.0.0.1:0"
         if request.client is not None:
@@ -369,8 +366,8 @@ class KVApp(App):
         # Like the service, send the header even if the request has no sync token.
         token = str(next(self._sync))
         headers = [(SYNC_TOKEN, token)]
-        if _NEUTRAL_FIELD in request.fields:
-            headers.append((_SYNC_TOKEN_NEUTRAL, token))
+        if _SERVICE_SYNC_TOKEN.lower() in request.fields:
+            headers.append((_SERVICE_SYNC_TOKEN, token))
         return headers
 
 

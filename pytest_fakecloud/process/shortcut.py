@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from ..core.calls import Headers
 from ..core.errors import ContractError
 from ..core.field_types import TOKEN
+from ..http.app import FAULTS
 from ..http.messages import Answer, Request
 from ..http.server import BODILESS, http_date
 
@@ -79,7 +80,7 @@ class Shortcut:
         if mount is None or mount.closed:
             return None
         app = mount.app
-        if app.faults or method not in _METHODS:
+        if app.chain.has(FAULTS) or method not in _METHODS:
             return None
         if head.length > min(mount.body_limit, _MOST_BODY_BYTES):
             return None

@@ -32,6 +32,7 @@ from .engine.engine import Engine
 from .model import (
     SUCCESS,
     Attempt,
+    Deliver,
     Delivery,
     DeliveryInterceptor,
     Exchange,
@@ -39,7 +40,6 @@ from .model import (
     LogEntry,
     Message,
     Outcome,
-    Proceed,
     SigningKeys,
     first,
 )
@@ -91,7 +91,7 @@ class DeliveryViolations(DeliveryInterceptor):
             "unstubbed", what, advice=advice, url=url, message_id=message_id, fake=self._name
         )
 
-    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
+    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         try:
             outcome = await proceed(exchange)
         except BaseException as error:
@@ -134,7 +134,7 @@ class AttemptReports(DeliveryInterceptor):
         self.finished: deque[FinishedDelivery] = deque()
         self._finished_bytes = 0
 
-    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
+    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         started = StartedDelivery(self._recorder.reserve(), exchange, [], [])
         logged, failed_checks = started.logged, started.failed_checks
         try:

@@ -357,7 +357,7 @@ class Exchange:
         self.in_loop = False
 
 
-Proceed = Callable[[Exchange], Coroutine[Any, Any, Outcome]]
+Deliver = Callable[[Exchange], Coroutine[Any, Any, Outcome]]
 
 
 class DeliveryInterceptor:
@@ -383,7 +383,7 @@ class DeliveryInterceptor:
         """Whether any fault can fire."""
         return False
 
-    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
+    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         return await proceed(exchange)
 
     def overtaken(self, message: Message) -> bool:

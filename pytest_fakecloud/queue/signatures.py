@@ -32,12 +32,12 @@ from ..core.timers import process_seconds
 from ..process.replace import Function, Replacement, replace
 from .delivery.applications import Address
 from .model import (
+    Deliver,
     Delivery,
     DeliveryInterceptor,
     Exchange,
     HeaderList,
     Outcome,
-    Proceed,
     SigningKeys,
     first,
 )
@@ -83,7 +83,7 @@ class Signer(DeliveryInterceptor):
         self.ids = ids
         self.header = header
 
-    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
+    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         """Sign a delivery and send it, with the faults about signatures, bodies and duplicates."""
         delivery, faults = exchange.delivery, exchange.attempt.faults
         signature: HeaderList = []

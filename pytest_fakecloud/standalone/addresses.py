@@ -27,7 +27,7 @@ from ..cloud.files import read_file
 from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
-from ..http.messages import AnyResponse, Request, Serve
+from ..http.messages import Request
 
 CONTROL_PORT = 7400
 CONTROL_URL = f"http://127.0.0.1:{CONTROL_PORT}"
@@ -186,7 +186,7 @@ class Hosts:
                 "a token of its own, or none"
             )
 
-    def guard(self, request: Request, proceed: Serve) -> AnyResponse:
+    def guard(self, request: Request) -> None:
         """Reject a request to a fake that a web page of another site can make.
 
         A fake with a public token needs this check: a token may be in a query or in a URL, so a
@@ -213,7 +213,6 @@ class Hosts:
                 "this request comes from a web page of another site: the credentials of a "
                 "development server are public, so call it from your application's server",
             )
-        return proceed()
 
 
 def _opens_a_page(request: Request) -> bool:

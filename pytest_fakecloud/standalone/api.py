@@ -21,8 +21,8 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import ERRORS, App, Endpoint
-from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
+from ..http.app import App, CheckedHead, Endpoint
+from ..http.messages import Answer, AnyResponse, Effect, Request, bearer_token, same
 from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
@@ -96,6 +96,7 @@ class ControlApp(App):
         clouds: IsolatedClouds | None = None,
         begins: Callable[[Cloud], object] = lambda cloud: None,
     ) -> None:
+        super().__init__()
         self.cloud = cloud
         self._begins = begins
         self.token = token or new_token()
@@ -104,7 +105,6 @@ class ControlApp(App):
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
         self.attach(clock=cloud._context.clock, recorder=recorder, violations=_Bugs(cloud, log_bug))
-        self.chain.add(ERRORS, self._convert_errors)
         self.loading = ""
         """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
@@ -145,35 +145,26 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/begin", "begin", cls.begin),
         ]
 
-    def rejection(self, request: Request) -> ServiceError | None:
-        """As for every app, but without a token, a body may only have the size of a sign-in code."""
-        rejection = super().rejection(request)
-        if rejection is None and request.route in shapes.WITHOUT_TOKEN:
-            length = request.fields.get("content-length", "")
-            if not length.isdecimal() or int(length) > _LONGEST_WITHOUT_TOKEN:
-                return Refused(
-                    413, f"without the token, a body is limited to {_LONGEST_WITHOUT_TOKEN} bytes"
-                )
-        return rejection
-
-    def exchange(self, *steps: Any, **options: Any) -> AnyResponse:
+    def answer(
+        self, request: Request, head: CheckedHead | None = None, *, in_client: bool = False
+    ) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
-        return _guarded(super().exchange(*steps, **options))
+        return _guarded(super().answer(request, head, in_client=in_client))
 
-    def find_endpoint(self, request: Request) -> Endpoint:
+    def route_request(self, request: Request) -> Endpoint:
         # Scripts may still have the paths from the time when fakes were called handles.
         request.path = request.path.replace(f"{PREFIX}/handles", f"{PREFIX}/fakes", 1)
-        return super().find_endpoint(request)
+        return super().route_request(request)
 
     def unknown_method(self, request: Request) -> AnyResponse:
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().unknown_method(request))
 
-    def _convert_errors(self, request: Request, proceed: Serve) -> AnyResponse:
-        """Answer errors that arguments of a request cause; a member of the chain."""
+    def call_endpoint(self, request: Request, endpoint: Endpoint) -> AnyResponse:
+        """As for every app, but arguments of a request also cause errors of Python and of the cloud."""
         token = setting_over.set("the control API")
         try:
-            return proceed()
+            return super().call_endpoint(request, endpoint)
         except ContractError as error:
             refused = Refused(422, str(error))
         except RecursionError:
@@ -182,16 +173,23 @@ class ControlApp(App):
             refused = Refused(400, f"a number is out of range: {error}")
         finally:
             setting_over.reset(token)
-        return self._response_of(self.render_error(refused))
+        return self.rendered(refused)
 
     def server_failed(self, error: BaseException) -> None:
         """Report an error of the HTTP server below the app."""
         self.violations.report_bug(error, f"{self.name}: the server failed", fake=self.name)
 
     def authenticate(self, request: Request) -> object:
-        """Check the Host, and the control token for routes that need it."""
+        """Check the Host, and the control token for routes that need it. Without it, a body may only
+        have the size of a sign-in code.
+        """
         self._hosts.check(request.fields.get("host"))
         if request.route in shapes.WITHOUT_TOKEN:
+            length = int(request.fields.get("content-length", "0"))
+            if length > _LONGEST_WITHOUT_TOKEN or "transfer-encoding" in request.fields:
+                raise Refused(
+                    413, f"without the token, a body is limited to {_LONGEST_WITHOUT_TOKEN} bytes"
+                )
             return None
         if not same(bearer_token(request.fields.get("authorization")), self.token):
             raise Refused(401, "the control API needs its token: Authorization: Bearer <token>")

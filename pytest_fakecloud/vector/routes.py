@@ -71,6 +71,7 @@ class VectorApp(App):
     def __init__(
         self, engine: VectorEngine, embedder: Embedder | None, read_only_token: str
     ) -> None:
+        super().__init__()
         self.engine = engine
         self.embedder = embedder
         self._limits = engine.limits
@@ -98,13 +99,13 @@ class VectorApp(App):
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
-    def find_endpoint(self, request: Request) -> Endpoint:
+    def route_request(self, request: Request) -> Endpoint:
         """As for every app, but the result of an endpoint is sent in an envelope, and a request of
         Upstash Search has no route, even on a shared path.
         """
         if _is_of_search(request):
             return self.no_endpoint
-        endpoint = super().find_endpoint(request)
+        endpoint = super().route_request(request)
         return partial(_in_envelope, endpoint) if request.route else endpoint
 
     def unknown_path(self, request: Request) -> Answer:

@@ -48,6 +48,7 @@ class NotesApp(App):
     service = "toy"
 
     def __init__(self, engine: Notes) -> None:
+        super().__init__()
         self.engine = engine
 
     @classmethod

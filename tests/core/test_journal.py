@@ -186,7 +186,7 @@ def test_listeners_get_each_entry_and_each_answer(now: Any) -> None:
     stop_once = listeners.add(once)
     stop = listeners.add(lambda entry: seen.append(("first", entry.number)))
     listeners.add(lambda entry: seen.append(("second", entry.number)))
-    recorder.answered(call_on(recorder))
+    recorder.close_call(call_on(recorder))
     recorder.add_event("x", "y")
     stop()
     stop()
@@ -337,7 +337,7 @@ def finished(journal: Both, body: bytes, answer: bytes = b"", **fields: Any) -> 
         **fields,
     }.items():
         setattr(call, name, value)
-    journal.answered(call)
+    journal.close_call(call)
     return call
 
 
@@ -378,7 +378,7 @@ def test_a_call_under_way_is_not_cut_before_it_is_answered(cloud: Both) -> None:
     finished(cloud, b"b" * 90_000)
     assert slow.cut == {}
     slow.outcome, slow.status = "answered", 200
-    cloud.answered(slow)
+    cloud.close_call(slow)
     finished(cloud, b"c" * 90_000)
     assert slow.cut["request_body"] == 90_000
 
@@ -389,7 +389,7 @@ def test_long_heads_count_and_are_cut(cloud: Both) -> None:
         pairs = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
         call = cloud.open_call("GET", "/" + "t" * 10_000, Headers(pairs), at_us=0)
         call.outcome = "answered"
-        cloud.answered(call)
+        cloud.close_call(call)
         calls.append(call)
     assert sum(weight_of(call) for call in calls if not call.cut) <= 100_000
     assert all(weight_of(call) < 20_000 for call in calls if call.cut)
@@ -673,7 +673,7 @@ def test_what_may_just_be_kept_is_kept_whole() -> None:
     journal = Both(lambda: 0)
     first, second = finished(journal, b"a" * 6_000), finished(journal, b"b" * 5_000)
     journal.shared.keep_bytes = weight_of(second)
-    journal.answered(second)
+    journal.close_call(second)
     assert (bool(first.cut), bool(second.cut)) == (True, False)
 
 
@@ -683,7 +683,7 @@ def test_calls_that_were_under_way_are_cut_in_the_order_they_came(cloud: Both) -
     assert (first.cut, second.cut, bool(third.cut)) == ({}, {}, True)
     for call in (second, first):
         call.outcome = "answered"
-        cloud.answered(call)
+        cloud.close_call(call)
     finished(cloud, b"d" * 40_000)
     assert (bool(first.cut), bool(second.cut)) == (True, False)
 

@@ -276,7 +276,7 @@ def test_explore_restores_data_clock_journal_and_patches(
     assert kv.contents() == {"kept": "1"}
     assert (cloud.clock.now(), kv.token) == (now, token)
     assert len(cloud.journal) == entries
-    assert kv._app.faults is faults
+    assert kv.faults is faults
     assert time.sleep is real_sleep
     assert abs(time.time() - real_time()) < 5
     new = [thread.name for thread in threading.enumerate() if thread not in threads]

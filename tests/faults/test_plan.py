@@ -647,7 +647,6 @@ def test_threads_that_use_the_faults_first_share_them() -> None:
             plans: list[FaultPlan] = []
             in_threads(*[lambda: plans.append(kv.faults)] * 4)  # noqa: B023
             assert [plan is kv.faults for plan in plans] == [True] * 4
-            assert kv._app.faults is kv.faults
 
 
 def test_faults_of_a_closed_fake_that_had_none_delay_nothing() -> None:

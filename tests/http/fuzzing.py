@@ -98,7 +98,7 @@ def wire(luck: random.Random) -> bytes:
 def read(
     parts: list[bytes], reader: RequestReader | None = None
 ) -> tuple[list[Seen], int | None, bool]:
-    """Return the parsed requests, the status of a refusal, and whether a request is incomplete."""
+    """Return the parsed requests, the status of a rejection, and whether a request is incomplete."""
     reader = reader or RequestReader(head_limit=2000, body_limit=10_000)
     seen: list[Seen] = []
     for part in parts:
@@ -109,17 +109,17 @@ def read(
                 (message.method, message.target, tuple(message.headers.pairs), message.body)
             )
             if not message.keep_alive:
-                return seen, None, False  # the data after a refusal is ignored
-        if reader.refusal is not None:
+                return seen, None, False  # the data after a rejection is ignored
+        if reader.rejection is not None:
             break
-    return seen, reader.refusal.status if reader.refusal else None, reader.pending is not None
+    return seen, reader.rejection.status if reader.rejection else None, reader.pending is not None
 
 
 def warmed(data: bytes) -> RequestReader | None:
     """Return a reader that has cached the heads of this data; None if it was refused."""
     reader = RequestReader(head_limit=2000, body_limit=10_000)
     reader.feed(data)
-    if reader.refusal is not None or reader.pending is not None or reader._begun:
+    if reader.rejection is not None or reader.pending is not None or reader._begun:
         return None
     if not all(message.keep_alive for message in reader.messages):
         return None
@@ -135,7 +135,7 @@ def attempt(luck: random.Random) -> str:
     assert status is None or 400 <= status <= 505, (status, data)
     assert sum(len(body) for *_, body in seen) <= len(data), data
     for other in (read(packets(data, luck)), read([data[at : at + 1] for at in range(len(data))])):
-        # A refusal because of a head's size may come sooner, but parsed requests must agree.
+        # A rejection because of a head's size may come sooner, but parsed requests must agree.
         assert other[0] == seen, (data, seen, other)
         assert (other[1] is None) == (status is None), (data, whole, other)
     reader = warmed(data)

@@ -18,8 +18,8 @@ from pytest_fakecloud.http.messages import (
     Answer,
     AnyResponse,
     Effect,
+    Proceed,
     Request,
-    Serve,
     Stream,
     asks_to_close,
 )
@@ -130,7 +130,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
             return []
 
         def authenticate(self, request: Request) -> object:
-            order.append(f"authenticate after {len(self.recorder.entries)} record")
+            order.append(f"authenticate after {len(self.recorder.entries)} records")
             return None
 
         def unknown_path(self, request: Request) -> Answer:
@@ -143,7 +143,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
     demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
     app.answer(Request("GET", "/x"))
-    assert order == ["settle", "authenticate after 1 record", "fault", "route"]
+    assert order == ["settle", "authenticate after 0 records", "fault", "route"]
 
 
 # -- the chain -----------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_interceptors_surround_an_exchange_in_the_order_of_their_positions(demo:
     seen: list[str] = []
 
     def noting(name: str) -> Interceptor:
-        def interceptor(request: Request, proceed: Serve) -> AnyResponse:
+        def interceptor(request: Request, proceed: Proceed) -> AnyResponse:
             seen.append(f"{name} {request.route} {request.principal}")
             response = proceed()
             seen.append(name)
@@ -164,13 +164,12 @@ def test_interceptors_surround_an_exchange_in_the_order_of_their_positions(demo:
     removals = [
         demo.app.chain.add(FAULTS, noting("first fault")),
         demo.app.chain.add(FAULTS, noting("second fault")),
-        demo.app.guards.add(noting("guard")),
         demo.app.chain.add(EXPLORATION, noting("explore")),
     ]
     assert ask(demo, "POST", "/add/w").status == 200
     inner = ["explore", "first fault", "second fault"]
     asked = [f"{name} add somebody" for name in inner]
-    assert seen == ["guard add None", *asked, *reversed(inner), "guard"]
+    assert seen == [*asked, *reversed(inner)]
     for remove in removals:
         remove()
         remove()
@@ -180,23 +179,22 @@ def test_interceptors_surround_an_exchange_in_the_order_of_their_positions(demo:
     assert demo.app.chain.members == []
 
 
-def test_an_interceptor_before_authentication_sees_and_makes_rejections(demo: Demo) -> None:
-    seen: list[int] = []
+def test_guards_reject_requests_before_their_authentication(demo: Demo) -> None:
+    seen: list[tuple[int, Call]] = []
 
-    def guard(request: Request, proceed: Serve) -> AnyResponse:
+    def guard(request: Request) -> None:
+        assert request.principal is None
         if request.path == "/forbidden":
             raise ServiceError(403, "not from here")
-        try:
-            return proceed()
-        except ServiceError as error:
-            seen.append(error.status)
-            raise
 
     demo.app.guards.add(guard)
+    demo.app.rejection_listeners.add(
+        lambda request, error: seen.append((error.status, request.call))
+    )
     demo.app.chain.add(EXPLORATION, lambda request, proceed: pytest.fail("was not admitted"))
     assert ask(demo, "POST", "/add/w", headers=[("Authorization", "Bearer wrong")]).status == 401
     assert ask(demo, "POST", "/forbidden").status == 403
-    assert seen == [401]
+    assert seen == list(zip((401, 403), demo.journal.calls(), strict=True))
     assert [call.outcome for call in demo.journal.calls()] == ["answered", "answered"]
 
 
@@ -231,7 +229,7 @@ def changed(answer: AnyResponse, **parts: Any) -> Answer:
     ],
 )
 def test_a_body_is_altered_after_the_endpoint_made_it(
-    change: Callable[[Serve], AnyResponse], altered: bool
+    change: Callable[[Proceed], AnyResponse], altered: bool
 ) -> None:
     chain = Chain()
     chain.add(FAULTS, lambda request, proceed: change(proceed))
@@ -241,7 +239,7 @@ def test_a_body_is_altered_after_the_endpoint_made_it(
 
 
 def test_a_body_that_is_altered_in_place_counts_as_well() -> None:
-    def change(request: Request, proceed: Serve) -> AnyResponse:
+    def change(request: Request, proceed: Proceed) -> AnyResponse:
         answer = proceed()
         assert isinstance(answer, Answer)
         answer.body = b"fin"
@@ -344,16 +342,16 @@ def test_dump(demo: Demo, value: object, sent: bytes) -> None:
 
 
 def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
-    assert demo.app._response_of(Answer(b"raw")) == Answer(b"raw")
-    assert demo.app._response_of(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
-    assert demo.app._response_of([1]) == Answer(b"[1]")
+    assert demo.app._encoded(Answer(b"raw")) == Answer(b"raw")
+    assert demo.app._encoded(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
+    assert demo.app._encoded([1]) == Answer(b"[1]")
 
 
 # -- through a fake ----------------------------------------------------------------------------
 
 
 def test_what_breaks_the_server_is_a_violation(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(request: Request) -> Any:
+    def broken(request: Request, head: object) -> Any:
         raise KeyError("outside of the pipeline")
 
     monkeypatch.setattr(demo.app, "answer", broken)
@@ -385,26 +383,35 @@ def test_what_strangers_send_is_not_kept_whole(demo: Demo) -> None:
         assert weight_of(call) < 10_000
 
 
-def test_a_short_body_without_credentials_is_recorded_and_authenticated_once(
-    demo: Demo, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [("", 200), ("Authorization: Bearer wrong\r\n", 401), ("Broken: 1\r\n", 500)],
+)
+def test_a_request_whose_body_is_late_is_authenticated_once(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch, header: str, status: int
 ) -> None:
-    checked: list[str] = []
-    authenticate = demo.app.authenticate
+    seen: list[str] = []
+    authenticate, find = demo.app.authenticate, demo.app.table.find
 
     def noting(request: Request) -> object:
-        checked.append(request.target)
+        seen.append("authenticate")
+        if "broken" in request.fields:
+            raise KeyError("in the authentication")
         return authenticate(request)
 
     monkeypatch.setattr(demo.app, "authenticate", noting)
-    head = b"POST /echo/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer wrong\r\n"
+    monkeypatch.setattr(demo.app.table, "find", lambda *key: (seen.append("find"), find(*key))[1])
+    head = f"POST /echo/a HTTP/1.1\r\nHost: h\r\n{header}Content-Length: 4\r\n\r\n"
     with Raw(demo.mount.address) as raw:
-        raw.send(head + b"Content-Length: 4\r\n\r\nbo")
-        wait_until(lambda: checked == ["/echo/a"])
+        raw.send(head.encode() + b"bo")
+        wait_until(lambda: seen == ["find", "authenticate"])
         raw.send(b"dy")
-        assert raw.reply().status == 401
-    assert checked == ["/echo/a"]
+        assert raw.reply().status == status
+    assert seen.count("authenticate") == 1
     call = demo.journal.calls().only()
-    assert (call.status, call.request_body, call.cut) == (401, b"body", {})
+    assert (call.status, call.request_body, call.route) == (status, b"body", "echo")
+    assert call.cut == {}
+    assert [violation.kind for violation in demo.context.violations] == ["bug"] * (status == 500)
 
 
 def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:

@@ -42,6 +42,21 @@ def ask() -> Iterator[Ask]:
     hub.stop()
 
 
+def test_a_body_that_arrives_after_its_head() -> None:
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", PLAIN)
+        return [environ["wsgi.input"].read()]
+
+    hub = Hub()
+    mount = hub.mount(app)
+    with Raw(mount.address) as raw:
+        raw.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+        assert raw.sock.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        raw.send("body")
+        assert raw.reply().body == b"body"
+    hub.stop()
+
+
 def test_what_is_written_comes_first(ask: Ask) -> None:
     def app(environ: dict[str, Any], start: Any) -> list[bytes]:
         write = start("200 OK", PLAIN)

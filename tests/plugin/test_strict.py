@@ -50,10 +50,10 @@ VIOLATIONS = {
         queue.run_until_idle()
         """,
     "bug": """
-        def broken(request):
+        def broken(request, endpoint):
             raise ZeroDivisionError("in the engine")
 
-        broker._app.find_endpoint = lambda request: broken
+        broker._app.call_endpoint = broken
         requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
         """,
     "unused_fault": 'kv_server.faults.drop(command="SET")',

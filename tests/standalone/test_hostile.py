@@ -305,13 +305,13 @@ def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_bug_of_the_control_app_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
-    def broken(request: Request) -> object:
+    def broken(request: Request, endpoint: object) -> object:
         raise LookupError("lost")
 
     with Cloud(seed=1, delivery="driven") as cloud:
         app = ControlApp(cloud, "token", log_bug=said.append)
         with monkeypatch.context() as patch:
-            patch.setattr(app, "find_endpoint", lambda request: broken)
+            patch.setattr(app, "call_endpoint", broken)
             assert ask(app, "GET", "/seed")[0] == 500
         ((violation,), (text,)) = ask(app, "GET", "/violations")[1], said
         assert violation["kind"] == "bug"

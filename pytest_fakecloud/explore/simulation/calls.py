@@ -23,7 +23,7 @@ from ...core.errors import (
     shown,
 )
 from ...faults.answers import lost
-from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
+from ...http.messages import Answer, AnyResponse, Effect, Proceed, Request
 from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
 from ...queue.model import SUCCESS, Outcome
@@ -50,8 +50,9 @@ from .strands import Crash, Source, Strand, carried_source, source_of
 from .turns import describe_places
 
 if TYPE_CHECKING:
+    from ...kv.engine.sessions import Session
     from ...queue.delivery.routes import DestinationRoute
-    from ...queue.model import Exchange, Proceed
+    from ...queue.model import Deliver, Exchange
 
 
 MOST_POINTS = 2_000
@@ -90,10 +91,10 @@ class Calls(Part):
                 return owner, False
         return self._state.working_for(), False
 
-    def at_call(self, fake: Fake, request: Request, serve: Serve) -> AnyResponse:
+    def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._state.aside_depth:
-            return serve()
+            return proceed()
         is_left_over = self._turns.here() is None and self._state.is_left_over()
         if is_left_over or (request.client and request.client[1] in self._state.left_ports):
             self._trial.notes["not explored: late calls for a request of an earlier run"] = None
@@ -103,7 +104,7 @@ class Calls(Part):
             request.client is not None and request.client[1] in self._state.outside_ports
         )
         if strand is None and not self._turns.has_ended:
-            return serve()
+            return proceed()
         try:
             if strand is None:
                 raise Crash
@@ -112,12 +113,12 @@ class Calls(Part):
             if _is_silent(fake, request):
                 if self._state.plan.stacks:
                     self._trial.silent_calls.append(request.call)
-                return serve()
+                return proceed()
             if is_outside or (
                 not is_own_thread and self._state.carried() and not strand.real_waits
             ):
-                return self._serve_without_turn(strand, fake, request, serve)
-            return self._serve_in_turn(strand, is_own_thread, fake, request, serve)
+                return self._serve_without_turn(strand, fake, request, proceed)
+            return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
             if is_own_thread and not (request.client and request.client[1]):
                 raise
@@ -125,9 +126,9 @@ class Calls(Part):
             return Effect("drop")
 
     def _serve_in_turn(
-        self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, serve: Serve
+        self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
-        """Serve a call between the points before and after it, at which other strands may run."""
+        """Process a call between the points before and after it, at which other strands may run."""
         me, serving = threading.get_ident(), self._state.serving
         # Another thread may make this call for a waiting strand, or for one that has another call in
         # progress. The strand then has no turn to yield.
@@ -136,13 +137,13 @@ class Calls(Part):
         serving[me] = strand
         try:
             if is_own_thread and strand.turn.exchange:
-                return self._serve(strand, strand.turn.exchange, fake, request, serve)
+                return self._serve(strand, strand.turn.exchange, fake, request, proceed)
             if not has_turn:
-                return self._serve_without_turn(strand, fake, request, serve)
+                return self._serve_without_turn(strand, fake, request, proceed)
             point = self._next_point(strand)
             for _ in self._approach(strand, point, fake, request):
                 self._clock.take_turn(strand, is_own_thread)
-            response = self._serve(strand, point, fake, request, serve)
+            response = self._serve(strand, point, fake, request, proceed)
             if self._late or self._state.schedule.at(strand.name, point):
                 for _ in self._receive(strand, point):
                     self._clock.take_turn(strand, is_own_thread)
@@ -151,11 +152,11 @@ class Calls(Part):
             serving.pop(me, None)
 
     def _serve_without_turn(
-        self, strand: Strand, fake: Fake, request: Request, serve: Serve
+        self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         strand.points += 1
         self._note_disturbances(strand, fake, request, may_wait=False)
-        return self._serve(strand, strand.points, fake, request, serve)
+        return self._serve(strand, strand.points, fake, request, proceed)
 
     async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
@@ -288,7 +289,7 @@ class Calls(Part):
     # -- the disturbances of a call
 
     def _serve(
-        self, strand: Strand, point: int, fake: Fake, request: Request, serve: Serve
+        self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
         now, root, title = self._fakes.now_us(), strand.root, strand.title
@@ -320,13 +321,13 @@ class Calls(Part):
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return Effect("drop")
         if self._served - 1 == self._state.plan.left_out:
-            return self._serve_without_effect(fake, serve, line)
-        return self._serve_faulted(fault, fake, request, serve, line) if fault else serve()
+            return self._serve_without_effect(fake, proceed, line)
+        return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
 
-    def _serve_without_effect(self, fake: Fake, serve: Serve, line: Line) -> AnyResponse:
-        """Serve a call, and restore the data of its fake if the call alone has changed them."""
+    def _serve_without_effect(self, fake: Fake, proceed: Proceed, line: Line) -> AnyResponse:
+        """Process a call, and restore the data of its fake if the call alone has changed them."""
         before, saved = state_of(fake), fake.snapshot()
-        response = serve()
+        response = proceed()
         if self._trial.lines[-1] is line and state_of(fake) != before:
             self._trial.is_left_out = True
             fake.restore(saved)
@@ -398,7 +399,7 @@ class Calls(Part):
         return bool(text)
 
     def _serve_faulted(
-        self, fault: Disturbance, fake: Fake, request: Request, serve: Serve, line: Line
+        self, fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
     ) -> AnyResponse:
         status = int(fault.detail or 503) if fault.kind == "respond" else 503
         line.is_disturbance, line.words = True, _FAULT_WORDS[fault.kind].format(status)
@@ -410,12 +411,12 @@ class Calls(Part):
             if session is not None:
                 return _loading(session)
             return fake.faults._answers.render(ServiceError(status, HTTPStatus(status).phrase))
-        response = serve()
+        response = proceed()
         if fault.kind == "lose_response":
             return lost(response)
         if request.call.route == "consume":
             line.words += _lost_records(response)
-        return serve()
+        return proceed()
 
 
 def _is_silent(fake: Fake, request: Request) -> bool:
@@ -450,7 +451,7 @@ def _faults_of(route: str) -> tuple[Kind, ...]:
     return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
 
 
-def _loading(session: Any) -> Answer:
+def _loading(session: Session) -> Answer:
     """Return a server's answer while it loads its data; an open transaction is discarded."""
     text = "LOADING Redis is loading the dataset in memory"
     if session.queue is not None:
@@ -486,7 +487,7 @@ def _lost_records(answer: AnyResponse) -> str:
     return f", and the first answer with {listed(places)} is lost" if places else ""
 
 
-def session_of(fake: Any, request: Request) -> Any:
+def session_of(fake: Any, request: Request) -> Session | None:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
@@ -545,7 +546,7 @@ class DeliveryStrands(Part):
             self._losses[due.message.public_id] = losses
 
     async def perform(
-        self, exchange: Exchange, proceed: Proceed, route: DestinationRoute | None
+        self, exchange: Exchange, proceed: Deliver, route: DestinationRoute | None
     ) -> Outcome:
         """Perform a delivery, or lose it if the schedule says so."""
         losses = self._losses.get(exchange.delivery.message_id)

@@ -185,7 +185,8 @@ class KVEngine:
 
     def execute(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
-        self.index_ahead(session, argv)
+        if session.db.indexes is not None:
+            self.index_ahead(session, argv)
         run = partial(self.execute_locked, session, argv)
         return self.in_turn(argv, run, partial(self.run_during_script, session, argv))
 
@@ -193,14 +194,15 @@ class KVEngine:
         self, argv: list[bytes], run: Callable[[], T], run_during_script: Callable[[], T]
     ) -> T:
         """Return ``run()``, called with the lock held once it is free; or ``run_during_script()``,
-        called without it, if the line may run during the script that holds it.
+        called without it, if the line may run during the script that holds it. An exception other than
+        ``CommandError`` leaves the data consistent and the lock free, at whatever moment it is raised.
         """
         # A signal's handler can raise between acquire() and the next instruction, so the lock is
         # taken inside the block that releases it. Whether that has happened, only the lock knows:
         # ask it like threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            if is_outer and not self.lock.acquire(False) and not self._wait_for_turn(argv):
+            if is_outer and not self._take_lock(argv):
                 return run_during_script()
             return run()
         except CommandError:
@@ -225,7 +227,7 @@ class KVEngine:
 
     def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line, or queue it; raise ``CommandError``. The caller holds the lock."""
-        spec = self._admit(session, argv)
+        spec = self._look_up_and_check(session, argv)
         if spec is None:
             return QUEUED
         # All commands of a transaction or script share this budget of steps.
@@ -301,7 +303,9 @@ class KVEngine:
                     monitor(start_us, session, argv)
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
-        """Update the index of a search in steps between other clients, except in transactions."""
+        """Update the index of a search in steps between other clients, except in transactions. Other
+        commands need no index. The caller does not hold the lock.
+        """
         indexes = session.db.indexes
         inside = session.queue is not None or session.in_exec or session.in_script
         name = argv[0].upper()
@@ -317,8 +321,10 @@ class KVEngine:
                 raise CommandError(errors.CLIENT_LEFT)
             self.give_way()
 
-    def _wait_for_turn(self, argv: list[bytes]) -> bool:
-        """Wait for the lock; return False if the line runs without it, during a script."""
+    def _take_lock(self, argv: list[bytes]) -> bool:
+        """Wait for the lock and take it; return False if the line runs without it, during a script."""
+        if self.lock.acquire(blocking=False):
+            return True
         thread = threading.get_ident()
         try:
             self.queued.add(thread)
@@ -339,16 +345,16 @@ class KVEngine:
 
     def run_during_script(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line during a script, which holds the lock; raise ``CommandError`` for most lines."""
-        spec = self._admit(session, argv, during_script=True)
+        spec = self._look_up_and_check(session, argv, during_script=True)
         if spec is None:
             return QUEUED
         function = spec.function
         assert function is not None
         return function(session, argv[spec.argument_words])
 
-    # -- admission ---------------------------------------------------------------------------------
+    # -- looking up and checking commands ----------------------------------------------------------
 
-    def _admit(
+    def _look_up_and_check(
         self, session: Session, argv: list[bytes], *, during_script: bool = False
     ) -> CommandSpec | None:
         """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it."""
@@ -454,7 +460,7 @@ class KVEngine:
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.
             self._retry(waiter, blocked.keys)
-            self._serve_waiters()
+            self._retry_waiters()
             self._plan_expiry()
             return waiter
 
@@ -492,14 +498,14 @@ class KVEngine:
             self.tracking.invalidate_changed(writer)
             self.tracking.keep_within_bounds()
         if self.waiters:
-            self._serve_waiters()
+            self._retry_waiters()
         else:
             for keyspace in self.databases:
                 if keyspace.ready:
                     keyspace.ready.clear()
         self._plan_expiry()
 
-    def _serve_waiters(self) -> None:
+    def _retry_waiters(self) -> None:
         """Retry the commands blocked on each ready key, the client that has waited longest first."""
         while ready := [(db, *item) for db in self.databases for item in (db.ready or {}).items()]:
             for db in self.databases:
@@ -651,7 +657,7 @@ class KVEngine:
             self.follow_config()
             if self.tracking:
                 self.tracking.invalidate_all()
-            self._serve_waiters()
+            self._retry_waiters()
 
     def remove_expired(self) -> None:
         """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""

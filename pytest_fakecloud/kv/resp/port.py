@@ -120,7 +120,7 @@ class PortHandler:
         self._chosen: HTTPHandler | PortConnection | None = None
         self._is_refused = False
 
-    def serve(self) -> None:
+    def run(self) -> None:
         while self._chosen is None:
             data = self._connection.sock.recv(READ_BYTES)
             if not data:
@@ -128,7 +128,7 @@ class PortHandler:
             self._choose(data)
             if self._is_refused:
                 return
-        self._chosen.serve(self._begun)
+        self._chosen.run(self._begun)
 
     def receive(self, data: bytes) -> bool:
         if self._chosen is not None:
@@ -149,7 +149,9 @@ class PortHandler:
         kind = protocol_of(self._begun)
         if self._begun.startswith(_TLS):
             self._is_refused = True
-            self._app.refused(400, "received TLS, but the database port uses none: use redis://")
+            self._app.record_malformed(
+                400, "received TLS, but the database port uses none: use redis://"
+            )
         elif kind == "http":
             self._chosen = HTTPHandler(self._connection)
         elif kind is not None and (self._app.is_full() or self._exceeds_maxclients()):
@@ -220,7 +222,7 @@ class PortConnection:
 
     # -- the connection's own thread -------------------------------------------------------------
 
-    def serve(self, begun: bytes) -> None:
+    def run(self, begun: bytes) -> None:
         sock = self.connection.sock
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
@@ -293,15 +295,20 @@ class PortConnection:
         """Record and run a command, with faults; return False if the connection must be closed."""
         app, session = self.app, self.session
         if argv[0].upper() in _OF_BROWSERS:
-            app.refused(400, "a line of an HTTP request in place of a Redis command")
+            app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             return False
         size = sum(map(len, argv))
         self._has_replied = False
-        response = app.exchange(
-            partial(self._open_call, argv, size),
-            partial(self._serve, argv, size),
-            self._render_error,
-        )
+        at_us, failure = app.settle()
+        request = self._open_call(argv, size, at_us)
+        response: AnyResponse
+        try:
+            if failure is not None:
+                raise failure
+            response = self._respond(argv, size, request)
+        except BaseException as error:
+            response = self._render_error(app.report_bug(request, error))
+        app.record(request, response)
         return self._deliver(response) and not session.closing
 
     def _open_call(self, argv: list[bytes], size: int, at_us: int) -> Request:
@@ -330,7 +337,7 @@ class PortConnection:
         record_cut(request.call, dict.fromkeys(cut, size))
         return request
 
-    def _serve(self, argv: list[bytes], size: int, request: Request) -> AnyResponse:
+    def _respond(self, argv: list[bytes], size: int, request: Request) -> AnyResponse:
         """Return the response of the chain around the engine."""
         if self.engine.pauses.delays_end_us:
             self.wait_for_pause(argv)
@@ -339,10 +346,10 @@ class PortConnection:
             return Effect("drop")
         chain = self.app.chain
         self._replies_at_once = not chain.members
-        if not self._is_admitted(argv):
+        if not self._passes_chain(argv):
             return self.perform(argv, size)
         mode = self.session.reply_mode
-        response = chain.run(request, partial(self._run_unfaulted, argv, size, request.call))
+        response = chain.run(request, partial(self._perform_once, argv, size, request.call))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
             return self._injected(argv, response, mode)
         if request.altered:
@@ -353,8 +360,8 @@ class PortConnection:
             )
         return response
 
-    def _is_admitted(self, argv: list[bytes]) -> bool:
-        """Return whether a command passes the chain: the client is authenticated, or need not be."""
+    def _passes_chain(self, argv: list[bytes]) -> bool:
+        """Return whether a command passes the chain: its client is authenticated, or need not be."""
         if self.session.user is not ANONYMOUS:
             return True
         spec = self.engine.table.find(argv)
@@ -366,7 +373,7 @@ class PortConnection:
         text = f"ERR {error.message}".encode("utf-8", "replace")
         return Answer(to_resp(CommandError(text)), error.status, (), RESP_TYPE)
 
-    def _run_unfaulted(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
+    def _perform_once(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
@@ -431,10 +438,11 @@ class PortConnection:
             arrival: Arrival = "alone" if session.queue is None else "queued"
             self.app.interruptions.before(CommandSender(self.client), argv, arrival)
         mode = session.reply_mode
-        try:
-            engine.index_ahead(session, argv)
-        except CommandError as error:
-            return self._encode_reply(argv, mode, as_reply(error))
+        if session.db.indexes is not None:
+            try:
+                engine.index_ahead(session, argv)
+            except CommandError as error:
+                return self._encode_reply(argv, mode, as_reply(error))
         execute = partial(self._execute, argv, size, mode)
         answer = engine.in_turn(
             argv,

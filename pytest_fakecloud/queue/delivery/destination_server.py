@@ -45,6 +45,7 @@ class ServerApp(App):
     """The names of the routes of some paths, for faults and assertions."""
 
     def __init__(self, receive: Callable[[Request], Answer]) -> None:
+        super().__init__()
         self._receive = receive
 
     @classmethod

@@ -20,7 +20,7 @@ from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceFault
-from ...http.messages import Answer, Serve
+from ...http.messages import Answer, Proceed
 from ..accesses import PUBLISHING
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
@@ -199,7 +199,7 @@ class QueueFaults(FaultPlan):
                 limited = sorted({route.name for route in app.table.routes if route.limited})
             matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(limited)})\Z")}
 
-        def respond(serve: Serve) -> Answer:
+        def respond(proceed: Proceed) -> Answer:
             # Build the response for each request, because its headers depend on the current time.
             return self._answers.render(rate_limited(kind, limit, self._clock.now_us()))
 

@@ -25,13 +25,13 @@ from ..model import (
     SECOND,
     SUCCESS,
     Attempt,
+    Deliver,
     DeliveryInterceptor,
     Exchange,
     Kind,
     Message,
     Outcome,
     Perform,
-    Proceed,
     SigningKeys,
     first,
 )
@@ -113,7 +113,7 @@ class Engine(Publisher):
         ]
         outer = [interceptor.deliver for interceptor in around if interceptor.encloses_engine]
         inner = [interceptor.deliver for interceptor in around if not interceptor.encloses_engine]
-        self._chain: Proceed = _send
+        self._chain: Deliver = _send
         for deliver in reversed([*outer, self._deliver, *inner]):
             self._chain = partial(deliver, proceed=self._chain)
 
@@ -194,7 +194,7 @@ class Engine(Publisher):
             elif message.due_us is not None:
                 self.plan(message, message.due_us, message.wait_reason)
 
-    async def _deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
+    async def _deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         """Perform a delivery as the cause of messages published during it, and apply the outcome."""
         token = causing.set(exchange.message)
         try:

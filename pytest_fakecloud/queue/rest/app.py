@@ -83,6 +83,7 @@ class QueueApp(App):
     }  # fmt: skip
 
     def __init__(self, engine: Engine, read_only_token: str) -> None:
+        super().__init__()
         self.engine = engine
         self.read_only_token = read_only_token
 

@@ -26,7 +26,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.http.app import FAULTS
-from pytest_fakecloud.http.messages import Answer, AnyResponse, Request, Serve
+from pytest_fakecloud.http.messages import Answer, AnyResponse, Proceed, Request
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.resp.wire import Outbox
@@ -783,7 +783,7 @@ class TestJournalAndFaults:
     def test_a_command_arrives_once(
         self, context: Context, server: KVServer, client: Client
     ) -> None:
-        def twice(request: Request, proceed: Serve) -> AnyResponse:
+        def twice(request: Request, proceed: Proceed) -> AnyResponse:
             proceed()
             return proceed()
 
@@ -833,8 +833,8 @@ class TestJournalAndFaults:
     def test_a_reply_whose_bytes_a_fault_changes(
         self, context: Context, server: KVServer, client: Client
     ) -> None:
-        def shorten(serve: Serve) -> AnyResponse:
-            answer: Any = serve()
+        def shorten(proceed: Proceed) -> AnyResponse:
+            answer: Any = proceed()
             return Answer(answer.body[:6], answer.status, answer.headers, answer.content_type)
 
         server.faults._inject("shorten", "shorten", {"command": "ECHO"}, shorten)
