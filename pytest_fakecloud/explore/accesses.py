@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,7 @@ from ..kv.table import kinds
 from ..kv.table.registry import COMMANDS
 from ..queue.accesses import PUBLISHING
 from ..reporting.calls import Lookups
+from ..reporting.values import parsed
 from ..reporting.wording import summarise
 
 MESSAGES = frozenset({*PUBLISHING, "produce"})
@@ -29,6 +30,12 @@ _JSON_OPTIONS = frozenset({"INDENT", "NEWLINE", "SPACE"})
 _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_OF_IDS = frozenset({
+    "id", "ids", "uuid", "guid", "ulid", "key", "number", "no", "nr", "num", "ref", "reference",
+    "token", "nonce", "version", "revision", "sequence", "seq", "offset", "time", "timestamp", "at",
+    "date",
+})  # fmt: skip
+"""Words in the names of fields by which a consumer can recognise a document."""
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two trials of the same code."""
 
@@ -52,6 +59,8 @@ class Access:
     options: frozenset[str] = frozenset()
     """The words after the value of a command, in upper case."""
     at_us: int = 0
+    expires: bool = False
+    """Whether a key of a command had a TTL before it ran."""
 
     def __post_init__(self) -> None:
         self.name = self.words[0]
@@ -98,6 +107,30 @@ class Access:
         )
         is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
         return not (is_same or is_known)
+
+    @property
+    def reads_value(self) -> bool:
+        """Whether a command reads a key that exists."""
+        return not self.is_write and any(value is not None for value in self.before)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether a command deletes what a client has stored to stay."""
+        is_deletion = self.name in kinds.DELETIONS | kinds.REMOVALS
+        return self.call is None and is_deletion and self.changes and not self.expires
+
+    @property
+    def is_vector_deletion(self) -> bool:
+        return self.name == "delete" and self.call is not None and self.call.service == "vector"
+
+    @property
+    def deletes_vectors(self) -> bool:
+        """Whether a call deletes vectors that were there."""
+        if self.call is None or not self.is_vector_deletion:
+            return False
+        answer: Any = parsed(self.call.response_body)
+        result = answer.get("result") if isinstance(answer, dict) else None
+        return isinstance(result, dict) and bool(result.get("deleted"))
 
     @property
     def counts(self) -> bool:
@@ -187,6 +220,17 @@ class Access:
         return not any("deduplication" in name.lower() for name in self.call.request_headers)
 
     @property
+    def is_anonymous_record(self) -> bool:
+        """Whether a call produces records by whose content no consumer can recognise a second copy:
+        documents without headers, and without a field whose name says that it is an ID.
+        """
+        if self.call is None or not self.changes or self.name != "produce":
+            return False
+        body: Any = parsed(self.call.request_body)
+        records = body if isinstance(body, list) else [body]
+        return bool(records) and all(map(_is_anonymous, records))
+
+    @property
     def is_relative(self) -> bool:
         """Whether a second run of the command or call has a second effect."""
         return self.changes and (self.call is not None or self.name in kinds.ADDS_AGAIN)
@@ -273,6 +317,29 @@ class Access:
             while paths and paths[0].upper() in _JSON_OPTIONS:
                 paths = paths[2:]
         return paths or ("$",)
+
+
+def _is_anonymous(record: Any) -> bool:
+    if not isinstance(record, dict) or record.get("headers"):
+        return False
+    value = record.get("value")
+    document: Any = parsed(value.encode()) if isinstance(value, str) else value
+    return isinstance(document, dict) and not any(map(_is_id, _field_names(document)))
+
+
+def _field_names(value: Any) -> Iterator[str]:
+    """Yield the names of the fields of a document, also of nested ones."""
+    if isinstance(value, dict):
+        yield from value
+    for item in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        yield from _field_names(item)
+
+
+def _is_id(name: str) -> bool:
+    """Return whether the name of a field says that its value belongs to one document only."""
+    return not _OF_IDS.isdisjoint(map(str.lower, re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)))
 
 
 def _is_same_or_inside(path: str, other: str) -> bool:

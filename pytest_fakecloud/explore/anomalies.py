@@ -44,9 +44,8 @@ _OF_ATTEMPTS = frozenset({
     "strikes", "crashes", "restarts", "timeouts", "wrong", "rejected",
 })  # fmt: skip
 """Words in the names of keys and fields that count or list attempts."""
-_SETS_FIELDS = frozenset({"HSET", "HMSET", "HSETNX"})
 _WORD = re.compile(r"[A-Za-z_-]{1,14}")
-"""The name of a field that a program contains, unlike an ID."""
+"""The name of a field or member that a program contains, unlike an ID."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
 
 
@@ -205,7 +204,11 @@ class Evidence:
     @cached_property
     def changes(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
-        changes = [access for access in self.trial.accesses if access.changes]
+        changes = [
+            access
+            for access in self.trial.accesses
+            if access.changes and (access.deletes_vectors or not access.is_vector_deletion)
+        ]
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 
     @cached_property
@@ -214,7 +217,16 @@ class Evidence:
 
     @cached_property
     def lost(self) -> Sequence[Access]:
-        """The lasting effects of the disturbed client that it has without the disturbance, but
+        """The lasting effects of the disturbed client that are lost."""
+        return self._lost_of(self.missing)
+
+    @cached_property
+    def lost_deletions(self) -> Sequence[Access]:
+        """The deletions of vectors by the disturbed client that are lost."""
+        return self._lost_of(self._missing_of(lambda access, _: access.deletes_vectors))
+
+    def _lost_of(self, missing: Sequence[Access]) -> Sequence[Access]:
+        """Return those effects of the disturbed client that it has without the disturbance, but
         that neither it nor anybody else had here; none if it did something else instead.
 
         An effect is not lost if a later attempt decided against it, because of what somebody else
@@ -250,7 +262,7 @@ class Evidence:
         others = {key for command in strange if command.changes for key in command.keys}
         return [
             effect
-            for effect in self.missing
+            for effect in missing
             if root_of(effect.client) == self.disturbed
             and not any(
                 effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
@@ -262,6 +274,10 @@ class Evidence:
     @cached_property
     def missing(self) -> Sequence[Access]:
         """The lasting effects without the disturbance that nobody had here."""
+        return self._missing_of(lasts)
+
+    def _missing_of(self, counts: Callable[[Access, Trial], bool]) -> Sequence[Access]:
+        """Return the accesses without the disturbance that count, and that nobody made here."""
         # A command that sets the value that its key has already counts as done.
         effective = (
             access
@@ -276,7 +292,7 @@ class Evidence:
         return [
             access
             for access in rare
-            if lasts(access, self.plain) and done[access.text] < usual[access.text]
+            if counts(access, self.plain) and done[access.text] < usual[access.text]
         ]
 
     def _is_superseded(self, effect: Access) -> bool:
@@ -770,6 +786,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         disturbance.kind in _MOVES_OF_TIME or disturbance.detail == CLOCK
         for disturbance in trial.fired
     )
+    written = _consumed_into_stores(evidence)
     for effect, access in _effects(trial):
         root = root_of(access.client)
         count[effect] += 1
@@ -781,6 +798,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         is_attempt = is_again and (access.client.startswith("delivery") or "/" in access.client)
         is_attempt = is_attempt and (is_second or root not in roots)
         is_own = access.call is None or root not in evidence.workers
+        is_own = is_own and not (access.name == "produce" and access.keys[0].fake in written)
         is_relative = access.is_relative and not is_allowed and (is_second or not is_later)
         is_more = is_attempt or is_relative
         if is_new and is_own and is_more and not _counts_attempts(access):
@@ -791,6 +809,20 @@ def _repeated_effect(evidence: Evidence) -> Findings:
                 (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
             ):
                 yield access.subject, f"{_description(access)} once too often"
+
+
+def _consumed_into_stores(evidence: Evidence) -> set[str]:
+    """Return the brokers whose consumers change data of the fakes, which show if a record is repeated
+    there.
+    """
+    accesses = evidence.plain.accesses
+    writers = {
+        root_of(access.client)
+        for access in accesses
+        if access.changes and access.name not in _OF_CONSUMERS
+    }
+    reads = (access for access in accesses if access.name in ("consume", "fetch") and access.call)
+    return {access.keys[0].fake for access in reads if root_of(access.client) in writers}
 
 
 def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
@@ -807,6 +839,9 @@ def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
             if is_undisturbed and access.is_message and sent not in names:
                 names.add(sent)
                 yield sent[1:], access
+            if access.is_anonymous_record:
+                # What an attempt after a crash sends again is an effect of its own.
+                yield (access.client, *sent), access
             continue
         if not access.changes or not trial.remaining.get(access.keys[0]):
             continue
@@ -825,8 +860,8 @@ def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
         ):
             if (access.subject, created) not in names:
                 names.add((access.subject, created))
-                # A field with a plain name is another effect than one with another name.
-                is_named = access.name in _SETS_FIELDS and _WORD.fullmatch(created)
+                # A field or member with a plain name is another effect than one with another name.
+                is_named = access.name in kinds.FIELDS and _WORD.fullmatch(created)
                 yield (access.shape, created) if is_named else access.shape, access
 
 
@@ -976,18 +1011,18 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
         if lasts(access, evidence.trial) and access.shape in usual
     ]
     numbered = [access for access in lasting if _is_numbered(access, evidence.mine)]
+    compared = set(_comparing_units(evidence.mine))
+    lasting = [access for access in lasting if access.unit not in compared]
     if of_one_store:
         # A second attempt repairs all but what it cannot repeat.
         # A script that also notes an entry can recognise that it has run.
         noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
-        compared = set(_comparing_units(evidence.mine))
         lasting = [
             access
             for access in lasting
             if access.call is None
             and (access.acquires or access.is_relative)
             and noted.get(access.unit, access) is access
-            and access.unit not in compared
             and not _counts_attempts(access)
         ]
     looked_at = {
@@ -1018,6 +1053,50 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
                     f"{_description(effect)}, and nobody ran {lost.summary}",
                 )
                 break
+
+
+def _dual_write(evidence: Evidence) -> Findings:
+    yield from _half_written(evidence, of_one_store=False)
+    yield from _half_deleted(evidence)
+
+
+def _half_deleted(evidence: Evidence) -> Findings:
+    """A client deletes what it has read, and has no other effect that belongs to it; or it leaves
+    vectors, which nobody looks for.
+
+    A key that is left is found by a second attempt, or it is a cache, whose source has changed.
+    """
+    client = evidence.disturbed
+    if client in evidence.workers or client.startswith("delivery") or not evidence.loss:
+        return
+    own = evidence.mine
+    usual = {access.shape for access in evidence.plain.accesses}
+    done = [access for access in own if access.shape in usual and access.call is None]
+    taken = [access for access in done if access.deletes and _has_read(access, own)]
+    # A second attempt finds what the client looks for first, and goes on.
+    sources = [access.keys for access in own if access.reads_value]
+    is_found = sources and all(key in evidence.trial.remaining for keys in sources for key in keys)
+    gone = [access for access in done if access.deletes or lasts(access, evidence.trial)]
+    for lost in (*evidence.lost, *evidence.lost_deletions):
+        halves = taken
+        if lost.deletes_vectors:
+            halves = [] if is_found else gone
+        for effect in halves:
+            if effect.keys[0].fake != lost.keys[0].fake:
+                yield (
+                    f"{effect.subject}, {lost.subject}",
+                    f"{_description(effect)}, and nobody ran {lost.summary}",
+                )
+                break
+
+
+def _has_read(write: Access, own: Sequence[Access]) -> bool:
+    """Return whether a client has read what it deletes, and what others have written."""
+    earlier = own[: own.index(write)]
+    of_key = [access for access in earlier if write.keys[0] in access.keys and access.meets(write)]
+    return any(access.reads_value for access in of_key) and not any(
+        access.changes for access in of_key
+    )
 
 
 def _is_entry(access: Access) -> bool:
@@ -1094,15 +1173,15 @@ PATTERNS: dict[str, tuple[Callable[[Evidence], Findings], str]] = {
     "unfinished work": (_unfinished, "something else returns the work or finishes it"),
     "intermediate read": (_intermediate_read, "the reader takes missing data for unfinished"),
     "non-repeatable read": (_non_repeatable_read, "only the last answer matters"),
-    "dual write": (
-        partial(_half_written, of_one_store=False),
-        "a later request or a person repairs the difference",
-    ),
+    "dual write": (_dual_write, "a later request or a person repairs the difference"),
     "partial update": (
         partial(_half_written, of_one_store=True),
         "a later request or a person repairs the difference",
     ),
-    "repeated effect": (_repeated_effect, "the number counts attempts"),
+    "repeated effect": (
+        _repeated_effect,
+        "the number counts attempts, or consumers recognise the record",
+    ),
     "stale write": (_stale_write, "the value written does not come from the one read"),
     "overtaken message": (_overtaken, "the order of the messages does not matter"),
     "early search": (_early_search, "the search need not see the newest vectors"),

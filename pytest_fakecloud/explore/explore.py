@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 
@@ -15,6 +16,7 @@ from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
+from .fakes import HORIZON_US
 from .inputs import (
     Drawing,
     Inputs,
@@ -435,9 +437,13 @@ def _broken_schedule(
     undisturbed = None
     if trial.fired and not trial.is_stuck:
         undisturbed = player.play(Schedule(), stacks=True)
+    subject = player.subject
+    # To see what happens if a call comes after others, it may have to wait for longer than clients do.
+    player.subject = replace(subject, patience_us=HORIZON_US)
     trial.cause = find_cause(
         trial, undisturbed, partial(player.play, stacks=True), player.world.state_of
     )
+    player.subject = subject
     return BrokenPromiseError(
         trial,
         player.tally,

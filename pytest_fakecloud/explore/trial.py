@@ -230,6 +230,8 @@ class Trial:
     the trial.
     """
     lines: list[Line] = field(default_factory=list)
+    lines_of_check: list[Line] = field(default_factory=list)
+    """The calls that the check at the end makes, if the trial records stacks."""
     accesses: list[Access] = field(default_factory=list)
     """The commands of key-value engines, also within scripts, and the calls of other services."""
     remaining: dict[Touch, bool] = field(default_factory=dict)
@@ -281,6 +283,7 @@ class Trial:
         return replace(
             self,
             lines=[],
+            lines_of_check=[],
             accesses=[],
             steps=[],
             remaining={},

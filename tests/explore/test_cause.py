@@ -80,6 +80,28 @@ def test_of_several_conflicts_the_decisive_one_is_named(
     assert "came between secretary's ZRANGE members 0 1" in error.cause
 
 
+@pytest.mark.parametrize("wait", [0, 86_400])
+def test_a_call_that_is_harmless_first_or_last_came_between_two_others(
+    cloud: Cloud, kv: KVServer, redis: Redis, wait: int
+) -> None:
+    told: list[str] = []
+
+    def relay() -> None:
+        told.extend(redis.lrange("outbox", 0, -1))
+        time.sleep(wait)
+        redis.delete("outbox")
+
+    def check() -> None:
+        assert kv.value("outbox") or told == ["news"]
+
+    clients = {"shop": lambda: redis.rpush("outbox", "news"), "relay": relay}
+    schedule = "shop.1 switch relay" if wait else "shop.1 switch relay, relay.2 switch shop"
+    found = failure(cloud, clients, check, setup=told.clear, schedule=schedule)
+    assert found.cause.startswith("shop's RPUSH outbox news (")
+    assert "came between relay's LRANGE outbox 0 -1 (" in found.cause
+    assert "and relay's DEL outbox (" in found.cause
+
+
 @pytest.mark.parametrize("harmless", ["before", "after", "around"])
 def test_a_harmless_write_of_the_same_key_is_not_blamed(
     harmless: str, cloud: Cloud, kv: KVServer, redis: Redis

@@ -392,6 +392,39 @@ def test_a_long_turn_shows_rejected_calls(cloud: Cloud, redis: Redis) -> None:
     assert "; INCR a → 400" in error.story
 
 
+def test_a_long_turn_shows_refusals_and_answers_that_differ_from_the_undisturbed_run(
+    cloud: Cloud, redis: Redis
+) -> None:
+    def worker() -> None:
+        redis.get("place")
+        redis.get("count")
+        redis.set("mark", "1", nx=True)
+        redis.sadd("seen", "a")
+        redis.set("other", "1")
+        redis.ping()
+        for number in range(9):
+            redis.set("place", number)
+
+    found = failure(cloud, {}, broken, workers={"worker": worker}, schedule="worker.8 crash")
+    again = re.sub(r" \(test_story.py:\d+\)", "", found.story.splitlines()[2])
+    assert again == (
+        '3. +1 s  worker/2: GET place → "0"; 1 more call; SET mark 1 NX → null; SADD seen a → 0; '
+        "SET other 1 → OK; 9 more calls; SET place 8 → OK"
+    )
+
+
+def test_a_story_ends_with_the_calls_of_the_check(cloud: Cloud, redis: Redis, kv: KVServer) -> None:
+    def check() -> None:
+        with redis_py.Redis.from_url(kv.database_url, protocol=2) as client:
+            client.pipeline().incr("jobs").incr("jobs").execute()
+        redis.get("jobs")
+        broken()
+
+    found = failure(cloud, redis.ping, check)
+    answers = "EXEC of 2 (INCRBY jobs 1 <-- 1; INCRBY jobs 1 <-- 2) → 2 answers"
+    assert found.story.endswith(f'\n2. +0 s  check: {answers}; GET jobs → "2"\ncheck: broken')
+
+
 def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
     queue = cloud.queue()
     step = {"stepId": 1, "stepName": "pay", "stepType": "Run", "out": "null", "concurrent": 1}

@@ -47,7 +47,7 @@ def find_cause(
         conflicts = list(itertools.islice(_conflicts(trial, undisturbed), _MOST_CONFLICTS))
         for conflict in conflicts:
             if experiments.holds_if_later(conflict):
-                return conflict
+                return _between(conflict, experiments)
             if experiments.holds_if_earlier(conflict):
                 return _first_decisive(conflict, conflicts, experiments)
     if len(trial.fired) != 1 or trial.fired[0].kind in SWITCHES:
@@ -65,6 +65,30 @@ def _first_decisive(
         same = other.before is conflict.before and other.after is conflict.after
         if same and experiments.holds_if_earlier(other, alone=True):
             return other
+    return conflict
+
+
+def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
+    """Return a conflict of two calls as one of three, if the promise also holds in a run in which the
+    second call comes after a third one: then the order of the first two does no harm by itself.
+    """
+    if conflict.before is not None:
+        return conflict
+    middle, trial = conflict.after, experiments.trial
+    lines = itertools.dropwhile(lambda line: line is not middle, _calls(trial).values())
+    others = (line for line in lines if line.strand != middle.strand)
+    later = [(line, touch) for line in others if (touch := _conflict(middle, line)) is not None]
+    groups = [
+        [*group] for _, group in itertools.groupby(later, lambda candidate: candidate[0].at_us)
+    ]
+    # Most orders do harm however late the second call comes, which one run shows.
+    if not groups or not experiments.holds_if_delayed(middle, later[-1][0]):
+        return conflict
+    for group in groups[:_MOST_CONFLICTS]:
+        if experiments.holds_if_delayed(middle, group[-1][0]):
+            own = [found for found in group if found[0].strand == conflict.decisive.strand]
+            after, touch = (own or group)[0]
+            return Conflict(middle, after, conflict.decisive, touch)
     return conflict
 
 
@@ -91,6 +115,16 @@ class _Experiments:
             if self.play(Schedule(disturbances)).broken is None:
                 return _is_lost_update(conflict)
         return self._holds([*disturbances, decisive_last], conflict.touch)
+
+    def holds_if_delayed(self, line: Line, other: Line) -> bool:
+        """Return whether the promise holds if a call runs later than another one did, and all else
+        takes its course in the meantime.
+        """
+        step, touch = line.step, _conflict(line, other)
+        if step is None or step.strand != line.strand or touch is None:
+            return False
+        seconds = (other.at_us - line.at_us) // 1_000_000 + 1
+        return self._holds([Disturbance(line.strand, step.point, "delay", str(seconds))], touch)
 
     def holds_if_earlier(self, conflict: Conflict, *, alone: bool = False) -> bool:
         """Return whether the promise holds if the decisive call runs before both others, after the

@@ -146,7 +146,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.events = len(trial.schedule)
         self.inputs = dict(inputs or {})
         self.cause = cause_text(trial.cause, trial)
-        self.story = story(trial)
+        self.story = story(trial, undisturbed)
         self.tried = tally.tried
         self.seconds = tally.seconds
         self.failures = failures

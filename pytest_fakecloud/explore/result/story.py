@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from ...core.accesses import Touch
 from ...core.calls import Call
 from ...core.errors import counted, cut
-from ...reporting.calls import SEVERAL, Lookups, gathered
+from ...kv.table import kinds
+from ...reporting.calls import SEVERAL, Lookups, command_of, gathered
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
 from ..trial import Line, Trial
@@ -20,19 +21,26 @@ _SHOWN = 3
 """Number of calls that an entry shows if fewer are decisive."""
 _NOT_WORTH_HIDING = 2
 """Number of calls that are shown too, rather than counted, if an entry has no others to hide."""
+_REFUSED = kinds.IF_NEW | kinds.REMOVALS | kinds.DELETIONS | kinds.EXPIRIES | {"SADD"}
+"""Commands that answer 0 if they had no effect."""
 _LONG = 110
 """Maximum number of characters of a call; longer texts are cut."""
 
 
-def story(trial: Trial) -> str:
-    """Return the story as a numbered list; consecutive calls of one strand share an entry."""
+def story(trial: Trial, undisturbed: Trial | None = None) -> str:
+    """Return the story as a numbered list; consecutive calls of one strand share an entry.
+
+    A call that has another answer than in the undisturbed trial is shown. The last entry are the calls
+    that the check makes.
+    """
     entries = _entries(trial.lines)
     broken = next((at for at, entry in enumerate(entries, 1) if entry[0].breaks), len(entries))
     later = len(entries) - broken
     entries, repeated = _without_repeats(entries[:broken], trial)
     while entries and _is_look(entries[-1], trial):
         entries.pop()
-    rows = _rows_of(entries, trial)
+    entries += [calls] if (calls := _lines_of_check(trial)) else []
+    rows = _rows_of(entries, trial, undisturbed)
     width = max((len(at) for at, _ in rows), default=0)
     lines = [
         f"{number:>{len(str(len(rows)))}}. {at:>{width}}  {text}"
@@ -48,10 +56,13 @@ def story(trial: Trial) -> str:
     return "\n".join([*lines, f"{what}: {reason(trial.broken)}"])
 
 
-def _rows_of(entries: Sequence[list[Line]], trial: Trial) -> list[tuple[str, str]]:
+def _rows_of(
+    entries: Sequence[list[Line]], trial: Trial, undisturbed: Trial | None
+) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
     lookups = lookups_of_trial(trial)
     decisive = _decisive_calls(trial)
+    decisive.update(_with_telling_answers(trial, undisturbed))
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
     for entry in entries:
@@ -103,10 +114,19 @@ def call_text(call: Call, lookups: Lookups) -> str:
 
 
 def lookups_of_trial(trial: Trial) -> Lookups:
-    calls = [*trial.silent_calls, *(line.call for line in trial.lines if line.call is not None)]
+    lines = (*trial.lines, *trial.lines_of_check)
+    calls = [*trial.silent_calls, *(line.call for line in lines if line.call is not None)]
     return Lookups(
         ids=trial.ids, grouped_calls=gathered(sorted(calls, key=lambda call: call.number))[0]
     )
+
+
+def _lines_of_check(trial: Trial) -> list[Line]:
+    """Return the calls that the check makes, without those that a transaction contains."""
+    calls = [line.call for line in trial.lines_of_check if line.call is not None]
+    _, without_row = gathered(calls)
+    lines = zip(trial.lines_of_check, calls, strict=True)
+    return [line for line, call in lines if call.number not in without_row]
 
 
 def _is_look(entry: Sequence[Line], trial: Trial) -> bool:
@@ -285,6 +305,33 @@ def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
 def _strand(line: Line) -> str:
     """Return the strand that made a call; a strand and its restarts are the same."""
     return re.sub(r"/\d+|:loop$", "", line.strand)
+
+
+def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[Line]:
+    """Yield the calls that were refused, and those whose answers the undisturbed trial did not give to
+    the same calls of the same strand.
+    """
+    usual: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    if undisturbed is not None:
+        lookups = lookups_of_trial(undisturbed)
+        for line in undisturbed.lines:
+            if line.call is not None:
+                usual[_strand(line), call_text(line.call, lookups)].add(_answer(line.call, lookups))
+    lookups = lookups_of_trial(trial)
+    for line in trial.lines:
+        if line.call is None:
+            continue
+        answer = _answer(line.call, lookups)
+        answers = usual.get((_strand(line), call_text(line.call, lookups)), {answer})
+        if answer not in answers or _is_refusal(command_of(line.call), answer):
+            yield line
+
+
+def _is_refusal(command: str, answer: str) -> bool:
+    """Return whether an answer says that a write had no effect."""
+    return (answer == "null" and command in kinds.CREATES) or (
+        answer == "0" and command in _REFUSED
+    )
 
 
 def _beside_disturbances(lines: Sequence[Line]) -> Iterator[Line]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ...core.calls import Call
 from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
@@ -23,7 +24,7 @@ from ..schedule import DELAY, DELAYS, DUE, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
 from ..simulation.strands import without_library_frames
-from ..trial import History, Point, Redundant, Strategy, Trial, TrialPlan
+from ..trial import History, Line, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
 
@@ -388,12 +389,19 @@ class Player:
         applied = schedule if strategy is None else Schedule(trial.fired)
         simulation.history.schedule = str(applied)
         is_examined = stacks and left_out < 0 and not trial.fired
+        number_of_check = recorder.reserve()
         with world.reads.recorded() if is_examined else contextlib.nullcontext():
             for check in self.subject.promises.at_end:
                 is_disturbed = bool(trial.fired) or left_out >= 0
                 trial.broken = trial.broken or self._broken_promise(
                     check, simulation.history, applied, is_disturbed=is_disturbed
                 )
+        if stacks:
+            trial.lines_of_check = [
+                Line(entry.at_us, "check", call=entry)
+                for entry in recorder.entries
+                if isinstance(entry, Call) and entry.number > number_of_check
+            ]
         if left_out < 0:
             self._note_anomalies(trial)
         if not keep:

@@ -268,6 +268,7 @@ class Calls(Part):
             line.writes,
             options=line.options,
             at_us=self._fakes.now_us(),
+            expires=any(name in session.db.expires for name in line.key_names),
         )
         self._trial.accesses.append(access)
 

@@ -159,6 +159,118 @@ def saved_not_produced(cloud: Cloud, corrected: bool) -> Scenario:
     return _unchecked({"shop": change})
 
 
+def account_erased_first(cloud: Cloud, corrected: bool) -> Scenario:
+    """An account is deleted before its notes, which nobody finds then; corrected, afterwards."""
+    kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
+    kv.load({"account:ann": {"mail": "ann@example.com"}})
+    index.load({"ann/1": [1.0, 0.0]})
+    redis, notes = Redis(kv.url, kv.token, rest_retries=0), index.client()
+
+    def erase() -> None:
+        if redis.exists("account:ann"):
+            deletions = [lambda: redis.delete("account:ann"), lambda: notes.delete(["ann/1"])]
+            for delete in reversed(deletions) if corrected else deletions:
+                delete()
+
+    return _unchecked({"support": erase})
+
+
+def archived_not_removed(cloud: Cloud, corrected: bool) -> Scenario:
+    """A note is archived, but may still be found; corrected, a sweep removes what is archived."""
+    kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
+    index.load({"note": [1.0, 0.0]})
+    redis, notes = Redis(kv.url, kv.token, rest_retries=0), index.client()
+
+    def archive() -> None:
+        redis.hset("notes", "note", "archived")
+        notes.delete(["note"])
+
+    def sweep() -> None:
+        if redis.hget("notes", "note") == "archived":
+            notes.delete(["note"])
+
+    return _unchecked({"author": archive}, workers={"sweeper": sweep} if corrected else {})
+
+
+def emptied_basket(cloud: Cloud, corrected: bool) -> Scenario:
+    """A basket is deleted before it is ordered; corrected, it is ordered first, and once."""
+    kv, queue, redis, qstash = parts(cloud)
+    kv.load({"basket": "kettle"})
+    queue.destinations.respond(HOOK, 200)
+
+    def order() -> None:
+        if goods := redis.get("basket"):
+            if not corrected:
+                redis.delete("basket")
+            qstash.message.publish_json(url=HOOK, body={"goods": goods}, deduplication_id="1")
+            if corrected:
+                redis.delete("basket")
+
+    return _unchecked({"shop": order})
+
+
+HALF_DELETED = (account_erased_first, archived_not_removed, emptied_basket)
+
+
+def invalidated_page(cloud: Cloud) -> Scenario:
+    """A page in a cache is deleted because a vector has changed."""
+    kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
+    kv.load({"page": "old"})
+    index.load([("kettle", [1.0, 2.0], {"cents": 30})])
+    redis, client = Redis(kv.url, kv.token, rest_retries=0), index.client()
+
+    def edit() -> None:
+        client.update("kettle", metadata={"cents": 25})
+        redis.delete("page")
+
+    return _unchecked({"editor": edit})
+
+
+def spent_code(cloud: Cloud) -> Scenario:
+    """A code that expires is deleted when it is used."""
+    kv, queue, redis, qstash = parts(cloud)
+    kv.load({"code": "1234"})
+    kv.execute("EXPIRE", "code", 600)
+    queue.destinations.respond(HOOK, 200)
+
+    def log_in() -> None:
+        if redis.get("code") == "1234":
+            redis.delete("code")
+            qstash.message.publish_json(url=HOOK, body={"login": "ann"})
+
+    return _unchecked({"ann": log_in})
+
+
+def absent_vectors(cloud: Cloud) -> Scenario:
+    """Vectors are deleted that do not exist."""
+    kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
+    redis, notes = Redis(kv.url, kv.token, rest_retries=0), index.client()
+    return _unchecked(
+        {"author": lambda: (redis.hset("notes", "note", "draft"), notes.delete(["note"]))}
+    )
+
+
+def booked_once(cloud: Cloud) -> Scenario:
+    """A script recognises a booking, so the browser sends it again."""
+    _, queue, redis, qstash = parts(cloud)
+    queue.destinations.respond(HOOK, 200)
+    take = """
+    if redis.call('EXISTS', KEYS[2]) == 0 then
+      redis.call('DECR', KEYS[1])
+      redis.call('HSET', KEYS[2], 'state', 'reserved')
+    end
+    """
+
+    def book() -> None:
+        redis.eval(take, keys=["seats", "booking"])
+        qstash.message.publish_json(url=HOOK, body={}, deduplication_id="booking")
+
+    return _unchecked({"browser": book})
+
+
+HARMLESS = (booked_once, invalidated_page, spent_code, absent_vectors)
+
+
 # -- an effect of a workflow outside its steps -----------------------------------------------------
 
 
@@ -260,7 +372,8 @@ def _embedded(embed: Callable[[Redis, Any, bool], None]) -> Make:
             notes.delete(prefix="ann:") if embed is embed_member else notes.delete(["ann:1"])
 
         run = {"writer": lambda: embed(redis, notes, corrected), "ann": leave}
-        return _unchecked(run)
+        # The user who leaves also leaves her vectors if the second deletion fails.
+        return _unchecked(run, options={"kinds": "switch"})
 
     make.__name__ = embed.__name__
     return make
@@ -290,7 +403,7 @@ DELETED = tuple(map(_embedded, (embed_member, embed_note, embed_profile)))
 EFFECTS: dict[str, tuple[Make, ...]] = {
     "early commit": (commit_before_work, commit_past_a_failure, commit_by_polling),
     "early acknowledgement": tuple(map(_handled, (swallowed_error, marked_first, given_up))),
-    "dual write": (saved_not_sent, sent_not_saved, saved_not_produced),
+    "dual write": (saved_not_sent, sent_not_saved, saved_not_produced, *HALF_DELETED),
     "effect outside a step": tuple(map(_workflow, (charged, logged, told))),
     "overtaken message": tuple(map(_told_in_order, (replaced, replaced_field, replaced_document))),
 }
