@@ -42,7 +42,8 @@ class ServiceError(FakecloudError):
 class ContractError(FakecloudError):
     """The test used a fake, the clock or a setting in an invalid way.
 
-    The message says what was wrong, what was expected and what to do. Clients never receive it.
+    The message says what was wrong, what was expected and what to do. The code that made the mistake
+    gets it; if it was made in a callback of the test, as in a fault's ``when=``, the client gets a 500.
     """
 
     __module__ = "pytest_fakecloud"

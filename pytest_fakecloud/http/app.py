@@ -1,6 +1,7 @@
 """The base class of all HTTP applications.
 
-Its pipeline records a request, authenticates it, applies faults, calls the endpoint and encodes.
+``App.answer`` is the pipeline: it finds the endpoint of a request, authenticates it, records it, applies
+faults, calls the endpoint, encodes the result and records that.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class App:
         ``ServiceError`` to reject it.
         """
         self.rejection_listeners: Registry[Callable[[Request, ServiceError], object]] = Registry()
-        """Functions that are called with a rejected request, after its call was recorded."""
+        """Functions that are called with a rejected request whose call is open."""
         self.chain = Chain()
 
     def attach(self, *, clock: Timekeeper, recorder: Recorder, violations: Violations) -> None:
@@ -217,7 +218,8 @@ class App:
     def answer(
         self, request: Request, head: CheckedHead | None = None, *, in_client: bool = False
     ) -> AnyResponse:
-        """Return the response to a REST request, and record both.
+        """Return the response to a REST request, and record both before the response is sent, so that a
+        client that has its response finds the whole call in the journal.
 
         ``head`` is the result of ``check_head()`` if the server has called it already. With
         ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C and

@@ -264,18 +264,8 @@ class KVEngine:
                     self._capacity.check(db, spec, argv)
                 if spec.derives:
                     self.memory.check_derived(db, spec, argv)
-            if transport != "port":
-                return function(session, argv[spec.argument_words])
-            session.last_us = start_us
-            if not is_inner:
-                session.last_command = spec.full_name
-            if session.tracking is not None:
-                if is_inner:
-                    self.tracking.invalidate_changed(session, within=True)
-                self.tracking.note(session, spec, argv)
-            if session.no_touch:
-                with db.keeping_access_times():
-                    reply = function(session, argv[spec.argument_words])
+            if transport == "port":
+                reply = self._call_on_port(session, spec, argv, start_us)
             else:
                 reply = function(session, argv[spec.argument_words])
             waits = reply.__class__ is Blocked and not reply.is_delay
@@ -301,6 +291,27 @@ class KVEngine:
             if monitors and not spec.hidden:
                 for monitor in monitors:
                     monitor(start_us, session, argv)
+
+    def _call_on_port(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+    ) -> Reply:
+        """Call the function of a command with what only clients of the Redis protocol have: CLIENT
+        LIST's last command, the keys that CLIENT TRACKING follows, and CLIENT NO-TOUCH.
+        """
+        function = spec.function
+        assert function is not None
+        is_inner = session.in_exec or session.in_script
+        session.last_us = start_us
+        if not is_inner:
+            session.last_command = spec.full_name
+        if session.tracking is not None:
+            if is_inner:
+                self.tracking.invalidate_changed(session, within=True)
+            self.tracking.note(session, spec, argv)
+        if not session.no_touch:
+            return function(session, argv[spec.argument_words])
+        with session.db.keeping_access_times():
+            return function(session, argv[spec.argument_words])
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
         """Update the index of a search in steps between other clients, except in transactions. Other
