@@ -235,7 +235,12 @@ def pytest_fixture_setup(
         return (yield)
     stash = request.config.stash
     before = stash[_RUN].begin_fixture() if _RUN in stash else {}
-    value = yield
+    try:
+        value = yield
+    except BaseException:
+        if _RUN in stash:
+            stash[_RUN].abandon_fixture(before)
+        raise
     # The fixture may have created the run.
     if _RUN in stash:
         stash[_RUN].end_fixture(fixturedef, before)
@@ -267,7 +272,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if item.get_closest_marker("fakecloud") is not None:
         from .pytest_run.checks import check_marker
 
-        check_marker(item, run.test.cloud, has_session_cloud=run.session_cloud is not None)
+        check_marker(item, run.test.cloud, has_session_cloud=run.session_owner is not None)
 
 
 def _end_call(item: pytest.Item) -> Run | None:

@@ -52,7 +52,7 @@ def check_own_settings(options: RunOptions, item: pytest.Item, own: Mapping[str,
         raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
     if options.scope == "function":
         return
-    owner = options.owner_of(item)
+    owner = options.node_of_scope(item)
     if owner is item:
         return
     shared = owner.listchain()

@@ -19,9 +19,9 @@ from ..core.errors import ContractError, unknown_name
 from ..core.exits import call_all
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
+from .cloud_owner import CloudOwner
 from .options import SESSION_SETTINGS, check_settings, fixture_of, misuse, words_of
 from .run import Run
-from .scope_cloud import ScopeCloud
 
 
 class EarlyRun(Run):
@@ -44,7 +44,7 @@ class EarlyRun(Run):
         config.add_cleanup(self.close)
         config.pluginmanager.register(sys.modules[__name__])
         try:
-            self.session_cloud = early = ScopeCloud(
+            self.session_owner = early = CloudOwner(
                 self._exits, self.options, "session", [], "background"
             )
             for fixture in fixtures:
@@ -54,26 +54,26 @@ class EarlyRun(Run):
             raise pytest.UsageError(f"fakecloud_early: {error}") from error
 
     def begin_test(self, item: pytest.Item) -> None:
-        if self._is_importing and self.session_cloud is not None:
-            self.session_cloud.end_imports()
+        if self._is_importing and self.session_owner is not None:
+            self.session_owner.end_imports()
         self._is_importing = False
         super().begin_test(item)
 
-    def _new_session_cloud(self, settings: Mapping[str, Any]) -> ScopeCloud:
+    def _new_session_owner(self, settings: Mapping[str, Any]) -> CloudOwner:
         """Return the cloud of the early fakes, or one that replaces it, if there are settings."""
-        early = self.session_cloud
+        early = self.session_owner
         if early is None or not settings:
             # There is no early cloud if it was closed for settings that could not take effect.
-            return early or super()._new_session_cloud(settings)
+            return early or super()._new_session_owner(settings)
         _check_connections({fake.fixture for fake in early.cloud.fakes()}, settings)
-        session_cloud = super()._new_session_cloud(settings)
+        session_owner = super()._new_session_owner(settings)
         try:
-            _replace(early, session_cloud.cloud)
+            _replace(early, session_owner.cloud)
         except BaseException:
-            call_all((session_cloud.close, early.close))
-            self.session_cloud = None
+            call_all((session_owner.close, early.close))
+            self.session_owner = None
             raise
-        return session_cloud
+        return session_owner
 
 
 def _early_fixtures(config: pytest.Config) -> list[str]:
@@ -86,7 +86,7 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
     return names
 
 
-def _replace(early: ScopeCloud, cloud: Cloud) -> None:
+def _replace(early: CloudOwner, cloud: Cloud) -> None:
     """Close the cloud of the early fakes, and start them again in another cloud, with its settings, at
     the same addresses.
     """

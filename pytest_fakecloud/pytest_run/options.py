@@ -336,7 +336,7 @@ class RunOptions:
         cache = getattr(self.config, "cache", None)
         return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
 
-    def owner_of(self, item: pytest.Item) -> Node:
+    def node_of_scope(self, item: pytest.Item) -> Node:
         """Return what the fakes of a test's fixtures last for: test, class, module or session."""
         if self.scope == "function":
             return item

@@ -16,6 +16,7 @@ from ..cloud.cloud import Cloud
 from ..core.exits import Exits, exiting
 from ..core.libraries import add_test
 from .checks import check_own_settings, check_same_settings, check_session_settings
+from .cloud_owner import BeforeFixture, CloudOwner
 from .clouds import publish_env
 from .observation import Observation, SleepMeter
 from .options import (
@@ -27,7 +28,6 @@ from .options import (
     markers_of,
     without_traceback,
 )
-from .scope_cloud import BeforeFixture, ScopeCloud
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class Run:
         self.test = TestState()
         self._exits = Exits()
         """The clouds that are open, and what else ends with the run."""
-        self.session_cloud: ScopeCloud | None = None
+        self.session_owner: CloudOwner | None = None
         """The cloud of the session, from its first use until the run closes."""
-        self._fixture_cloud: ScopeCloud | None = None
+        self._fixture_owner: CloudOwner | None = None
         """The cloud of the current test, class or module, from its first use until their end."""
         self._session_settings: Mapping[str, Any] | None = None
         """The settings of the session, once they are known."""
@@ -109,9 +109,9 @@ class Run:
             if scope == "session":
                 cloud = self.open_session(session_settings)
             else:
-                layers = [own, *markers_of(self.options.owner_of(item))]
-                self._fixture_cloud = ScopeCloud(self._exits, self.options, item.nodeid, layers)
-                cloud = self._fixture_cloud.cloud
+                layers = [own, *markers_of(self.options.node_of_scope(item))]
+                self._fixture_owner = CloudOwner(self._exits, self.options, item.nodeid, layers)
+                cloud = self._fixture_owner.cloud
             self._use(cloud, item)
         except BaseException:
             self.close_cloud()
@@ -120,14 +120,14 @@ class Run:
 
     def close_cloud(self) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
-        if self._fixture_cloud is None:
+        if self._fixture_owner is None:
             return
         try:
             with exiting() as exits:
-                exits.callback(self._fixture_cloud.close)
+                exits.callback(self._fixture_owner.close)
         finally:
             # If the repetition was interrupted too, the run closes the cloud.
-            self._fixture_cloud = None
+            self._fixture_owner = None
 
     def _use_requested_cloud(self) -> None:
         """Let the current test use the fixtures' cloud if it has requested one that exists already.
@@ -139,7 +139,7 @@ class Run:
         item, scope = self.test.item, self.options.scope
         if item is None or scope == "function" or self.test.cloud is not None:
             return
-        owner = self.session_cloud if scope == "session" else self._fixture_cloud
+        owner = self.session_owner if scope == "session" else self._fixture_owner
         if owner is not None and _has_requested_cloud(item):
             self._use(owner.cloud, item)
 
@@ -197,22 +197,22 @@ class Run:
         than it was opened with.
         """
         check_session_settings(self.options.scope, settings, self._session_settings)
-        if self.session_cloud is None or self._session_settings is None:
-            self.session_cloud = self._new_session_cloud(settings)
+        if self.session_owner is None or self._session_settings is None:
+            self.session_owner = self._new_session_owner(settings)
             self._session_settings = settings
-        return self.session_cloud.cloud
+        return self.session_owner.cloud
 
-    def _new_session_cloud(self, settings: Mapping[str, Any]) -> ScopeCloud:
+    def _new_session_owner(self, settings: Mapping[str, Any]) -> CloudOwner:
         """Open the cloud of the session. ``EarlyRun`` overrides this."""
         assert self.test.item is not None, "fixtures of fakes are for tests"
         # Applications use the queues beside the tests, so no test could run them for all.
         seed = self.test.item.nodeid
-        return ScopeCloud(self._exits, self.options, seed, [settings], "background")
+        return CloudOwner(self._exits, self.options, seed, [settings], "background")
 
     @property
-    def _owners(self) -> list[ScopeCloud]:
+    def _owners(self) -> list[CloudOwner]:
         """The owners of the open clouds, that of the narrower scope first."""
-        owners = (self._fixture_cloud, self.session_cloud)
+        owners = (self._fixture_owner, self.session_owner)
         return [owner for owner in owners if owner is not None]
 
     @property
@@ -276,12 +276,12 @@ class Run:
         """Note what the test's fixtures requested at run time."""
         self._use_requested_cloud()
 
-    def begin_fixture(self) -> dict[ScopeCloud, BeforeFixture]:
+    def begin_fixture(self) -> dict[CloudOwner, BeforeFixture]:
         """Return the state of the open clouds before a fixture of a wide scope."""
         return {owner: owner.begin_fixture() for owner in self._owners}
 
     def end_fixture(
-        self, fixture: pytest.FixtureDef[Any], before: Mapping[ScopeCloud, BeforeFixture]
+        self, fixture: pytest.FixtureDef[Any], before: Mapping[CloudOwner, BeforeFixture]
     ) -> None:
         """Let what a fixture of a wide scope has started in the open clouds stay. The fixture may have
         opened a cloud of which there is no state ``before``.
@@ -289,15 +289,22 @@ class Run:
         for owner in self._owners:
             owner.end_fixture(fixture, before.get(owner))
 
+    def abandon_fixture(self, before: Mapping[CloudOwner, BeforeFixture]) -> None:
+        """Return to the baselines before a fixture of a wide scope that has raised an exception."""
+        for owner, state in before.items():
+            owner.abandon_fixture(state)
+
     def begin_call(self) -> None:
-        """Mark calls made before the test's own code, and start measuring how long it sleeps."""
+        """Fail the test for settings that cannot apply, mark calls made before its own code, and start
+        measuring how long it sleeps.
+        """
         self.test.sleep = SleepMeter()
         if self.test.item is not None:
             self._check_settings(self.test.item)
         if self.test.cloud is not None:
             self._observe(self.test.cloud)
-        elif self.session_cloud is not None:
-            self._observe(self.session_cloud.cloud)
+        elif self.session_owner is not None:
+            self._observe(self.session_owner.cloud)
         for owner in self._owners:
             owner.begin_call()
 
@@ -324,11 +331,11 @@ class Run:
         value of a fixture of a wide scope without looking at the settings again.
         """
         scope = self.options.scope
-        if scope == "function" and self.session_cloud is None:
+        if scope == "function" and self.session_owner is None:
             return
         funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
-        if is_session_used and SESSION_SETTINGS in funcargs and self.session_cloud is not None:
+        if is_session_used and SESSION_SETTINGS in funcargs and self.session_owner is not None:
             self.open_session(funcargs[SESSION_SETTINGS])
         if scope != "function" and SETTINGS in funcargs:
             self._apply_own_settings(item, funcargs[SETTINGS])

@@ -26,12 +26,12 @@ class BeforeFixture(NamedTuple):
     changes: Changes
 
 
-class ScopeCloud:
+class CloudOwner:
     """The owner of the cloud of a test, of a class, of a module or of the run, and what each test of
     that scope begins with: the fakes that fixtures of a wide scope have started, the credentials that
     these fixtures gave them, and their baselines (``Fake.set_baseline()``). Other fakes are closed
     before the next test. In a wide scope, ``kv_server`` and the plugin's other fixtures are such
-    fixtures, and so is ``_fakecloud_early``.
+    fixtures, and so is ``fakecloud_session``, in which the fakes of early variables start again.
 
     ``layers`` are the settings, of which later ones win; ``seed`` is for settings without one, and
     ``delivery`` determines how the queues deliver. The cloud is closed by ``close()``, or else when the
@@ -105,6 +105,14 @@ class ScopeCloud:
             if fake._baseline is not baseline:
                 fixture.addfinalizer(partial(fake._restore_baseline, baseline, number))
         self._stay(fixture.argname, before)
+
+    def abandon_fixture(self, before: BeforeFixture) -> None:
+        """End the baselines of a fixture of a wide scope that has raised an exception. pytest would not
+        call a finalizer. What the fixture has started ends before the next test.
+        """
+        for fake, (baseline, number) in before.baselines.items():
+            if fake._baseline is not baseline:
+                fake._restore_baseline(baseline, number)
 
     def end_imports(self) -> None:
         """Let what the code that ran before the first test has started stay."""
