@@ -436,7 +436,7 @@ def test_copied_code_sends_the_call_and_prints_the_answer(
 def test_commands_of_database_clients_are_copied_as_code(
     page: Any, server: Server, tmp_path: Path
 ) -> None:
-    url = fake(server, "kv_server")["env"]["REDIS_URL"]
+    url = server.ask("GET", "/env")[1]["REDIS_URL"]
     redis = pytest.importorskip("redis")
     with redis.Redis.from_url(url) as client:
         client.set("it's", 'a "b"\n')

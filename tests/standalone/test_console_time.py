@@ -194,9 +194,10 @@ def test_a_waterfall_has_the_whole_request(page: Any, server: Server, applicatio
     at(page, "activity?search=publish", ".trace-row")
     page.locator(".trace-row", has_text="publish").first.click()
     spans = page.locator(".trace-pane .spans ol li")
-    holds(page, "document.querySelectorAll('.trace-pane .spans ol li').length === 9")
+    holds(page, "document.querySelectorAll('.trace-pane .spans ol li').length === 5")
+    # The queue does not know who made the calls that arrived during its deliveries.
     names = [name.split()[0] for name in spans.locator("b").all_inner_texts()]
-    assert sorted(names) == sorted(["publish", *["attempt"] * 2, *["callback"] * 2, *["INCR"] * 4])
+    assert sorted(names) == ["attempt", "attempt", "callback", "callback", "publish"]
     words = page.locator(".trace-pane .span-words").all_inner_texts()
     assert words[1] == "delay, sleep or wait at 0 for 5 s, delivery at +5 s failed"
     assert sum("retry wait" in text for text in words) == 1
