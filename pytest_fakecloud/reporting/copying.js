@@ -62,7 +62,7 @@ const PYTHON = {null: "None", true: "True", false: "False", list: "[", end: "]",
 function literal(value, syntax = PYTHON) {
   if (value === null || typeof value === "boolean") return syntax[value];
   if (Array.isArray(value)) return `${syntax.list}${value.map((item) => literal(item, syntax)).join(", ")}${syntax.end}`;
-  if (typeof value === "object") return `${syntax.object}${Object.entries(value).map(([name, item]) => `${quoted(name)}: ${literal(item, syntax)}`).join(", ")}}`;
+  if (typeof value === "object") return `${syntax.object}${Object.entries(value).filter(([, item]) => item !== undefined).map(([name, item]) => `${quoted(name)}: ${literal(item, syntax)}`).join(", ")}}`;
   return typeof value === "string" ? quoted(value) : String(value);
 }
 const call = (name, args = [], fields = {}) => `${name}(${[...args.map((value) => literal(value)), ...Object.entries(fields).filter(([, value]) => value != null).map(([field, value]) => `${field}=${literal(value)}`)].join(", ")})\n`;

@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, requestOf} from "./copying.js";
-import {border, breakable, count, el, fold, lasted, own, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, el, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
@@ -145,6 +145,7 @@ export class Trace {
       : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
+    this.leasts = this.lanes.map((name) => Math.min(LANE_MOST, Math.max(...partsOfName(withoutScheme(name)).map((part) => part.length)) * 6.6 + 4));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
     this.empty.hidden = this.shown.length > 0;
@@ -177,7 +178,7 @@ export class Trace {
     // Shorten the longest names until the text has room.
     const available = width - this.time - 1.1 * TEXT_LEAST;
     let most = LANE_MOST;
-    const widths = () => this.widths.map((one) => Math.min(one, most)), sum = (all) => all.reduce((whole, one) => whole + one, 0);
+    const widths = () => this.widths.map((one, at) => Math.max(this.leasts[at], Math.min(one, most))), sum = (all) => all.reduce((whole, one) => whole + one, 0);
     while (most > LANE_LEAST && sum(widths()) > available) most--;
     this.middles = [];
     this.across = 0;

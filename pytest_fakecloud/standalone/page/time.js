@@ -22,7 +22,7 @@ export function timePage() {
         table("due events", ["in", "at", "kind", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one), goBefore(one, now))])]
         : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")];
   }, el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to}); return done("Moved."); }, {open: false}));
+  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}); return done("Moved."); }, {open: false}));
   return page;
 }
 
@@ -56,13 +56,11 @@ export function snapshotsPage(state) {
   {overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`})), {version: () => state().kept});
   return page;
 }
-// So many removed items are shown at once.
-const FEW = 20;
 function differences({count: many, sums, changes, not_compared: missing}) {
   const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
   return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= FEW) : null];
+    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= 20) : null];
 }
 
 // -- isolated clouds --
