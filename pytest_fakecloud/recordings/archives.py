@@ -92,6 +92,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
         },
         "cache": {},
         "timings": {"send": 0, "wait": 0, "receive": 0},
+        "_number": call.number,
         "_fake": call.fake,
         "_fixture": fixture,
         "_fault": call.fault,

@@ -35,20 +35,25 @@ export function curl({method, url, headers, body}) {
   return [`curl -g ${sends} ${shell(url)}`, ...headers.map(([name, value]) => `-H ${shell(`${name}: ${value}`)}`), ...(body ? [`--data-raw ${shell(body)}`] : [])].join(" \\\n  ");
 }
 
-function javascript({method, url, headers, body}) {
-  const fields = headers.map(([name, value]) => `    ${quoted(name)}: ${quoted(value)},\n`).join("");
-  return `const answer = await fetch(${quoted(url)}, {\n  method: ${quoted(method)},\n${fields && `  headers: {\n${fields}  },\n`}${body && `  body: ${quoted(body)},\n`}});\nconsole.log(answer.status, await answer.text());\n`;
-}
+const headerLines = (headers, write) => headers.map(([name, value]) => write(quoted(name), quoted(value))).join("");
+const javascript = ({method, url, headers, body}, fields = headerLines(headers, (name, value) => `    ${name}: ${value},\n`)) => `const answer = await fetch(${quoted(url)}, {\n  method: ${quoted(method)},\n${fields && `  headers: {\n${fields}  },\n`}${body && `  body: ${quoted(body)},\n`}});\nconsole.log(answer.status, await answer.text());\n`;
+const python = ({method, url, headers, body}, fields = headerLines(headers, (name, value) => `        ${name}: ${value},\n`)) => `import requests\n\nanswer = requests.request(\n    ${quoted(method)},\n    ${quoted(url)},\n${fields && `    headers={\n${fields}    },\n`}${body && `    data=${quoted(body)}.encode(),\n`})\nprint(answer.status_code, answer.text)\n`;
+const go = ({method, url, headers, body}) => `package main\n\nimport (\n\t"fmt"\n\t"io"\n\t"net/http"\n\t"strings"\n)\n\nfunc main() {\n\tbody := strings.NewReader(${quoted(body)})\n\trequest, err := http.NewRequest(${quoted(method)}, ${quoted(url)}, body)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n${headerLines(headers, (name, value) => `\trequest.Header.Set(${name}, ${value})\n`)}\tanswer, err := http.DefaultClient.Do(request)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tdefer answer.Body.Close()\n\ttext, _ := io.ReadAll(answer.Body)\n\tfmt.Println(answer.Status, string(text))\n}\n`;
 
-function python({method, url, headers, body}) {
-  const fields = headers.map(([name, value]) => `        ${quoted(name)}: ${quoted(value)},\n`).join("");
-  return `import requests\n\nanswer = requests.request(\n    ${quoted(method)},\n    ${quoted(url)},\n${fields && `    headers={\n${fields}    },\n`}${body && `    data=${quoted(body)}.encode(),\n`})\nprint(answer.status_code, answer.text)\n`;
+// Returns the commands of a row on a database connection as lists of words, or null if they were not all recorded: a row of a transaction has only its EXEC.
+export function commandsOf({request, response, data}) {
+  const commands = response?.line === "reply" && data?.words;
+  return !commands || commands[0][0].toUpperCase() === "EXEC" && request.line !== "EXEC" ? null : {commands, headers: [], body: commands.flat().join(" ")};
 }
-
-function go({method, url, headers, body}) {
-  const fields = headers.map(([name, value]) => `\trequest.Header.Set(${quoted(name)}, ${quoted(value)})\n`).join("");
-  return `package main\n\nimport (\n\t"fmt"\n\t"io"\n\t"net/http"\n\t"strings"\n)\n\nfunc main() {\n\tbody := strings.NewReader(${quoted(body)})\n\trequest, err := http.NewRequest(${quoted(method)}, ${quoted(url)}, body)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n${fields}\tanswer, err := http.DefaultClient.Do(request)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tdefer answer.Body.Close()\n\ttext, _ := io.ReadAll(answer.Body)\n\tfmt.Println(answer.Status, string(text))\n}\n`;
-}
+// The clients connect to the REDIS_URL of `pytest-fakecloud env`.
+const wordsIn = (words) => words.map(quoted).join(", ");
+export const REDIS_CLIENTS = {
+  "redis-py": (commands) => `import os\n\nimport redis\n\nclient = redis.Redis.from_url(os.environ["REDIS_URL"])\n${commands.map((words) => `print(client.execute_command(${wordsIn(words)}))\n`).join("")}`,
+  ioredis: (commands) => `import Redis from "ioredis";\n\nconst client = new Redis(process.env.REDIS_URL);\n${commands.map((words) => `console.log(await client.call(${wordsIn(words)}));\n`).join("")}client.disconnect();\n`,
+  "node-redis": (commands) => `import { createClient } from "redis";\n\nconst client = await createClient({ url: process.env.REDIS_URL }).connect();\n${commands.map((words) => `console.log(await client.sendCommand([${wordsIn(words)}]));\n`).join("")}client.destroy();\n`,
+  "go-redis": (commands) => `package main\n\nimport (\n\t"context"\n\t"fmt"\n\t"os"\n\n\t"github.com/redis/go-redis/v9"\n)\n\nfunc main() {\n\toptions, err := redis.ParseURL(os.Getenv("REDIS_URL"))\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tclient := redis.NewClient(options).Conn()\n\tdefer client.Close()\n${commands.map((words) => `\tfmt.Println(client.Do(context.Background(), ${wordsIn(words)}).Result())\n`).join("")}}\n`,
+  "redis-cli": (commands) => commands.map((words) => `redis-cli -u "$REDIS_URL" ${words.map(shell).join(" ")}\n`).join(""),
+};
 
 export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};
 
@@ -57,7 +62,7 @@ const PYTHON = {null: "None", true: "True", false: "False", list: "[", end: "]",
 function literal(value, syntax = PYTHON) {
   if (value === null || typeof value === "boolean") return syntax[value];
   if (Array.isArray(value)) return `${syntax.list}${value.map((item) => literal(item, syntax)).join(", ")}${syntax.end}`;
-  if (typeof value === "object") return `${syntax.object}${Object.entries(value).map(([name, item]) => `${quoted(name)}: ${literal(item, syntax)}`).join(", ")}}`;
+  if (typeof value === "object") return `${syntax.object}${Object.entries(value).filter(([, item]) => item !== undefined).map(([name, item]) => `${quoted(name)}: ${literal(item, syntax)}`).join(", ")}}`;
   return typeof value === "string" ? quoted(value) : String(value);
 }
 const call = (name, args = [], fields = {}) => `${name}(${[...args.map((value) => literal(value)), ...Object.entries(fields).filter(([, value]) => value != null).map(([field, value]) => `${field}=${literal(value)}`)].join(", ")})\n`;
@@ -83,7 +88,7 @@ function pythonTest({method, path, body = {}}) {
 // The last is a line for a shell with the variables of `pytest-fakecloud env`.
 export const TEST_LANGUAGES = {
   pytest: pythonTest,
-  JavaScript: ({method, path, body}) => `await control(${[method, path, ...body === undefined ? [] : [body]].map((value) => quoted(value)).join(", ")});\n`,
-  Go: ({method, path, body = null}) => `ask(t, env, ${quoted(method)}, ${quoted(path)}, ${literal(body, GO)}, nil)\n`,
+  JavaScript: ({method, path, body}) => `// control() is the helper in the guide to Vitest.\nawait control(${[method, path, ...body === undefined ? [] : [body]].map((value) => quoted(value)).join(", ")});\n`,
+  Go: ({method, path, body = null}) => `// ask() and env are the helpers in the guide to Go.\nask(t, env, ${quoted(method)}, ${quoted(path)}, ${literal(body, GO)}, nil)\n`,
   curl: ({method, path, body}) => `curl -g -X ${method} "$PYTEST_FAKECLOUD_URL/__control__${path}" \\\n  -H "Authorization: Bearer $PYTEST_FAKECLOUD_TOKEN"${body === undefined ? "" : ` \\\n  --data-raw ${shell(JSON.stringify(body))}`}`,
 };

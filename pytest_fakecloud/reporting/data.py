@@ -38,7 +38,7 @@ PAGE = 100
 """The default number of items on a page."""
 LARGEST_PAGE = 500
 PAGING = {
-    "search": "return only items that contain this text, ignoring case",
+    "search": "return only items that contain each of these words, ignoring case",
     "after": "the cursor `next` of another page",
     "before": "the cursor `previous` of another page",
     "limit": f"maximum number of items, at most {LARGEST_PAGE}",
@@ -126,7 +126,7 @@ class NotFound(ServiceError):
 class PageQuery(NamedTuple):
     """The part of a list that a request asks for.
 
-    ``search`` is a string that an item must contain, ignoring case. ``after`` and ``before`` are
+    ``search`` are words that an item must contain, ignoring case. ``after`` and ``before`` are
     cursors; without either, the first page is returned. ``filters`` are the list's own, by name.
     ``sort`` is a field of the items, with ``-`` in descending order; empty for the list's own order.
     """
@@ -202,8 +202,7 @@ def page_of(
     every = list(items)
     matching = every
     if page_query.search:
-        needle = page_query.search.casefold()
-        matching = [item for item in every if needle in text(item).casefold()]
+        matching = [item for item in every if contains(text(item), page_query.search)]
     page: View = {"total": len(every)}
     if facet is not None:
         name, value_of = facet
@@ -221,6 +220,12 @@ def page_of(
             lambda numbered_item: show(numbered_item[1]),
         )
     return page | _part(sorted(matching, key=sort_key), page_query, sort_key, show)
+
+
+def contains(text: str, search: str) -> bool:
+    """Return whether a text contains each word of a search, ignoring case."""
+    folded = text.casefold()
+    return all(word in folded for word in search.casefold().split())
 
 
 def _field(row: View, name: str) -> Any:

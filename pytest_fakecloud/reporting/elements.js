@@ -31,8 +31,8 @@ export function visible(text) {
 
 // Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
 export function span(us) {
-  let seconds = Math.floor(us / 1e6);
-  const parts = [], rest = us - seconds * 1e6;
+  const parts = [], rounded = Math.round(us / 1e3) * 1e3, rest = rounded % 1e6;
+  let seconds = Math.floor(rounded / 1e6);
   for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
     const count = Math.floor(seconds / size);
     if (count) parts.push(`${count} ${unit}`);
@@ -46,8 +46,9 @@ export function span(us) {
 // Formats the duration of a call in a list: "0", "94 µs", "12 ms", "1.2 s", "2 h 3 m".
 export function lasted(us) { return !us ? "0" : us < 1e3 ? `${Math.round(us)} µs` : us < 1e6 ? `${Number((us / 1e3).toPrecision(2))} ms` : span(us < 6e7 ? Math.round(us / 1e4) * 1e4 : Math.round(us / 1e6) * 1e6); }
 
-// A host name that breaks after its dots, before it would break elsewhere.
-export const breakable = (host) => host.replaceAll(".", ".\u200b");
+// A name that breaks only after its punctuation.
+export const partsOfName = (name) => name.split(/(?<=[._:/-])/);
+export const breakable = (name) => partsOfName(name).flatMap((part) => [part, el("wbr")]);
 export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
 
 // The border between a list and its details. Dragging it or pressing an arrow key sets --share, the list's share of the width.

@@ -33,7 +33,6 @@ class States {
     return {before, after, changes: changes.filter((each) => JSON.stringify(each.before) !== JSON.stringify(each.after))};
   }
 
-  // Return the elements for the detail pane of a row.
   element(one, {rows}) {
     const note = this.note ? [el("p", {class: "soft trace-pre"}, this.note)] : [];
     if (!this.initial) return note.length ? [fold("State", note, true)] : [];

@@ -11,6 +11,8 @@ const SPAN_KINDS = {call: "call", request: "request to the application", deliver
 const IDLE_KINDS = new Set(["wait", "sleep"]);
 // A gap is folded if it is FOLDED times as long as all shorter gaps and spans together, but no more than MOST_FOLDS are.
 const FOLDED = 4, MOST_FOLDS = 8, FOLD_WIDTH = 5, MARGIN = 1.2;
+// With a column that is so many times as high as the middle one, heights are square roots.
+const UNEVEN = 12;
 const MINUTE_US = 6e7, HOUR_US = 60 * MINUTE_US, DAY_US = 24 * HOUR_US;
 const TICK_STEPS = [...[0, 1, 2, 3, 4, 5, 6].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power)), 1e7, 2e7, 3e7, ...[1, 2, 5, 10, 15, 30].map((many) => many * MINUTE_US), ...[1, 2, 3, 6, 12].map((many) => many * HOUR_US)];
 
@@ -44,7 +46,6 @@ export class TimeAxis {
     return piece.left + (this.length ? this.room * (Math.min(at, piece.to) - piece.from) / this.length : piece.width / 2);
   }
 
-  // The folds, each with its position and the length of the gap.
   get folds() { return this.pieces.slice(1).map((piece, at) => ({left: piece.left - MARGIN - FOLD_WIDTH, length: piece.from - this.pieces[at].to})); }
 
   // The labels {left, text, isLeft} at the beginning of each piece, and where there is room at round times within it.
@@ -74,7 +75,6 @@ function foldedGaps(gaps, worked) {
 }
 
 const afterStart = (us) => us ? `${us < 0 ? "−" : "+"}${lasted(Math.abs(us))}` : "0";
-// A length of time by its two largest units, for a label.
 const briefly = (us) => lasted(us).split(" ").slice(0, 4).join(" ");
 
 // The row of the axis: its labels, and the lengths of the folds, where one does not cover another.
@@ -126,18 +126,20 @@ export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, 
     if (level) (slot.last ??= {})[kind] = value;
   }
   if (level) slots.reduce((before, slot) => { slot.counts = {...before, ...slot.counts}; return {...before, ...slot.last}; }, {});
-  const sums = slots.map(({counts}) => Object.values(counts).reduce((sum, value) => sum + value, 0)), most = Math.max(1, ...sums), used = new Set(slots.flatMap(({counts}) => Object.keys(counts)));
+  const sums = slots.map(({counts}) => Object.values(counts).reduce((sum, value) => sum + value, 0)), most = Math.max(1, ...sums), filled = sums.filter(Boolean).sort((less, more) => less - more), used = new Set(slots.flatMap(({counts}) => Object.keys(counts)));
+  // One burst would flatten all other columns.
+  const isUneven = most > UNEVEN * (filled[filled.length >> 1] ?? most), share = (sum) => isUneven ? Math.sqrt(sum / most) : sum / most;
   const bars = slots.map(({counts, from, to}, at) => {
     if (!sums[at]) return null;
     const parts = [...used].filter((kind) => counts[kind]), what = parts.map((kind) => `${number(counts[kind])} ${kinds[kind] ?? kind}`).join(", ");
     const text = `${count(sums[at], noun)}: ${what}${from <= to ? `, ${afterStart(from - axis.start)}${to > from ? ` to ${afterStart(to - axis.start)}` : ""}` : ""}`;
     const isChosen = chosen && from <= chosen[1] && to >= chosen[0], attributes = {class: "span-column", style: `left: ${100 * at / many}%; width: ${100 / many}%`, title: text, "aria-label": text, "data-slot": at};
-    const stack = el("span", {style: `height: ${Math.max(3, 100 * sums[at] / most)}%`}, parts.map((kind) => el("i", {class: `kind-${kind}`, style: `flex-grow: ${counts[kind]}`})));
+    const stack = el("span", {style: `height: ${Math.max(3, 100 * share(sums[at]))}%`}, parts.map((kind) => el("i", {class: `kind-${kind}`, style: `flex-grow: ${counts[kind]}`})));
     return onselect ? el("button", {type: "button", ...attributes, "aria-pressed": String(Boolean(isChosen)), tabindex: -1}, stack) : el("div", {...attributes, role: "img"}, stack);
   });
   const area = el("div", {class: "span-columns", role: "group", "aria-label": label}, axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), bars);
   if (onselect) selectable(area, slots, bars.filter(Boolean), onselect);
-  return el("figure", {class: "spans"}, el("figcaption", {class: "soft"}, `highest column: ${count(most, noun)}`), area, axisElement(axis, pixels), used.size > 1 ? legend([...Object.keys(kinds).filter((kind) => used.has(kind)), ...[...used].filter((kind) => !(kind in kinds))], kinds) : null);
+  return el("figure", {class: "spans"}, el("figcaption", {class: "soft"}, `highest column: ${count(most, noun)}${isUneven ? "; heights are square roots" : ""}`), area, axisElement(axis, pixels), used.size > 1 ? legend([...Object.keys(kinds).filter((kind) => used.has(kind)), ...[...used].filter((kind) => !(kind in kinds))], kinds) : null);
 }
 
 function selectable(area, slots, columns, onselect) {

@@ -3,8 +3,8 @@
 // The report's page contains this module inline, and the console of the stand-alone server loads it.
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
-import {LANGUAGES, lost, requestOf} from "./copying.js";
-import {border, breakable, count, el, fold, lasted, own, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, requestOf} from "./copying.js";
+import {border, breakable, count, el, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
@@ -144,8 +144,8 @@ export class Trace {
     this.shown = wanted.slowest ? [...matches].sort((one, other) => (other.row.took_us ?? -1) - (one.row.took_us ?? -1))
       : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
-    // A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
+    this.leasts = this.lanes.map((name) => Math.min(LANE_MOST, Math.max(...partsOfName(withoutScheme(name)).map((part) => part.length)) * 6.6 + 4));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
     this.empty.hidden = this.shown.length > 0;
@@ -178,9 +178,8 @@ export class Trace {
     // Shorten the longest names until the text has room.
     const available = width - this.time - 1.1 * TEXT_LEAST;
     let most = LANE_MOST;
-    const widths = () => this.widths.map((one) => Math.min(one, most)), sum = (all) => all.reduce((whole, one) => whole + one, 0);
+    const widths = () => this.widths.map((one, at) => Math.max(this.leasts[at], Math.min(one, most))), sum = (all) => all.reduce((whole, one) => whole + one, 0);
     while (most > LANE_LEAST && sum(widths()) > available) most--;
-    // The horizontal middle of each lane, and the width of all lanes.
     this.middles = [];
     this.across = 0;
     for (const lane of widths()) {
@@ -214,7 +213,6 @@ export class Trace {
     this.draw();
   }
 
-  // Return the width of a character in the list.
   advance() {
     const probe = el("span", {class: "trace-probe"}, "0".repeat(100));
     this.list.append(probe);
@@ -400,7 +398,6 @@ export class Trace {
     return el("button", {type: "button", class: "trace-link", onclick: () => { this.select(number); this.pane.focus({preventScroll: true}); }}, text);
   }
 
-  // A link to another row. Its text has the row's number if rows are numbered.
   goToRow({row, label}) {
     return this.goTo(row.number, this.options.numbered ? `row ${label}: ${row.text.what}` : row.text.what);
   }
@@ -415,7 +412,6 @@ export class Trace {
       ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
   }
 
-  // The place of the call in the application, and the lines around it.
   sourceElements({where, kind}) {
     if (!where) {
       const recorded = kind === "call" && this.rows.some(({row}) => row.kind === "call" && row.where);
@@ -441,10 +437,9 @@ export class Trace {
   waterfallElement(one) {
     const all = requestRows(one, this.rows, this.byNumber), [first_] = all, shown = all.slice(0, MOST_SPANS);
     if (all.length < 2) return null;
-    return fold("Waterfall", [spansElement("Waterfall of the request", waterfallRows(shown).map(({entry, spans, note, during}) => ({
-      name: whatOf(entry.row).slice(0, 200), note, spans, depth: entry.row.depth - first_.row.depth + Number(during), chosen: entry === one, failed: !entry.row.ok || entry.failed > 0,
+    return fold("Waterfall", [spansElement("Waterfall of the request", waterfallRows(shown).map(({entry, spans, note}) => ({
+      name: whatOf(entry.row).slice(0, 200), note, spans, depth: entry.row.depth - first_.row.depth, chosen: entry === one, failed: !entry.row.ok || entry.failed > 0,
       onclick: () => { this.select(entry.row.number); this.pane.focus({preventScroll: true}); }})), {start: first_.row.at_us}),
-    shown.some(({row}) => row.kind === "call" && !row.cause && row !== first_.row) ? el("p", {class: "soft"}, "Calls that arrived during a delivery are below it. Its handler may not have made them all.") : null,
     shown.length < all.length ? el("p", {class: "soft"}, `The first ${MOST_SPANS} of ${count(all.length, "row")}.`) : null], true);
   }
 
@@ -464,13 +459,13 @@ export class Trace {
   }
 
   copyElement(row) {
-    const status = el("output", {class: "soft"}), sent = row.request && requestOf(row, this.report);
+    const status = el("output", {class: "soft"}), sent = row.request && (requestOf(row, this.report) ?? commandsOf(row));
     const button = (name, make) => el("button", {type: "button", onclick: async () => {
       const text = make(), missing = sent ? lost(sent) : "";
       try { await navigator.clipboard.writeText(text); status.textContent = `Copied.${missing}`; }
       catch { status.replaceChildren(`Select and copy:${missing}`, el("pre", {tabindex: 0}, text)); }
     }}, name);
-    return el("div", {class: "trace-copy"}, sent && Object.entries(LANGUAGES).map(([name, write]) => button(`Copy as ${name}`, () => write(sent))),
+    return el("div", {class: "trace-copy"}, sent && Object.entries(sent.commands ? REDIS_CLIENTS : LANGUAGES).map(([name, write]) => button(`Copy as ${name}`, () => write(sent.commands ?? sent))),
       this.options.numbered ? button("Copy link", () => location.href) : null, status);
   }
 }
@@ -496,7 +491,6 @@ function prepare(report, known, numbered) {
   return [rows, byNumber];
 }
 
-// Return the elements of a place in the application: its callers, and the lines around it.
 export function sourceOf(where) {
   const lines = (where.source ?? []).map(({line, text}) =>
     el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
@@ -531,8 +525,6 @@ function requestRows(chosen, rows, byNumber) {
     if (collected.has(entry)) return;
     collected.add(entry);
     for (const effect of effects.get(entry.row.number) ?? []) collect(effect);
-    // A queue that delivers in the background does not know which calls its deliveries caused.
-    if (entry.row.kind === "attempt") rows.filter(({row}) => row.kind === "call" && !row.cause && row.number > entry.row.began && row.number < entry.row.number).forEach(collect);
     const messages = messagesOf(entry.row);
     for (const message of messages) {
       if (collectedMessages.has(message) || messages.length > MOST_MESSAGES && !followed.has(message)) continue;
@@ -547,13 +539,13 @@ function requestRows(chosen, rows, byNumber) {
 
 // Returns the spans of each row, and for a delivery the wait before it.
 function waterfallRows(all) {
-  const ends = new Map(), deliveries = all.filter(({row}) => row.kind === "attempt");
+  const ends = new Map();
   return all.map((entry) => {
     const {row} = entry, {at_us: from, took_us: took} = row, kind = (row.data?.delivery ?? row.data)?.message_kind?.endsWith("callback") ? "callback" : row.kind === "attempt" ? "delivery" : row.kind === "action" ? "event" : row.kind;
     const [message] = messagesOf(row), before = ends.get(message), to = from + (took ?? 0), spans = [{kind, from, to, failed: !row.ok || entry.failed > 0}];
     if (row.kind === "attempt" && before < from) spans.unshift({kind: row.attempt > 1 ? "wait" : "sleep", from: before, to: from});
     for (const name of messagesOf(row)) ends.set(name, to);
-    return {entry, spans, during: row.kind === "call" && !row.cause && deliveries.some(({row: delivery}) => row.number > delivery.began && row.number < delivery.number), note: [row.text.answer, took > 0 ? lasted(took) : ""].filter(Boolean).join(" · ").slice(0, 60)};
+    return {entry, spans, note: [row.text.answer, took > 0 ? lasted(took) : ""].filter(Boolean).join(" · ").slice(0, 60)};
   });
 }
 
@@ -650,7 +642,6 @@ function endsOf(one) {
   return from === to ? from : `${from} → ${to}`;
 }
 
-// Return the index of the first item that ends below y.
 function firstBelow(items, y) {
   const found = items.findIndex(({top, height}) => top + height >= y);
   return found < 0 ? items.length : found;
@@ -684,7 +675,6 @@ function pretty(value, marked = false) {
   return visible(print(value, ""));
 }
 
-// Return the claims of a web token as an element; null for any other text.
 function claimsOf(value) {
   const part = /^eyJ[\w-]+\.(eyJ[\w-]+)\./.exec(value)?.[1];
   try { return part ? el("pre", {}, pretty(JSON.parse(atob(part.replaceAll("-", "+").replaceAll("_", "/"))))) : null; } catch { return null; }

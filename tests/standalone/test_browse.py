@@ -346,6 +346,26 @@ def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
     assert ids(full.get("kv_server/lists/keys", search="*kettle*"), "key") == []
 
 
+def test_a_search_finds_each_of_its_words_in_messages_runs_and_answers(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    queue.destinations.respond("https://app.example", (402, '{"code": "card_declined"}'))
+    for target in ("publish/https://app.example/pay", "trigger/https://app.example/order"):
+        body = {"method": "POST", "target": f"/v2/{target}", "body": '{"city": "Graz"}'}
+        body["headers"] = {"Upstash-Retries": "0"}
+        assert ask(lists.app, "POST", "/fakes/queue/requests", body)[1]["status"] == 200
+    lists.cloud.clock.advance("1h")
+    for name in ("messages", "dead-letters", "runs"):
+        found = lists.get(f"queue/lists/{name}", search="CARD_declined graz")
+        assert [item["url"] for item in found["items"]], name
+        assert lists.get(f"queue/lists/{name}", search="card_declined Lyon")["items"] == []
+    [run] = lists.get("queue/lists/runs")["items"]
+    assert run["now"] == '{"code": "card_declined"}'
+    steps = lists.get(f"queue/lists/runs/{run['id']}")["steps"]
+    assert [(step["name"], step["state"], step["errors"][0]["status"]) for step in steps] == [
+        ("first step", "failed", 402)
+    ]
+
+
 def test_responses_about_data_of_every_type_are_json(full: Lists) -> None:
     paths = [
         f"/fakes/{fake}{part}" for fake in FAKES for part in ("", "/view", "/lists", "/faults")

@@ -433,6 +433,39 @@ def test_copied_code_sends_the_call_and_prints_the_answer(
     ]
 
 
+def test_commands_of_database_clients_are_copied_as_code(
+    page: Any, server: Server, tmp_path: Path
+) -> None:
+    url = server.ask("GET", "/env")[1]["REDIS_URL"]
+    redis = pytest.importorskip("redis")
+    with redis.Redis.from_url(url) as client:
+        client.set("it's", 'a "b"\n')
+    at(page, "activity?search=SET it's", ".trace-row")
+    page.locator(".trace-row", has_text="it's").click()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    copied = {}
+    for name in ("redis-py", "ioredis", "node-redis", "go-redis", "redis-cli"):
+        page.click(f"button:text('Copy as {name}')")
+        page.locator(".trace-copy output", has_text="Copied.").wait_for()
+        copied[name] = page.evaluate("navigator.clipboard.readText()")
+    words = '"SET", "it\'s", "a \\"b\\"\\n"'
+    assert f"client.call({words})" in copied["ioredis"]
+    assert f"client.sendCommand([{words}])" in copied["node-redis"]
+    assert f"client.Do(context.Background(), {words})" in copied["go-redis"]
+    runtimes = {"redis-py": sys.executable, "redis-cli": shutil.which("redis-cli") and "sh"}
+    with redis.Redis.from_url(url) as client:
+        for name, runtime in runtimes.items():
+            if runtime is None:
+                continue
+            client.delete("it's")
+            (tmp_path / name).write_text(copied[name], encoding="utf-8")
+            subprocess.run(
+                [runtime, name], cwd=tmp_path, env={**os.environ, "REDIS_URL": url},
+                check=True, timeout=60, capture_output=True,
+            )  # fmt: skip
+            assert client.get("it's") == b'a "b"\n'
+
+
 def test_what_a_copied_line_lacks_is_said(page: Any) -> None:
     lost = """async (request) => (await import('/console/copying.js')).lost(
         {headers: [], body: "", ...request})"""

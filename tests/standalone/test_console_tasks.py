@@ -84,7 +84,7 @@ def test_all_dead_letters_found_are_retried(page: Any, server: Server) -> None:
     page.click("nav a[aria-label='3 dead letters of queue']")
     holds(page, f"{ROWS} === 3")
     assert page.evaluate("location.hash") == "#/fake/queue/dead-letters"
-    page.fill("#search", '"n": 1')
+    page.fill("#search", listed(server, "queue/lists/dead-letters")[0]["message"])
     page.click("button:text-is('Retry 1 dead letter found…')")
     page.click("dialog button.danger")
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 4)
@@ -206,6 +206,16 @@ def test_names_of_keys_are_completed(page: Any, server: Server) -> None:
     page.keyboard.type(r'SET b "\xff\x00"')
     page.keyboard.press("Enter")
     wait_until(lambda: base64(server, "GET", "b") == {"base64": "/wA="})
+    page.keyboard.type("GET b")
+    page.keyboard.press("Enter")
+    dump = page.locator(".log .entry:first-child pre[aria-label='reply in hexadecimal']")
+    dump.wait_for()
+    assert dump.inner_text() == "0000  ff 00                    .."
+    page.keyboard.type("MGET b other nowhere")
+    page.keyboard.press("Enter")
+    reply = page.locator(".log .entry:first-child pre", has_text="nil")
+    reply.wait_for()
+    assert reply.inner_text() == '1) "\\xff\\u0000"\n2) "x"\n3) (nil)'
 
 
 # -- long journals and small screens -----------------------------------------------------------------

@@ -19,6 +19,7 @@ from ...reporting.data import (
     PageQuery,
     State,
     View,
+    contains,
     cut,
     page_of,
     page_of_names,
@@ -426,10 +427,11 @@ def _row(keys: _InMemory | _OnServer, entry: _Key) -> View:
 def _row_found(keys: _InMemory | _OnServer, entry: _Key, search: str) -> View:
     """Return a row whose preview shows what a search found, if the beginning of the value does not."""
     row = _row(keys, entry)
-    needle = search.casefold()
-    if needle and needle not in f"{row['key']}\n{row['preview']}".casefold():
+    if not contains(f"{row['key']}\n{row['preview']}", search):
         text = _searchable(entry)
-        start = max(0, text.casefold().find(needle) - PREVIEW // 4)
+        # The longest word is the one that tells most.
+        longest = max(search.casefold().split(), key=len)
+        start = max(0, text.casefold().find(longest) - PREVIEW // 4)
         row["preview"] = "…" + text[start : start + PREVIEW]
     return row
 

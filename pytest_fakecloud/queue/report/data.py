@@ -39,7 +39,7 @@ from ..engine.url_groups import UrlGroup
 from ..fake import Queue
 from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
-from ..wire.values import as_text, shown_headers, shown_text
+from ..wire.values import as_text, flow_text, shown_headers, shown_text
 from ..workflow.model import run_record
 from .steps import step_of, steps_of
 
@@ -223,8 +223,18 @@ def _schedule(schedule: ScheduleView) -> View:
 
 
 def _text_of(message: Message) -> str:
-    labels = " ".join(message.settings.labels)
-    return f"{message.public_id} {as_text(message.url)} {labels} {_beginning(message, 10_000)}"
+    """Return what a search looks at: id, URL, labels, and the beginnings of the body and the answers."""
+    labels, redaction = " ".join(message.settings.labels), message.response_redaction
+    answers = [
+        f"{attempt.exception or ''} {shown_text(attempt.body[:_SEARCHED], redaction)}"
+        for attempt in message.attempts
+    ]
+    parts = [message.public_id, as_text(message.url), labels, _beginning(message, _SEARCHED)]
+    return "\n".join([*parts, *answers])
+
+
+_SEARCHED = 10_000
+"""Maximum number of bytes of a body that a search looks at."""
 
 
 def _message_row(message: Message) -> View:
@@ -333,10 +343,54 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
             for attempt in record.attempts
         ],
         "settings": _settings(record),
+        "publish_headers": _publish_headers(record),
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
         "callbacks": [_message_row(engine.messages[callback._id]) for callback in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
     }
+
+
+def _publish_headers(message: Message) -> dict[str, str]:
+    """Return the headers that publish a message again with its settings.
+
+    Its delay, its deduplication, its queue and its workflow run are those of this message only. A run
+    that is started again gets its failure callback anew.
+    """
+    settings = message.settings
+    if message.workflow is not None:
+        forward = [pair for pair in settings.forward if not _is_of_run(pair[0])]
+        settings = settings._replace(forward=forward, failure_callback_headers=())
+        if settings.failure_callback == message.url:
+            settings = settings._replace(failure_callback=None)
+    own = {
+        "Content-Type": settings.content_type,
+        "Upstash-Method": None if settings.method == "POST" else settings.method,
+        "Upstash-Retries": str(message.max_retries),
+        "Upstash-Retry-Delay": settings.retry_delay,
+        "Upstash-Timeout": settings.timeout_us and f"{settings.timeout_us / 1e6:g}s",
+        "Upstash-Callback": settings.callback,
+        "Upstash-Failure-Callback": settings.failure_callback,
+        "Upstash-Label": ",".join(settings.labels),
+    }
+    if (flow := settings.flow) is not None:
+        own["Upstash-Flow-Control-Key"] = flow.key
+        if flow.parallelism is not None or flow.rate is not None:
+            own["Upstash-Flow-Control-Value"] = flow_text(flow)
+    nested = {
+        "Upstash-Callback-": settings.callback_headers,
+        "Upstash-Failure-Callback-": settings.failure_callback_headers,
+        "Upstash-Forward-": shown_headers(settings.forward, settings.redaction).items(),
+    }
+    for prefix, pairs in nested.items():
+        for name, value in pairs:
+            text = value if isinstance(value, str) else ", ".join(value)
+            start = "" if prefix == "Upstash-Forward-" else "Upstash-"
+            own[prefix + name.removeprefix(start)] = as_text(text)
+    return {name: value for name, value in own.items() if value}
+
+
+def _is_of_run(name: str) -> bool:
+    return name.lower().startswith("upstash-workflow-")
 
 
 def _kept(engine: Any, dlq_id: str | None) -> str | None:
@@ -531,9 +585,17 @@ def runs(engine: Any, page_query: PageQuery) -> View:
         page_query,
         sort_key=lambda run: (-run.number, run.id),
         show=show,
-        text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
+        text=partial(_text_of_run, engine),
         facet=("state", _run_state),
     )
+
+
+def _text_of_run(engine: Any, run: Any) -> str:
+    """Return what a search looks at: id, URL, labels, result, and the messages with their answers."""
+    result = shown_text((run.response or b"")[:_SEARCHED], run.settings.redaction)
+    messages = [engine.messages[id] for id in run.message_ids if id in engine.messages]
+    labels = " ".join(run.settings.labels)
+    return "\n".join([run.id, as_text(run.url), labels, result, *map(_text_of, messages)])
 
 
 def _run_row(engine: Any, run: Any) -> View:
@@ -563,11 +625,19 @@ def _progress(engine: Any, run: Any) -> View:
     )
     if run.state == "RUN_FAILED":
         response = shown_text(run.response or b"", run.settings.redaction)
-        errors = [error.get("message") for error in items_of(response)] or [response]
-        return {"now": str(errors[0] or "").split("\n")[0][:_LONGEST_ERROR], "until": None}
+        errors = [error.get("message") for error in items_of(response)] or [None]
+        error = errors[0] or response or _last_error(engine, run)
+        return {"now": str(error).split("\n")[0][:_LONGEST_ERROR], "until": None}
     if run.completed_us is not None or next_message is None:
         return {"now": "", "until": None}
     return {"now": _doing(next_message), "until": _at(next_message.due_us)}
+
+
+def _last_error(engine: Any, run: Any) -> str:
+    """Return the error of the last try of a run's steps, for a run whose failure says nothing."""
+    errors = [error for step in steps_of(engine, run) for error in step["errors"]]
+    last = max(errors, key=lambda error: error["at"], default=None)
+    return "" if last is None else last["reason"] or f"the answer was {last['status']}"
 
 
 def _doing(message: Message) -> str:
@@ -604,6 +674,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
         "record": run_record(engine, workflow_run),
         "input_is_whole": first is not None and _is_whole(first),
+        "publish_headers": {} if first is None else _publish_headers(first),
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),

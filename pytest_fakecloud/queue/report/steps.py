@@ -88,7 +88,8 @@ class _Run:
         continued = set()
         for index, message in enumerate(self._messages):
             publisher = self._publisher(index)
-            if publisher is not None:
+            # The callback of a failed delivery continues nothing.
+            if publisher is not None and call_type_of(message) != "failurecall":
                 continued.add(publisher.id)
             if index and not self._is_part(message):
                 yield self._step(message, publisher)
@@ -96,7 +97,9 @@ class _Run:
             last = self._last(message)
             tried = self._attempts(message)
             unfinished = bool(tried) and last.state != "DELIVERED"
-            if unfinished and message.id not in continued and not self._is_shown_by(message):
+            # The first message is no step, but its deliveries run the first one.
+            runs_step = message is self._messages[0] or not self._is_shown_by(message)
+            if unfinished and message.id not in continued and runs_step:
                 yield self._next_step(message)
 
     def _is_part(self, message: Message) -> bool:

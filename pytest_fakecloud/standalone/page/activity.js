@@ -19,7 +19,7 @@ function inOrder(rows) {
 export class ActivityPage {
   constructor(state) {
     Object.assign(this, {state, values: {}, paused: null});
-    this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrange(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
+    this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrange(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. On a small screen, it is opened on request.
     this.chart = el("div");
@@ -27,12 +27,12 @@ export class ActivityPage {
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
     this.nothing = el("div");
     this.place = el("div", {hidden: true});
-    this.node = el("div", {class: "page activity"}, tools(el("h1", {}, "Activity"), saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => askText("GET", "/archive"), "Save all calls as HAR", "↓ HAR")), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
+    this.node = el("div", {class: "page activity"}, tools(el("h1", {}, "Activity"), saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR")), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
     this.trace = new Trace(this.place, {
       newest: true,
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (own(HAS_STATUS, this.status.value)?.(row) ?? true),
-      onfilter: () => this.keep(),
+      onfilter: () => { this.drawChart(); this.keep(); },
       details: ({row}) => [this.openLinks(row)],
       loading: () => journal.older,
       onselect: (row) => go(this.address(row?.number)),
@@ -42,7 +42,14 @@ export class ActivityPage {
   }
   leave() { journal.listeners.delete(this.update); clearTimeout(this.timer); this.trace.destroy(); }
 
-  // Links to the things that a row is about.
+  // The HTTP archive, of the rows that are shown. A call without a row of its own is in the next row of its fake.
+  async archive() {
+    const text = await askText("GET", "/archive"), {matches, rows} = this.trace;
+    if (matches.size === rows.length) return text;
+    const found = JSON.parse(text), calls = Map.groupBy(rows.filter(({row}) => row.kind !== "event").sort((one, other) => one.row.number - other.row.number), ({row}) => row.fake);
+    found.log.entries = found.log.entries.filter(({_number, _fake}) => matches.has(calls.get(_fake)?.find(({row}) => row.number >= _number)));
+    return JSON.stringify(found, null, 1);
+  }
   openLinks({subjects = []}) {
     const links = subjects.flatMap(({kind, name, fake}) => {
       const place = Object.keys(KINDS).find((one) => KINDS[one] === kind);
@@ -91,15 +98,17 @@ export class ActivityPage {
     this.span.hidden = !chosen;
     this.span.textContent = chosen ? `${time(chosen[0])} – ${time(chosen[1])} ✕` : "";
     this.span.setAttribute("aria-label", chosen ? `Stop showing only ${time(chosen[0])} to ${time(chosen[1])}` : "");
-    this.drawChart();
     this.trace.arrange();
+    this.drawChart();
     this.keep();
   }
+  // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
     // A chart that a pointer drags over stays.
     if (this.chart.querySelector(".span-columns:active")) return;
-    const calls = (this.shown ?? []).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
-    redraw(this.chart, columnsElement("calls", calls, {noun: "call", chosen: this.chosen, pixels: room(), onselect: (from, to) => this.between([from, to])}));
+    const times = this.trace.rows.map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => row.at_us);
+    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
+    redraw(this.chart, columnsElement("calls", calls, {noun: "call", start: times.reduce((first, at) => Math.min(first, at), Infinity), pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
 
   draw() {
@@ -112,8 +121,8 @@ export class ActivityPage {
     if (all === this.shown && journal.older === this.older) return;
     Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
-    this.drawChart();
     this.trace.show({rows: inOrder(all), findings: [], fakes});
+    this.drawChart();
     if (this.id !== undefined) this.select();
   }
 }

@@ -66,7 +66,6 @@ function lagElement({lag_over_time: points}) {
   const kinds = Object.fromEntries(names.map((name) => [kindOf(name), names.indexOf(name) < MOST_PARTITIONS ? name : "others"]));
   return points.length ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, noun: "record", pixels: room()})] : null;
 }
-// A link to the records that a group has not committed.
 const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
 const groups = {
   list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],

@@ -15,7 +15,6 @@ export const time = (text) => text.slice(11, 19);
 export const fine = (text) => text.slice(11, 23).replace(/[+Z].*/, "");
 // What the items of a list are in the recorded calls.
 export const KINDS = {keys: "key", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule", queues: "queue", "url-groups": "URL group", callbacks: "message", "dead-letters": "message"};
-// The services that the fixtures are fakes of.
 const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", queue: "QStash, Workflow", broker: "Kafka REST"};
 export const product = ({fixture}) => own(PRODUCTS, fixture) ?? fixture;
 // A time in a list, without its day if that is the clock's, or where there is little room.
@@ -34,7 +33,6 @@ export function short(value, length = 160) {
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
 export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e7, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
-// Indents JSON and returns other text unchanged.
 export function laidOut(text) {
   if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* Not JSON. */ }
   return text;
@@ -48,6 +46,7 @@ export function micros(text) {
   const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
   return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
 }
+export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().replace("Z", `${String(us % 1000).padStart(3, "0")}Z`);
 
 // -- parts --
 export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, text);
@@ -60,7 +59,6 @@ export const head = (text) => el("h3", {}, text);
 export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;
 export const title = (text) => el("h2", {class: "mono"}, shown(text));
 
-// An empty state with advice.
 export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
@@ -88,14 +86,12 @@ export const copyButton = (text, label, shown = "Copy") => el("button", {type: "
 
 // Buttons that copy what was made by hand as code of a test and as a request of the control API.
 export const copies = (made, what = "this") => tools(el("span", {class: "soft"}, "Copy as"), Object.entries(TEST_LANGUAGES).map(([name, write]) => write(made) && copyButton(() => write(made), `Copy as ${name}: ${what}`, name)));
-// Lets the browser save a text as a JSON file.
 export function download(name, text) {
   const href = URL.createObjectURL(new Blob([text], {type: "application/json"}));
   el("a", {href, download: name}).click();
   setTimeout(() => URL.revokeObjectURL(href), 1000);
 }
 export const saveButton = (name, text, label, shown = label) => el("button", {type: "button", class: shown === label ? null : "quiet", "aria-label": label, onclick: ({currentTarget}) => attempt(() => onlyOnce(currentTarget, async () => download(name, await text())))}, shown);
-// Buttons of which one is pressed.
 export const choice = (label, options, chosen, take, text = (name) => name) => el("div", {class: "choice", role: "group", "aria-label": label}, options.map((value) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `${label} ${value}`, onclick: () => take(value)}, text(value))));
 
 // The bar above the details of an item. Close returns to the list.
@@ -172,7 +168,6 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
   return el("details", {class: "form", open}, el("summary", {}, title), body);
 }
 
-// Scrolls a row of links so that the current one is visible.
 export function showCurrent(nav) {
   const chosen = nav.querySelector("[aria-current]");
   if (chosen && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = chosen.offsetLeft - nav.clientWidth / 2 + chosen.offsetWidth / 2;
@@ -268,7 +263,6 @@ export async function move(body) {
   await attempt(() => moved(body));
   document.dispatchEvent(new Event("changed"));
 }
-// Moves the clock, with a notice until it has arrived.
 export async function moved(body) {
   if (moving) throw new Error("The clock is still moving. Wait until it has arrived.");
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;

@@ -32,7 +32,6 @@ function effect({kind, description}) {
   const does = own(KINDS, kind)?.does;
   return !does ? words(description) : description === kind ? does : `${does} (${description})`;
 }
-// Describes a fault in a sentence: its effect, the requests it applies to, and how often.
 export function sentence(one) {
   const does = effect(one), where = Object.entries(one.where);
   const to = where.length ? `, for ${where.map(([name, value]) => `${name} ${value}`).join(" and ")}` : ", for every request";

@@ -20,12 +20,11 @@ function wordOfDigits(text) {
   if (!/^([0-9a-f]{2})*$/i.test(hex)) throw new Error("The bytes must be pairs of hexadecimal digits, such as 00 ff.");
   return wordOfHex(hex);
 }
-// A key as it is now, or null if it does not exist.
 async function current(fake, id, values) { try { return await item(fake, "keys", id, values); } catch (error) { if (error.status === 404) return null; throw error; } }
-// Returns the question before a change of a key that is not as it was shown: `same` compares the key of now.
-const meanwhile = (fake, one, same) => async () => {
-  const now = await current(fake, one.id);
-  return !now ? `The key ${one.key} was deleted meanwhile. Write it again?` : now.type === one.type && same(now) ? null : `The key ${one.key} was changed meanwhile. Overwrite the change?`;
+// Returns the question before a change of a key that is not as it was shown in a field. It names the value of now, as `show` returns it, and the one that was typed.
+const meanwhile = (fake, one, field = "value", show = (now) => short(now[field], 80)) => async (values) => {
+  const now = await current(fake, one.id), [typed_] = Object.values(values);
+  return !now ? `The key ${one.key} was deleted meanwhile. Write it again?` : now.type !== one.type ? `The key ${one.key} is a ${words(now.type)} now. Overwrite it?` : now[field] === one[field] ? null : `${one.key} is now ${show(now)}. Overwrite it with ${short(typed_, 80) || "nothing"}?`;
 };
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
 const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", stream: "entry", zset: "member", set: "member"}[one.type] ?? "element");
@@ -44,7 +43,6 @@ function tree(found, page) {
   const {view = ""} = page.values;
   return [choice("view", ["", "tree"], view, (value) => page.change({view: value}), (value) => value ? "Namespaces" : "List"), view === "tree" ? folders(found, page) : null];
 }
-// Shows the memory of a folder, and its share of the largest one as a bar.
 function withMemory(memory, share, folder) {
   const [text, bar] = folder.querySelectorAll(":scope > details > summary > :is(.soft, .share)");
   text.textContent = memory == null ? "" : bytes(memory);
@@ -90,7 +88,7 @@ const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|j
 function keyActs(one, page) {
   const {fake} = page, key = wordOf(one.id);
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
-    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(fake, one, (now) => now.expires === one.expires)}),
+    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
   copyButton(nameOf(key), "Copy key", "Copy key"), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); }, {question: `Delete the key ${nameOf(key)}?`}))];
 }
 
@@ -98,17 +96,16 @@ function valueOf(one, page) {
   const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); };
   if (one.elements) return [one.groups?.length ? groups(one, page) : null, elements(one, page)];
   if (one.hex !== undefined) return [code(dump(one.hex), "value in hexadecimal"), one.is_whole ? form("Edit as hexadecimal", "Save", [{name: "value", label: "bytes, two hexadecimal digits each", kind: "area", value: digits(one.hex), wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: false, overwrites: meanwhile(page.fake, one, (now) => now.hex === one.hex)}) : soft("The value is longer than what is shown.")];
+    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: false, overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) || visible(one.value) !== one.value && !laidOut(one.value).includes("\n") ? visible(JSON.stringify(one.value)).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
+    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.fake, one)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
+    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {overwrites: meanwhile(page.fake, one)})];
   return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
-// The consumer groups of a stream with their consumers. The pending entries of each have a list of their own.
 function groups(one, page) {
   const {fake} = page, key = wordOf(one.id), pendingOf = (values) => link(["fake", fake.name, "pending"], {key: one.key, ...values});
   return [head("Consumer groups"), one.groups.map((group) => el("details", {class: "attempt", open: true, "data-key": `group ${group.name}`}, el("summary", {}, el("b", {}, shownName(group.name)), ` · ${number(group.waiting)} not delivered · ${number(group.pending)} pending`),
@@ -123,7 +120,6 @@ function groups(one, page) {
 }
 const shownName = (name) => short(nameOf(name), 120);
 
-// The elements of a hash, list, set, sorted set, stream or array, in pages.
 function elements(one, page) {
   const {fake} = page, key = wordOf(one.id), place = el("div"), state = {search: "", after: "", before: ""};
   const editors = {
@@ -160,7 +156,10 @@ function elements(one, page) {
       now = page_.items.find((each) => cell(each, id) === wanted);
       after = page_.next;
     }
-    return !row ? now && `${wanted} exists in ${one.key}. Overwrite it?` : now && cell(now, field) === cell(row, field) ? null : `${wanted} of ${one.key} was ${now || one.type === "list" ? "changed" : "removed"} meanwhile. Overwrite it?`;
+    if (row && now && cell(now, field) === cell(row, field) || !row && !now) return null;
+    // The table behind the question shows what is there now.
+    await attempt(load);
+    return now ? `${wanted} of ${one.key} is now ${short(cell(now, field), 80)}. Overwrite it with ${short(values[field], 80)}?` : `${wanted} of ${one.key} was ${one.type === "list" ? "changed" : "removed"} meanwhile. Overwrite it?`;
   }
   function edit(row) {
     const given = row ?? {};
@@ -216,12 +215,19 @@ export function split(line) {
   return (line.match(WORD) ?? []).map((word) => word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => single ?? plain_(double)));
 }
 
+// A reply in Base64, of which only OK is not, with the bytes that are not UTF-8 as in a word.
+function fromBase64(reply) {
+  if (typeof reply !== "string" || reply === "OK") return reply === null || typeof reply !== "object" ? reply : Array.isArray(reply) ? reply.map(fromBase64) : Object.fromEntries(Object.entries(reply).map(([name, value]) => [name, fromBase64(value)]));
+  const letters = atob(reply);
+  try { return new TextDecoder("utf-8", {fatal: true, ignoreBOM: true}).decode(Uint8Array.from(letters, (letter) => letter.charCodeAt(0))); } catch { return letters.replace(/[\x80-\xff]/g, (letter) => byte(letter.charCodeAt(0).toString(16))); }
+}
 const PAIRED = new Set(["ARINFO", "HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i, MOST = 200;
 // Shows a reply like redis-cli, which distinguishes integers, nil and arrays from strings.
 export function typed(line, value) {
   const name = line[0].toUpperCase(), both = `${name} ${(line[1] ?? "").toUpperCase()}`;
   if (Array.isArray(value) && value.length && value.length % 2 === 0 && (PAIRED.has(name) || PAIRED.has(both) || line.some((word) => SCORED.test(word))))
     return [table("reply", line.some((word) => SCORED.test(word)) ? ["member", "score"] : ["field", "value"], value.slice(0, 2 * MOST).filter((_, at) => at % 2 === 0).map((field, at) => [field, value[2 * at + 1]]), (pair) => pair.map((one) => plain(one))), value.length > 2 * MOST ? soft(`The first ${MOST} of ${number(value.length / 2)}.`) : null];
+  if (typeof value === "string" && BYTE.test(value)) return [code(dump([...value].map((letter) => BYTE.test(letter) ? hexOf(letter) : letter.charCodeAt(0).toString(16).padStart(2, "0")).join("")), "reply in hexadecimal")];
   const rows = plain(value).split("\n"), readable = typeof value === "string" ? laidOut(value) : value, isText = readable === value && typeof value === "string" && value.includes("\n");
   return [isText ? code(value, "reply as text") : code(rows.slice(0, MOST).join("\n"), "reply"), rows.length > MOST ? [soft(`The first ${MOST} of ${count(rows.length, "line")}.`), copyButton(rows.join("\n"), "Copy the whole reply", "Copy all")] : null, readable === value ? null : code(readable, "reply as JSON")].flat();
 }
@@ -229,14 +235,13 @@ function plain(value, indent = "") {
   if (value === null) return "(nil)";
   if (typeof value === "number") return Number.isInteger(value) ? `(integer) ${value}` : `(double) ${value}`;
   if (typeof value === "boolean") return value ? "(true)" : "(false)";
-  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value === "string") return JSON.stringify(value).replace(/\\udc([89a-f].)/g, "\\x$1");
   const rows = Array.isArray(value) ? value.map((one, at) => [`${at + 1})`, one]) : Object.entries(value).map(([field, one]) => [JSON.stringify(field) + ":", one]);
   if (!rows.length) return "(empty array)";
   return rows.map(([mark, one], at) => `${at ? indent : ""}${mark} ${plain(one, indent + " ".repeat(mark.length + 1))}`).join("\n");
 }
 
 const helps = new Map();
-// Returns the synopsis of each command and subcommand, from COMMAND DOCS.
 export async function help(fake) {
   if (helps.has(fake.name)) return helps.get(fake.name);
   const flat = await call(fake, "execute", "COMMAND", "DOCS"), docs = new Map();
@@ -282,7 +287,6 @@ class CommandBox {
     const [first = "", second = ""] = line.trimStart().toUpperCase().split(/\s+/);
     return this.docs?.has(`${first} ${second}`) ? `${first} ${second}` : first;
   }
-  // The line up to the cursor, where it begins, and its last word.
   get typed() {
     const {value, selectionStart: until} = this.input, from = value.lastIndexOf("\n", until - 1) + 1, line = value.slice(from, until).trimStart();
     return {line, until, from: until - line.length, word: /\S*$/.exec(line)[0]};
@@ -351,13 +355,13 @@ class CommandBox {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
     this.log.prepend(entry);
     try {
-      const {latest} = await ask("GET", "/state"), answer = await send(this.fake, "POST", ...asRequest(argv));
+      const {latest} = await ask("GET", "/state"), [target, body] = asRequest(argv), answer = await send(this.fake, "POST", target, body, {"Upstash-Encoding": "base64"});
       const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.kind === "call");
       for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
         const read = json(answer.body, "The answer");
-        parts.push(...[read.error !== undefined ? el("p", {class: "bad mono"}, `(error) ${read.error}`) : typed(argv, read.result)].flat().filter(Boolean));
+        parts.push(...[read.error !== undefined ? el("p", {class: "bad mono"}, `(error) ${read.error}`) : typed(argv, fromBase64(read.result))].flat().filter(Boolean));
       }
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
     entry.append(...parts);

@@ -110,14 +110,12 @@ export class ListPage {
           rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(cell?.textContent ?? cell) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
       }))));
   }
-  // With the shift key, choose all from the item that was clicked before.
   choose(at, {target, shiftKey}) {
     const from = shiftKey ? Math.min(at, this.clicked ?? at) : at, until = shiftKey ? Math.max(at, this.clicked ?? at) : at;
     for (const one of this.page.items.slice(from, until + 1)) this.chosen[target.checked ? "add" : "delete"](this.spec.key(one));
     this.clicked = at;
     this.drawList(this.page);
   }
-  // The server sorts by the field of a column, which the button in its head chooses.
   headElement(name, field, side) {
     const {sort} = this.values, order = field && sort === field ? "ascending" : field && sort === "-" + field ? "descending" : null;
     return el("th", {scope: "col", class: side, "aria-sort": order}, !field ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: this.values.sort === field ? "-" + field : field}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
@@ -146,7 +144,6 @@ export class ListPage {
       act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const keys = [...this.chosen]; await this.inParts(text, work, keys); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
       : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.map((one) => this.bulkOfFound(one, page)) : null);
   }
-  // All items that the search and the filters find.
   async all() {
     const items = [];
     for (let page = {next: ""}; page.next !== null; items.push(...page.items)) page = await list(this.fake, this.spec.list, {...this.values, view: "", before: "", after: page.next, limit: 500});

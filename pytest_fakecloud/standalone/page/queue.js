@@ -20,25 +20,29 @@ const headers = (label, given) => { const rows = Array.isArray(given) ? given : 
 const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("The body is empty."), one.is_whole === false ? soft("The body is longer than what is shown.") : null];
 
 // -- messages --
-// A form that publishes a message. `again` is a message whose fields the form starts with.
 // Returns the question before a schedule or a queue with the name of another replaces it.
 const replaces = (fake, name, field, noun) => async (values) => values[field] && (await list(fake, name, {search: values[field], limit: 500})).items.some((one) => one[field] === values[field]) && `The ${noun} ${values[field]} exists. Overwrite it?`;
-const publish = (fake, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
-  {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
-  {name: "body", label: "body", kind: "area", value: again?.body, wide: true},
-  {name: "type", label: "content type", value: again ? contentType(again) : "application/json"},
-  {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: again && JSON.stringify(forwarded(again)), wide: true},
-  {name: "delay", label: "delay", note: "10m"}, {name: "retries", label: "retries", kind: "number", value: again?.max_retries}, {name: "label", label: "label", value: again?.label},
-  {name: "queue", label: "in queue", value: again?.settings.queue}, {name: "callback", label: "callback URL", value: again?.settings.callback}],
-async ({to, body: text, type, headers: more, delay, retries, label, queue, callback}) => {
-  const extra = Object.entries(more ? json(more, "The headers") : {}).map(([name, value]) => [`Upstash-Forward-${name}`, String(value)]);
-  const given = {"Content-Type": type, "Upstash-Method": again?.method, "Upstash-Delay": delay, "Upstash-Retries": retries, "Upstash-Label": label, "Upstash-Callback": callback};
-  const made = await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text,
-    {...Object.fromEntries(Object.entries(given).filter(([, value]) => value)), ...Object.fromEntries(extra)});
-  return done("Published ", [made].flat().map((one) => el("a", {href: at(fake, "messages", one.messageId)}, one.messageId)), ".");
-}, {open: false});
-const contentType = (one) => Object.entries(one.headers).find(([name]) => name.toLowerCase() === "content-type")?.[1].toString() ?? "";
-const forwarded = (one) => Object.fromEntries(Object.entries(one.headers).filter(([name]) => name.toLowerCase() !== "content-type").map(([name, value]) => [name, value.toString()]));
+// A form that publishes a message. `again` is a message whose fields the form starts with; it can take the place of its dead letter.
+const FORWARD = "Upstash-Forward-", OWN_FIELDS = {type: "Content-Type", delay: "Upstash-Delay", retries: "Upstash-Retries", label: "Upstash-Label", callback: "Upstash-Callback"};
+function publish(fake, again) {
+  const before = again?.publish_headers ?? {"Content-Type": "application/json"}, isOwn = ([name]) => Object.values(OWN_FIELDS).includes(name);
+  const [forwarded, others] = [true, false].map((whether) => Object.entries(before).filter((pair) => !isOwn(pair) && pair[0].startsWith(FORWARD) === whether).map(([name, value]) => [whether ? name.slice(FORWARD.length) : name, value]));
+  const own_ = (name, label, rest) => ({name, label, value: before[OWN_FIELDS[name]], ...rest}), asJson = (pairs) => pairs.length ? JSON.stringify(Object.fromEntries(pairs)) : "";
+  return form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
+    {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
+    {name: "body", label: "body", kind: "area", value: again?.body, wide: true}, own_("type", "content type"),
+    {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: asJson(forwarded), wide: true},
+    own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
+    {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
+    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "keep", label: "keep it"}, {value: "delete", label: "delete it"}]}] : []],
+  async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}) => {
+    const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
+    const given = [...named(rest, "The other headers"), ...Object.entries(OWN_FIELDS).map(([name, header]) => [header, fields[name]]).filter(([, value]) => value), ...named(more, "The headers", FORWARD)];
+    const made = [await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, Object.fromEntries(given))].flat();
+    if (letter === "delete") { await discard(fake, [again.dlq_id]); location.hash = at(fake, "messages", made[0].messageId); }
+    return done("Published ", made.map((one) => el("a", {href: at(fake, "messages", one.messageId)}, one.messageId)), ".");
+  }, {open: false});
+}
 
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
@@ -59,11 +63,9 @@ function messageDetail(one, page) {
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
     head("Timeline"), code(one.timeline, "timeline")].flat();
 }
-// The settings of a message, with links to what they name.
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
-// The attempts of a message over time, each with its answer, and its planned next one.
 function attemptSpans(one) {
   let until = micros(one.created);
   const kind = one.kind === "message" ? "delivery" : "callback", wait = (to, number_) => until < to ? [{kind: number_ > 1 ? "wait" : "sleep", from: until, to}] : [];
@@ -98,7 +100,6 @@ const callbacks = {
 
 // -- dead letters --
 const retry = (fake, ids) => sendWell(fake, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
-// Retries a dead letter and opens the new message.
 async function retryOne(fake, id) {
   const {responses: [{messageId}]} = await retry(fake, [id]);
   location.hash = at(fake, "messages", messageId);
@@ -113,13 +114,14 @@ const letters = {
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
-    one.last ? attemptPart(one.last) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
+    one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
+    one.sent?.attempts.length ? attemptPart(one.sent.attempts.at(-1)) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
 
-// A dead letter with the last attempt of its message.
+// A dead letter with its message, if that is still kept.
 async function letterWithAnswer(fake, id) {
   const {items} = await list(fake, "dead-letters", {search: decodeURIComponent(id)}), one = items.find((each) => each.id === decodeURIComponent(id));
-  return one ? {...one, last: await item(fake, "messages", encodeURIComponent(one.message)).then(({attempts}) => attempts.at(-1), () => null)} : null;
+  return one ? {...one, sent: await item(fake, "messages", encodeURIComponent(one.message)).catch(() => null)} : null;
 }
 
 // -- schedules --
@@ -155,14 +157,14 @@ const runs = {
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); })),
       tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
-        one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }) : null,
+        one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.map((step) => stepRow(step, outputs.get(step.message) ?? {}, fake)), {start: micros(one.created), pixels: room()}) : soft("No step has begun yet."),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
 };
-const trigger = (fake, url, input) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {"Content-Type": "application/json"});
+const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, headers_);
 // An error of a workflow as its message and its stack, any other text indented.
 function failure(text) {
   try { const {error, message, stack} = JSON.parse(text); if (message) return stack?.includes(message) ? stack : [`${error}: ${message}`, stack].filter(Boolean).join("\n"); } catch { /* Not JSON. */ }
@@ -184,7 +186,6 @@ function stepRow(step, {out, callResponseStatus: answered}, fake) {
 }
 
 // -- queues, URL groups, flow control --
-// A link to the messages of a queue, a URL group, a schedule or a flow-control key.
 const itsMessages = (fake, filter, name) => el("a", {class: "button", href: link(["fake", fake.name, "messages"], {[filter]: name})}, "Its messages");
 const held = (fake, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(fake, "messages", id)}, id)))) : soft("No messages are waiting.");
 const queues = {

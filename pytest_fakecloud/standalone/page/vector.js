@@ -31,7 +31,6 @@ function plot({points: shown, fields, query: last}, page) {
   const at = ([x, y]) => [wide / 2 + (x - middle[0]) * scale, high / 2 - (y - middle[1]) * scale];
   const labels = [], isFree = ([x, y]) => !labels.some(([left, top]) => Math.abs(left - x) < 76 && Math.abs(top - y) < 13) && labels.push([x, y]);
   const radius = shown.length > 300 ? 2.5 : 4;
-  // The hits are drawn last, above the others.
   const parts = shown.toSorted((one, other) => found.has(one.id) - found.has(other.id)).flatMap((vector) => {
     const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : groupOf(vector.value)}` : "";
     return [svg("circle", {class: `vector${hue}${isFound ? " found" : ""}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, titled(`${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),

@@ -19,6 +19,7 @@ from ...reporting.data import (
     PageQuery,
     State,
     View,
+    contains,
     page_of,
     page_of_names,
     plain,
@@ -117,8 +118,7 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
     ]
     page |= {"items": rows, "total": len(every), "query": query}
     if page_query.filters.get("points") == "all":
-        needle = page_query.search.casefold()
-        found = [record for record in matching if needle in _text_of(record).casefold()]
+        found = [record for record in matching if contains(_text_of(record), page_query.search)]
         page |= _points(fake, namespace, found, page_query.filters.get("colour", ""))
     return page
 
