@@ -49,13 +49,15 @@ def saved(fake: KVServer) -> Any:
 
 
 def load_saved(fake: KVServer, content: Any, where: str) -> None:
-    """Load JSON that ``saved()`` returned; raise ``ContractError``, which begins with the place."""
+    """Replace the data of a server by JSON that ``saved()`` returned. As with ``restore()``, its own
+    token and password stay.
+
+    Raises ``ContractError``, which begins with the place.
+    """
     data = from_plain(SavedKeys, content, where)
-    engine, session = (
-        fake._memory("the saved data", "keep that server's own file"),
-        fake._new_session(),
-    )
-    execute = partial(engine.execute, session)
+    engine = fake._memory("the saved data", "keep that server's own file")
+    engine.restore(KVEngine(engine.clock, engine.ids, engine.settings).snapshot())
+    execute = partial(engine.execute, fake._new_session())
     for text in load_rdb(engine, data.rdb, f"{where}.rdb", execute):
         warnings.warn(text, stacklevel=2)
     for number, line in enumerate(data.commands):
@@ -64,6 +66,7 @@ def load_saved(fake: KVServer, content: Any, where: str) -> None:
         except CommandError as error:
             raise ContractError(f"{where}.commands[{number}]: {error}") from None
     engine.users.add_tokens(data.tokens)
+    fake._set_password(fake._password)
 
 
 _WITHOUT_RULES = (b"resetpass", b"resetkeys", b"resetchannels", b"-@all", b"clearselectors")

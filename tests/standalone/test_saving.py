@@ -7,9 +7,12 @@ import os
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
+import redis
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.cloud.files import replace_file
@@ -86,6 +89,45 @@ def test_every_kind_of_key_survives(clouds: tuple[Cloud, Cloud]) -> None:
         ["CONFIG", "GET", "notify-keyspace-events"],
     ):
         assert other.execute(*line) == kv.execute(*line), line
+
+
+def test_a_state_replaces_what_the_server_has(clouds: tuple[Cloud, Cloud]) -> None:
+    saving, loading = clouds
+    kv, other = saving.fakes()[0], loading.fakes()[0]
+    kv.execute("SET", "saved", "1")
+    for line in (
+        ["SET", "later", "2"],
+        ["SEARCH.CREATE", "docs", "ON", "HASH", "PREFIX", "1", "doc:", "SCHEMA", "title", "TEXT"],
+        ["SCRIPT", "LOAD", "return 1"],
+        ["ACL", "SETUSER", "ada", "on", ">secret", "~app:*", "+get"],
+        ["CONFIG", "SET", "notify-keyspace-events", "KEA"],
+    ):
+        other.execute(*line)
+    through_a_file(saving, loading)
+    assert state_of(other) == state_of(kv)
+    for line in (
+        ["KEYS", "*"], ["ACL", "USERS"], ["CONFIG", "GET", "notify-keyspace-events"],
+        ["SCRIPT", "EXISTS", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"],
+    ):  # fmt: skip
+        assert other.execute(*line) == kv.execute(*line), line
+
+
+@pytest.mark.parametrize("dialect", ["vendor", "redis"])
+def test_a_server_keeps_its_own_credentials(dialect: Literal["vendor", "redis"]) -> None:
+    with Cloud(seed=1) as saving, Cloud(seed=2) as loading:
+        saving.kv_server(dialect=dialect).execute("SET", "saved", "1")
+        kv = loading.kv_server(dialect=dialect)
+        through_a_file(saving, loading)
+        answer = httpx.get(f"{kv.url}/get/saved", headers=kv.headers)
+        assert answer.json() == {"result": "1"}
+        with redis.Redis.from_url(kv.database_url) as client:
+            assert client.get("saved") == b"1"
+        without_password = kv.database_url.replace(urlsplit(kv.database_url).password or "-", "no")
+        with (
+            redis.Redis.from_url(without_password) as client,
+            pytest.raises(redis.AuthenticationError),
+        ):
+            client.get("saved")
 
 
 def test_vectors_records_and_groups_survive(clouds: tuple[Cloud, Cloud]) -> None:

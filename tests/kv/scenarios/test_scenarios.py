@@ -250,6 +250,8 @@ def server_of(engine: KVEngine) -> Any:
         _time=engine.clock,
         _memory=lambda *_: engine,
         _new_session=engine.session,
+        _password="",
+        _set_password=lambda _: None,
         execute=partial(engine.execute, engine.session()),
     )
 
