@@ -246,15 +246,16 @@ class _Builder:
         return History(start, tuple(rows), gaps, left_out, unwritten, subjects_read)
 
     def _read_until(self, start: HistoryStart, sought: Sought) -> int:
-        """Return the journal number at which the failing statement last read data, or the last access of
-        its calls to this data if they read none of it.
+        """Return the journal number at which the failing statement last looked at data or its calls read
+        it; that of the last access of its calls to this data if they read none of it.
         """
-        if start.until is not None:
-            return start.until
         uses = [use for use in self.uses
                 if use.row.number in start.rows and sought.covers(use.access)]  # fmt: skip
         reads = [use for use in uses if not use.access.writes]
-        return max((use.order for use in reads or uses), default=max(start.rows))
+        orders = [use.order for use in reads or uses]
+        if start.until is not None:
+            orders.append(start.until)
+        return max(orders or start.rows)
 
     def _writes_of(self, sought: Sought) -> list[Use]:
         writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())

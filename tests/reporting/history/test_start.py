@@ -258,6 +258,18 @@ def test_an_interruption_comes_before_the_command_that_waited_for_it(
     ]
 
 
+def test_a_call_read_the_data_after_a_look(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        before = kv.value("a")
+        client.set("a", "new")
+        assert client.get("a") == before
+
+    assert [(row.access.what, row.is_read) for row in history(cloud, fail).rows] == [
+        ('SET a "value of a"', False),
+        ("SET a new", True),
+    ]
+
+
 def test_writes_of_several_keys_are_in_the_order_of_the_journal(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
