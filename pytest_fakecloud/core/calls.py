@@ -172,6 +172,7 @@ class Call:
 
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
+        "_after",
         "_read_facts",
         "_until",
         "at_us",
@@ -237,6 +238,8 @@ class Call:
         self.cut: Mapping[str, int] = _NOTHING_CUT
         self._until = 0
         """The journal number that was reserved when the effects of faults had ended."""
+        self._after = 0
+        """The journal number that was reserved when the interruptions before it had ended."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -349,6 +352,16 @@ def end_faults(call: Call, number: int) -> None:
 def faults_ended(call: Call) -> int:
     """Return the number that ``end_faults()`` set; 0 without faults."""
     return call._until
+
+
+def end_interruptions(call: Call, number: int) -> None:
+    """Set the journal number that was reserved when the interruptions before a command had ended."""
+    call._after = number
+
+
+def interruptions_ended(call: Call) -> int:
+    """Return the number that ``end_interruptions()`` set; 0 without interruptions."""
+    return call._after
 
 
 def set_facts(call: Call, facts: dict[str, Any]) -> None:

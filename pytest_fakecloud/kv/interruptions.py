@@ -85,19 +85,19 @@ class Interruptions(list["Between"]):
             if not interruption.hits and not interruption._has_raised
         ]
 
-    def before(self, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone") -> None:
-        """Run the interruptions that are due before a client's command."""
+    def before(self, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone") -> bool:
+        """Run the interruptions that are due before a client's command; return whether any was."""
         active = [*self]
         if not active or self._running:
-            return
+            return False
         name = command_name([word.decode("utf-8", "replace") for word in line[:2]])
         if name.partition(" ")[0] in HANDSHAKE:
-            return
+            return False
         # Call conditions without the lock, because they are the test's code.
         matched = [interruption for interruption in active if interruption._matches(name, line)]
         with self.lock:
             if self._running:
-                return
+                return False
             noted = [
                 (interruption, interruption._note(sender, name, arrival))
                 for interruption in matched
@@ -108,16 +108,17 @@ class Interruptions(list["Between"]):
             if gap is not None and interruption._selects(gap)
         ]
         if not due:
-            return
+            return False
         with self.lock:
             if self._running:
-                return
+                return False
             self._running = True
         try:
             for interruption, gap in due:
                 interruption._happen(gap.place)
         finally:
             self._running = False
+        return True
 
 
 def _choice_of(commands: int | tuple[Condition[str], Condition[str]]) -> Callable[[_Gap], bool]:

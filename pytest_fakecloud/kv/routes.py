@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, 
 
 import orjson
 
+from ..core.calls import end_interruptions
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
@@ -349,7 +350,10 @@ class KVApp(App):
             connection = None  # a request without a socket (``transport="inprocess"``)
         sender = CommandSender(connection, request.principal.name)
         for line in lines:
-            self.interruptions.before(sender, line, arrival)
+            is_interrupted = self.interruptions.before(sender, line, arrival)
+            # Of a pipeline, earlier commands were executed before the interruption.
+            if is_interrupted and arrival != "pipelined":
+                end_interruptions(request.call, self.recorder.reserve())
 
     def _session(self, request: Request) -> Any:
         """Open a session for a request; each engine has its own class. The engine does not refer to the

@@ -122,16 +122,25 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
 
 
 def source_at(file: str, line: int) -> str:
-    """Return the statement at a line of a file in one line; the line alone if it cannot be parsed."""
+    """Return the statement that begins at a line of a file in one line. Of a line inside a statement,
+    return the expressions that begin there; the line alone if it cannot be parsed.
+    """
     tree = _tree(file)
     path = [] if tree is None else list(_path_to(tree, line))
-    return _source(_span(file, path[-1]) if path else Span(file, line, line))
+    if not path:
+        return _source(Span(file, line, line))
+    span = _span(file, path[-1])
+    if span.first < line:
+        ends = [node.end_lineno or line for node in _expressions(path[-1])
+                if isinstance(node, ast.expr) and node.lineno == line]  # fmt: skip
+        span = Span(file, line, max(ends, default=line))
+    return _source(span)
 
 
 def _source(span: Span) -> str:
     lines = range(span.first, span.last + 1)
     text = " ".join(linecache.getline(span.file, line).strip() for line in lines)
-    return re.sub(r"(?<=[([{]) | (?=[)\]}])", "", text).replace(",)", ")")
+    return re.sub(r"(?<=[([{]) |,? ?(?=[)\]}])", "", text).removesuffix(",")
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
-from ..core.calls import Call, Entry, Event, faults_ended
+from ..core.calls import Call, Entry, Event, faults_ended, interruptions_ended
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
@@ -55,10 +55,14 @@ def executed(call: Call) -> bool:
 
 
 def executed_at(entry: Entry) -> int:
-    """Return the journal number at which a call was executed, after any fault's function before it."""
-    if isinstance(entry, Call) and any(fault.get("moment") == "before" for fault in entry.faults):
+    """Return the journal number at which a call was executed, after any fault's function and any
+    interruption before it.
+    """
+    if not isinstance(entry, Call):
+        return entry.number
+    if any(fault.get("moment") == "before" for fault in entry.faults):
         return faults_ended(entry)
-    return entry.number
+    return interruptions_ended(entry) or entry.number
 
 
 def executed_but_lost(call: Call) -> bool:

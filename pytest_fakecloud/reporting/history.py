@@ -42,7 +42,7 @@ from .model import (
     Sought,
     StartKind,
 )
-from .values import NUMBER, parsed, readable, shortened
+from .values import NUMBER, parsed, readable, shortened, shortened_json
 
 if TYPE_CHECKING:
     from .report import ObservedTest
@@ -95,8 +95,8 @@ class _Builder:
                     if isinstance(row.entry, ServedRequest) and row.entry.lines}  # fmt: skip
         self._places = {**requests, **lines, **sites}
         uses = [use for row in rows for use in _uses_of(row, lookups)]
-        uses += self._expiries(test)
-        self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
+        uses += self._expiries(test, uses)
+        self.uses = sorted(uses, key=lambda use: use.order)
         self._by_activity: dict[object, list[Use]] = {}
         self._writes: dict[tuple[str, str], list[Use]] = {}
         """The writes of each kind of data in each fake."""
@@ -110,12 +110,16 @@ class _Builder:
         self._texts: tuple[str, ...] = ()
         """The source of the failing statement, which may name a part."""
 
-    def _expiries(self, test: ObservedTest) -> Iterator[Use]:
+    def _expiries(self, test: ObservedTest, uses: Sequence[Use]) -> list[Use]:
+        """Return the expiries of keys: each follows the last access before it."""
+        expired: list[Use] = []
         for fake in test.fakes:
             expiries = report_part(fake.fixture, "expiries")
             for number, at_us, access in expiries(test, fake) if expiries else ():
                 if number in self._rows:
-                    yield Use(number, self._rows[number], access, at_us)
+                    order = max((use.order for use in uses if use.at_us < at_us), default=0)
+                    expired.append(Use(order, self._rows[number], access, at_us))
+        return expired
 
     # -- the start -------------------------------------------------------------------------------
 
@@ -134,7 +138,10 @@ class _Builder:
                 self._texts = (statement.whole,)
                 shown = tuple(dict.fromkeys(map(self._shown, chosen)))
                 kind: StartKind = "looked" if chosen else "called"
-                return HistoryStart(kind, _unique(sought), statement.place, shown, numbers)
+                until = max((look.number for look in chosen), default=None)
+                return HistoryStart(
+                    kind, _unique(sought), statement.place, shown, numbers, until=until
+                )
             group = changing(statement, codes)
             numbers = self._made_from(group)
             if sought := list(self._compared(numbers)):
@@ -199,8 +206,9 @@ class _Builder:
             writes = self._of_named_parts(self._writes_of(sought))
             runs = self._runs(writes)
             left_out += max(0, len(runs) - _OF_SUBJECT)
+            until = self._read_until(start, sought)
             read = {(use.access.subject, use.access.part): use for use in writes
-                    if use.access.succeeded is not False
+                    if use.access.succeeded is not False and use.order <= until
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
             runs = runs[-_OF_SUBJECT:] + self._elsewhere(sought, runs)
             for run in runs:
@@ -222,9 +230,9 @@ class _Builder:
         most = MOST_ROWS - len(reads)
         if len(rows) > most:
             left_out += len(rows) - most
-            rows = sorted(rows, key=lambda row: row.number)[-most:]
+            rows = _in_order(rows)[-most:]
         rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
-        rows = self._with_origins(rows, most) + reads
+        rows = _in_order(self._with_origins(rows, most) + reads)
         activities = {self._activity(self._rows[row.number]) for row in rows}
         activities |= {self._activity(self._rows[number]) for number in start.rows}
         gaps = tuple(self._gaps(start, activities))[:_GAPS]
@@ -236,6 +244,18 @@ class _Builder:
             for use in self._by_activity.get(cause.number, ()) if not use.access.writes
         )  # fmt: skip
         return History(start, tuple(rows), gaps, left_out, unwritten, subjects_read)
+
+    def _read_until(self, start: HistoryStart, sought: Sought) -> int:
+        """Return the journal number at which the failing statement last looked at data or its calls read
+        it; that of the last access of its calls to this data if they read none of it.
+        """
+        uses = [use for use in self.uses
+                if use.row.number in start.rows and sought.covers(use.access)]  # fmt: skip
+        reads = [use for use in uses if not use.access.writes]
+        orders = [use.order for use in reads or uses]
+        if start.until is not None:
+            orders.append(start.until)
+        return max(orders or start.rows)
 
     def _writes_of(self, sought: Sought) -> list[Use]:
         writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())
@@ -283,6 +303,7 @@ class _Builder:
         return HistoryRow(
             row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
             self._place(row), () if is_expiry else self._origins(use), times, run[0].at_us,
+            order=use.order,
         )  # fmt: skip
 
     def _place(self, row: ReportRow) -> Place | None:
@@ -296,15 +317,16 @@ class _Builder:
         complete = list(rows)
         for step in range(_STEPS):
             for row in [row for row in complete if row.step == step][::-1]:
-                place = complete.index(row) + 1
+                sources: list[HistoryRow] = []
                 for origin in row.origins:
                     writes = self._writes_before(origin, row.access)
                     for run in self._runs(writes)[-_OF_ORIGIN:]:
-                        fresh = self._row(run, step + 1, is_read=True)
-                        is_listed = any(_same(fresh, other) for other in complete)
-                        if not is_listed and len(complete) < most:
-                            complete.insert(place, fresh)
-                            place += 1
+                        source = self._row(run, step + 1, is_read=True)
+                        is_listed = any(_same(source, other) for other in complete + sources)
+                        if not is_listed and len(complete) + len(sources) < most:
+                            sources.append(source)
+                place = complete.index(row) + 1
+                complete[place:place] = _in_order(sources)
         return complete
 
     def _with_repeated_reads(self, rows: Sequence[HistoryRow]) -> Iterator[HistoryRow]:
@@ -411,6 +433,7 @@ class _Builder:
             use._replace(access=replace(use.access, value=use.access.returned)) for use in uses
             if use.order < write.order and use.access.writes and use.access.returned is not None
         ]  # fmt: skip
+        sources = [use for use in sources if not _is_unchanged(write.access, use.access)]
         scored = [
             (_common(write.access, use.access), use.order, at) for at, use in enumerate(sources)
         ]
@@ -498,7 +521,7 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
         body = readable(served.body, served.body_type)
         subject = ReportSubject("request", served.target, row.peer)
         value = [served.target, parsed(served.body) or body]
-        result = shortened(body, 120)
+        result = shortened_json(body, 120)
         yield Use(
             row.began, row, Access(subject, False, served.target, result, value=value), row.at_us
         )
@@ -556,6 +579,17 @@ def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     return list(unique.values())
 
 
+def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    """Return rows in the order of the journal, each still followed by those of later steps."""
+    blocks: list[list[HistoryRow]] = []
+    for row in rows:
+        if row.step == rows[0].step:
+            blocks.append([])
+        blocks[-1].append(row)
+    blocks.sort(key=lambda block: block[0].order)
+    return [row for block in blocks for row in block]
+
+
 def _origin(read: Use, *, has_value: bool) -> Origin:
     return Origin(read.access, read.row.number, read.order, has_value)
 
@@ -607,6 +641,15 @@ def _common(write: Access, read: Access) -> int:
     if not any(len(value) > 2 for value in values):
         return 0
     return 2 * len(values) + len(names)
+
+
+def _is_unchanged(write: Access, read: Access) -> bool:
+    """Return whether a write wrote what was read of the same data before: it may have been computed from
+    other data, and be equal by chance.
+    """
+    others = _names_of(write) | _TRIVIAL
+    written, returned = set(_scalars(write.value)) - others, set(_scalars(read.value)) - others
+    return _is_same_data(write, read) and written == returned
 
 
 def _scalars(value: Any) -> Iterator[str]:

@@ -51,7 +51,7 @@ def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups)
     for row in related:
         access, by = row.access, who(row.cause, rows, lookups)
         done = access.result if _is_value(row) else shortened(access.what, 60)
-        done += f" ({access.result})" if access.succeeded is not True else ""
+        done += f" <-- {access.result}" if access.succeeded is not True else ""
         records = [origin.access.part for origin in row.origins
                    if origin.has_value and origin.access.subject.kind == "topic"]  # fmt: skip
         origin = f" from {records[0]}" if records else ""
@@ -174,10 +174,9 @@ def _start(history: History) -> str:
     if start.kind == "last_call":
         return "The failing statement read none of the fakes' data; this is the history of the last call"
     if start.kind == "changed":
-        calls = listed([f"{name}()" for name in start.by], 3) or "this test"
-        return (
-            f"The failing statement compared what {calls} changed after reading {_names(history)}"
-        )
+        functions = listed([f"{name}()" for name in start.by], 3)
+        text = f"The failing statement compared the result of reads of {_names(history)}"
+        return f"{text} in {functions}" if functions else text
     if start.looks:
         return f"The failing statement read {listed(list(start.looks), 3)}"
     return f"The failing statement read {_names(history)}"

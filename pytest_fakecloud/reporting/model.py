@@ -177,7 +177,7 @@ changed, which also made calls. ``last_call``: none of these, so it is the last 
 class HistoryStart:
     """The start of a history: the data that the statement at ``place`` compared. ``looks`` are the
     methods with which it looked at data, ``rows`` the calls, and ``by`` the functions that changed
-    what it compared.
+    what it compared. ``until`` is the journal number of the last entry before its last look.
     """
 
     kind: StartKind
@@ -186,6 +186,7 @@ class HistoryStart:
     looks: tuple[str, ...] = ()
     rows: tuple[int, ...] = ()
     by: tuple[str, ...] = ()
+    until: int | None = None
 
 
 class Origin(NamedTuple):
@@ -208,7 +209,8 @@ class HistoryRow:
     the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
     from. ``origins`` are the accesses with which the same request read what it wrote, or what it
     wrote after. ``times`` counts equal writes in succession, the first of which was at ``since_us``.
-    ``is_idle``: the row is the last read of a delivery that wrote nothing.
+    ``is_idle``: the row is the last read of a delivery that wrote nothing. ``order`` is the journal
+    number at which it happened.
     """
 
     number: int
@@ -222,6 +224,7 @@ class HistoryRow:
     times: int = 1
     since_us: int = 0
     is_idle: bool = False
+    order: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,6 +287,23 @@ def shortened(text: str, most: int = 48) -> str:
     return f"{text[: room - tail]}…{text[-tail:]} #{check:04x}"
 
 
+_LONG_STRING = re.compile(r'(:\s*")((?:[^"\\]|\\.){25,})"')
+"""Matches a long string that is the value of a field of JSON."""
+
+
+def shortened_json(text: str, most: int) -> str:
+    """Shorten a body to ``most`` characters; of JSON its long texts first, so that the names and the
+    short values of its fields remain.
+    """
+    return shortened(_LONG_STRING.sub(_shortened_text, text) if len(text) > most else text, most)
+
+
+def _shortened_text(match: re.Match[str]) -> str:
+    # A string without spaces may be a credential, which can only be masked as a whole.
+    text = shortened(match[2], 24) if " " in match[2] else match[2]
+    return f'{match[1]}{text}"'
+
+
 def printable(text: str) -> str:
     r"""Escape the lone surrogates (``"\ud800"``) of a string, because UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

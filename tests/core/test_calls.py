@@ -17,8 +17,10 @@ from pytest_fakecloud.core.calls import (
     Headers,
     NamesOf,
     end_faults,
+    end_interruptions,
     faults_ended,
     field_of,
+    interruptions_ended,
     parts_of,
     record_cut,
     set_facts,
@@ -227,10 +229,12 @@ def test_the_parts_of_a_call_are_what_was_set() -> None:
     )
     assert parts_of(entry).keys() == asked
     end_faults(entry, 12)
+    end_interruptions(entry, 11)
     entry.status, entry.outcome = 200, "answered"
     assert parts_of(entry).keys() - asked == {"outcome", "status"}
     again = copy.copy(entry)
-    assert (faults_ended(again), again.facts, parts_of(again)) == (12, {}, parts_of(entry))
+    assert (faults_ended(again), interruptions_ended(again)) == (12, 11)
+    assert (again.facts, parts_of(again)) == ({}, parts_of(entry))
     assert repr(again) == "<Call 1 demo_1 GET / -> 200>"
 
 

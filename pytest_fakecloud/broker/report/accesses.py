@@ -8,7 +8,7 @@ from typing import Any
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
-from ...reporting.values import parsed, shortened
+from ...reporting.values import parsed, shortened, shortened_json
 from .wording import event_text, summary
 
 _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
@@ -91,7 +91,7 @@ def record_access(fake: str, verb: str, record: dict[str, Any], *, writes: bool)
 
 def _content(record: dict[str, Any]) -> str:
     key = f" key {shortened(str(record['key']))}" if record.get("key") else ""
-    return f"{key} {shortened(str(record.get('value')), 80)}"
+    return f"{key} {shortened_json(str(record.get('value')), 120)}"
 
 
 def _outcome(call: Call) -> tuple[str, bool | None]:

@@ -159,7 +159,8 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
     if spec is None or "@connection" in spec.categories:
         return
     result, succeeded = _result_of(answer)
-    succeeded = succeeded and not _changed_nothing(words, answer["result"])
+    if succeeded and _changed_nothing(words, answer["result"]):
+        result, succeeded = f"{result} (wrote nothing)", False
     what = _described(words, spec, lookups)
     # ARSET names only the first of the indexes that it writes.
     parts = spec.fields_of(words) if spec.group != "array" else ()

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...core.calls import LIGHT, NO_HEADERS, Call, CutBytes, record_cut
+from ...core.calls import LIGHT, NO_HEADERS, Call, CutBytes, end_interruptions, record_cut
 from ...core.errors import ContractError, ServiceError
 from ...core.timers import monotonic
 from ...http.hub import Mount
@@ -347,7 +347,7 @@ class PortConnection:
         chain = self.app.chain
         self._replies_at_once = not chain.members
         if not self._passes_chain(argv):
-            return self.perform(argv, size)
+            return self.perform(argv, size, request.call)
         mode = self.session.reply_mode
         response = chain.run(request, partial(self._perform_once, argv, size, request.call))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
@@ -379,7 +379,7 @@ class PortConnection:
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        answer = self.perform(argv, size)
+        answer = self.perform(argv, size, call)
         call.reached = True
         return answer
 
@@ -431,12 +431,13 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, argv: list[bytes], size: int) -> Answer:
-        """Run a command that has about ``size`` bytes; return its reply."""
+    def perform(self, argv: list[bytes], size: int, call: Call) -> Answer:
+        """Run the command of a call, which has about ``size`` bytes; return its reply."""
         engine, session = self.engine, self.session
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
-            self.app.interruptions.before(CommandSender(self.client), argv, arrival)
+            if self.app.interruptions.before(CommandSender(self.client), argv, arrival):
+                end_interruptions(call, self.app.recorder.reserve())
         mode = session.reply_mode
         if session.db.indexes is not None:
             try:

@@ -10,7 +10,7 @@ from ...core.calls import Action, Arguments, Call, Event
 from ...core.errors import ContractError
 from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
-from ...reporting.values import compact, items_of, parsed, readable, shortened
+from ...reporting.values import compact, items_of, parsed, readable, shortened, shortened_json
 from ..accesses import PUBLISHING
 from .wording import attempt_summary, callback_report, sent_steps, summary
 
@@ -85,7 +85,7 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
     yield Access(message, True, what, result, value=value, succeeded=row.ok or None)
     # The destination reads the body of the message, and that of the message that a callback is about.
     about = str(data.get("about") or data.get("message_id"))
-    sent = shortened(lookups.mask.text(_sent(body)), 160)
+    sent = shortened_json(lookups.mask.text(_sent(body)), 160)
     reads: list[tuple[str, str, Any]] = [(about, sent, value)]
     if data.get("run"):
         reads = list(sent_steps(body.decode("utf-8", "replace"))) or reads

@@ -949,7 +949,7 @@ def test_the_journal_keeps_little_of_a_small_command(
     shared = {id(part) for part in gc.get_referents(first)}
     own = [part for part in gc.get_referents(last) if id(part) not in shared]
     in_lists = 2 * 8  # the fake's journal and the cloud's
-    assert sum(map(sys.getsizeof, [last, *own])) + in_lists <= 420
+    assert sum(map(sys.getsizeof, [last, *own])) + in_lists <= 424
     call = server.journal.calls(command="SET").last
     assert call.request_json() == ["SET", "key", "value"]
     assert call.response_body == b"+OK\r\n"

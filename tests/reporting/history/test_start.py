@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,8 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.reporting.asserted import source_at
+from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.history_wording import lines
 from pytest_fakecloud.reporting.model import History
 from pytest_fakecloud.reporting.report import report_of
@@ -194,6 +197,112 @@ def test_rejected_and_unanswered_writes_and_deletions(
     ]
 
 
+def test_a_write_whose_condition_was_not_met(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.set("a", "other", nx=True)
+        assert kv.value("a") == "other"
+
+    result = history(cloud, fail)
+    answers = [line.answer for line in lines(result, {}, lookups_of(cloud, []))]
+    assert answers == ["OK", "null (wrote nothing)"]
+    assert [row.is_read for row in result.rows] == [True, False]
+
+
+def test_a_write_after_the_read_is_not_what_was_read(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def take() -> str | None:
+        value = client.get("a")
+        client.delete("a")
+        return value
+
+    def fail() -> None:
+        assert take() == "other"
+
+    rows = history(cloud, fail).rows
+    assert [(row.access.what, row.is_read) for row in rows] == [
+        ('SET a "value of a"', True),
+        ("GET a", False),
+        ("DEL a", False),
+    ]
+
+
+def test_a_write_after_the_look_is_not_what_was_read(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        value = kv.value("a")
+        client.delete("a")
+        assert value == "other"
+
+    assert [row.is_read for row in history(cloud, fail).rows] == [True, False]
+
+
+@pytest.mark.parametrize("protocol", ["rest", "resp"])
+def test_an_interruption_comes_before_the_command_that_waited_for_it(
+    cloud: Cloud, kv: KVServer, client: Redis, protocol: str
+) -> None:
+    interrupted: Any = client if protocol == "rest" else redis.Redis.from_url(kv.database_url)
+
+    def fail() -> None:
+        with kv.between(("GET", "SET"), run=["DEL", "a"]):
+            interrupted.get("b")
+            interrupted.set("a", "stale")
+        assert kv.value("a") is None
+
+    rows = history(cloud, fail).rows
+    assert [row.access.what for row in rows if row.step == 0] == [
+        'SET a "value of a"',
+        "DEL a",
+        "SET a stale",
+    ]
+
+
+def test_a_call_read_the_data_after_a_look(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        before = kv.value("a")
+        client.set("a", "new")
+        assert client.get("a") == before
+
+    assert [(row.access.what, row.is_read) for row in history(cloud, fail).rows] == [
+        ('SET a "value of a"', False),
+        ("SET a new", True),
+    ]
+
+
+def test_writes_of_several_keys_are_in_the_order_of_the_journal(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.set("a", "new a")
+        assert (kv.value("b"), kv.value("a")) == ("", "")
+
+    assert [row.access.what for row in history(cloud, fail).rows] == [
+        'SET a "value of a"',
+        'SET b "value of b"',
+        'SET a "new a"',
+    ]
+
+
+def test_a_write_of_the_same_value_is_not_made_from_it(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def promote() -> None:
+        client.hget("tiers", "ada")
+        client.hset("tiers", "ada", "gold" if int(client.get("points") or 0) > 800 else "basic")
+
+    def fail() -> None:
+        kv.load({"points": 1000})
+        promote()
+        promote()
+        assert kv.hash("tiers") == {"ada": "silver"}
+
+    last = [row for row in history(cloud, fail).rows if row.step == 0][-1]
+    assert [(origin.access.what, origin.has_value) for origin in last.origins] == [
+        ("GET points", False)
+    ]
+
+
 def test_a_write_that_a_fault_kept_from_the_server(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
@@ -343,8 +452,8 @@ def test_a_value_computed_from_another_key(cloud: Cloud, kv: KVServer, client: R
     rows = history(cloud, fail).rows
     assert [(row.step, row.access.what) for row in rows] == [
         (0, "LPUSH orders 1600"),
-        (1, "load price"),
         (1, 'SET a "value of a"'),
+        (1, "load price"),
     ]
     assert [(origin.access.subject.name, origin.has_value) for origin in rows[0].origins] == [
         ("price", False),
@@ -512,4 +621,22 @@ def test_a_record_that_was_read_again_and_the_checkpoint_before_it(
         ("INCRBY balance 4200", 0),
         ("INCRBY balance 4200", 0),
         ("SET checkpoint 0", 1),
+    ]
+
+
+def test_the_source_of_a_line_inside_a_statement(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    source = """\
+    return {
+        "tier": redis.hget("tiers", name),
+        "coupons": redis.lrange(
+            key, 0, -1
+        ),
+    }
+    """
+    file.write_text(f"def show():\n{source}", encoding="utf-8")
+    assert [source_at(str(file), line) for line in (2, 3, 4)] == [
+        'return {"tier": redis.hget("tiers", name), "coupons": redis.lrange(key, 0, -1)}',
+        '"tier": redis.hget("tiers", name)',
+        '"coupons": redis.lrange(key, 0, -1)',
     ]
