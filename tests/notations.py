@@ -243,10 +243,11 @@ class RestPlayer(RequestPlayer):
 
 def sections(file: Path) -> dict[str, list[str]]:
     """Return the lines of a text file, without empty ones, by the headings ``== NAME`` above them."""
-    return {
-        name: [line for line in lines if line]
-        for name, *lines in map(str.splitlines, re.split(r"(?m)^== ", file.read_text("utf-8"))[1:])
-    }
+    by_name: dict[str, list[str]] = {}
+    for name, *lines in map(str.splitlines, re.split(r"(?m)^== ", file.read_text("utf-8"))[1:]):
+        assert name not in by_name, f"{file.name} has `== {name}` twice: put its lines below one"
+        by_name[name] = [line for line in lines if line]
+    return by_name
 
 
 def rows(file: Path, heading: str, *, raw: bool = False) -> list[tuple[str, str]]:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud.kv.engine import engine  # noqa: F401 - binds the functions
+from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
+from pytest_fakecloud.kv.table.registry import command_table
 from tests.harness import QUIET, check_each
 from tests.kv import command_checks
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES
@@ -19,6 +21,9 @@ from tests.kv.conftest import EXERCISED_FILE, Exercised, case_files, session_rec
 from tests.kv.scenarios import FOLDER
 from tests.kv.table.test_layout import MODULES, module_of_group
 from tests.notations import complete
+
+IN_REDIS = command_table("redis", VERSION["redis"]).commands
+"""The commands of a stock Redis server."""
 
 
 class TestTable:
@@ -114,7 +119,7 @@ def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
     ]
     unproduced = [text for text in texts if not produced(text, exercised.errors)]
     complete(
-        FOLDER / "vendor",
+        FOLDER,
         (
             *(f"{file_of(name)}: {line}" for name, line in sorted(missing)),
             *(f"<file>: ... => -{text}" for text in unproduced),
@@ -124,10 +129,11 @@ def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
 
 def file_of(name: str) -> str:
     """Return the file of scenarios of a command: that of its function's module, if this is not shared
-    by several groups.
+    by several groups. Those of commands that Redis 7.0 lacks are in ``vendor/``.
     """
     module = MODULES.get(name, "arguments").replace(".", "/")
-    return f"{module_of_group(TABLE[name].group) if module == 'arguments' else module}.txt"
+    folder = "" if name in IN_REDIS else "vendor/"
+    return f"{folder}{module_of_group(TABLE[name].group) if module == 'arguments' else module}.txt"
 
 
 def produced(text: str, errors: set[str]) -> bool:

@@ -285,7 +285,7 @@ def test_every_command_with_data_has_its_class() -> None:
     complete(
         CHECKS_FILE,
         (
-            f"== {name}\n{' | '.join(CLASS_NAMES)} => {name} <arguments>"
+            f"below `== {name}`: {' | '.join(CLASS_NAMES)} => {name} <arguments>"
             for name in sorted(data - measured - UNMEASURED)
         ),
         "UNMEASURED of tests/kv/test_growth.py",
