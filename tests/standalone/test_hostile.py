@@ -444,15 +444,6 @@ def test_the_page_needs_nothing_that_its_policy_forbids(server: Server) -> None:
         script = answer.data.decode()
         assert set(re.findall(r'^import .* from "\./(.+)";$', script, re.MULTILINE)) <= set(FILES)
         assert not re.search(r"\beval\(|new Function|innerHTML|setAttribute\(\"style", script)
-    sizes = [
-        int(
-            fetch("GET", f"{server.url}{part}", headers={"Accept-Encoding": "gzip"}).headers[
-                "Content-Length"
-            ]
-        )
-        for part in ["", *files]
-    ]
-    assert sum(sizes) < 92_000
     for accepted, encoding in {
         "gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip;q=1": "gzip", "*": None, "gzipped": None,
         "gzip;q=0": None, "gzip; q=0.00, br": None,

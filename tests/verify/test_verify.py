@@ -26,7 +26,7 @@ from pytest_fakecloud.verify.run import (
     verify,
 )
 from pytest_fakecloud.verify.sides import Bounds, ServiceUnreachable, Side, Target
-from tests.kv.catalogue import WITHOUT_SERVER
+from tests.kv.command_checks import WITHOUT_SERVER
 from tests.kv.comparison.servers import RealServer, available
 
 from .test_bounds import plan_only
