@@ -75,7 +75,7 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "client library": ((Redis, "execute"),),
     "in-process transport": ((Shortcut, "plan"), (Shortcut, "send")),
     "HTTP pipeline and journal": ((App, "answer"),),
-    "engine": ((App, "_serve"),),
+    "engine": ((App, "call_endpoint"),),
     "points and events of calls": ((Calls, "at_call"),),
     "accesses of steps": ((TrialState, "touch"),),
     "choice of the next strand": ((Simulation, "choose"),),
