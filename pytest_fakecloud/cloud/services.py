@@ -84,7 +84,7 @@ SERVICES: Mapping[str, Service] = {
             "kv_server",
             "kv",
             "KVServer",
-            ["accesses:expiries"],
+            ["accesses:expiries", "accesses:script_runs"],
             development=_KV_SERVER,
             files=_DUMPS,
         ),
@@ -157,9 +157,9 @@ def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
     none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
     (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
-    (sentences). Or import a function that only some services have: ``expiries`` (of keys), ``callers``
-    (of events), ``unfinished`` (findings of unfinished work), ``frames`` (states after each event) or
-    ``event_text``.
+    (sentences). Or import a function that only some services have: ``expiries`` (of keys),
+    ``script_runs`` (what scripts executed), ``callers`` (of events), ``unfinished`` (findings of
+    unfinished work), ``frames`` (states after each event) or ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

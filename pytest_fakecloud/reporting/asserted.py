@@ -106,11 +106,11 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
         assignments = [node for name in sorted(names)
                        if (node := _assignment(function, name, span.first)) is not None]  # fmt: skip
         spans = {_span(file, node): node for node in assignments}
-        fresh = [found for found in spans if found not in seen]
+        fresh = [node_span for node_span in spans if node_span not in seen]
         if not fresh:
             break
         seen.update(fresh)
-        nodes = [spans[found] for found in fresh]
+        nodes = [spans[node_span] for node_span in fresh]
         compared |= frozenset[str]().union(*map(_compared, nodes))
         called = frozenset[CodeType]().union(*(_called(frame, _expressions(n)) for n in nodes))
         groups.append(Group(tuple(fresh), called - inner))

@@ -168,8 +168,8 @@ class _Builder:
         numbers = {
             number for number, places in shown.items() if any(map(group.spans_have, places))
         } or {number for number, places in shown.items() if any(map(group.has, places))}
-        made = (number for number, row in self._rows.items() if row.cause in numbers)
-        return tuple(sorted(numbers.union(made)))
+        caused = (number for number, row in self._rows.items() if row.cause in numbers)
+        return tuple(sorted(numbers.union(caused)))
 
     def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
         for look in looks:
@@ -194,8 +194,8 @@ class _Builder:
             earlier = [use for use in self.uses
                        if request and use.row.number not in numbers and not use.access.writes
                        and use.order < number and _request_of(use.row) == request]  # fmt: skip
-            latest = max((use.row.number for use in earlier), default=0)
-            yield from _sought_of(use.access for use in earlier if use.row.number == latest)
+            newest = max((use.row.number for use in earlier), default=0)
+            yield from _sought_of(use.access for use in earlier if use.row.number == newest)
 
     # -- the history -----------------------------------------------------------------------------
 
@@ -449,8 +449,8 @@ class _Builder:
         rounds = [use.order for use in uses if use.order < write.order and use.access.writes
                   and _verb(use.access) == _verb(write.access)]  # fmt: skip
         begin = max(rounds, default=0)
-        latest = [use for use in reads if use.order > begin]
-        return origins + self._nearest(latest or reads, write.access)[:_READ_BEFORE]
+        of_round = [use for use in reads if use.order > begin]
+        return origins + self._nearest(of_round or reads, write.access)[:_READ_BEFORE]
 
     def _nearest(self, reads: Sequence[Use], access: Access) -> tuple[Origin, ...]:
         """Return reads of other data than that of an access, the last first. A call that read several
@@ -496,9 +496,9 @@ def _with_scripts(test: ObservedTest) -> Lookups:
     """Return the lookups of a test with what its scripts executed, if a replay shows it."""
     runs: dict[int, Sequence[ScriptRun]] = {}
     for fake in test.fakes:
-        part = report_part(fake.fixture, "accesses")
-        if hasattr(part, "script_runs"):
-            runs |= part.script_runs(test, fake)
+        script_runs = report_part(fake.fixture, "script_runs")
+        if script_runs is not None:
+            runs |= script_runs(test, fake)
     return replace(test.lookups, script_runs=runs) if runs else test.lookups
 
 

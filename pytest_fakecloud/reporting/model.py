@@ -151,9 +151,9 @@ class Sought:
     part: str = ""
 
     def has(self, subject: ReportSubject) -> bool:
-        wanted = self.subject
-        return (wanted.kind, wanted.fake) == (subject.kind, subject.fake) and (
-            subject.name in (wanted.name, "*") or _matches(wanted.name, subject.name)
+        own = self.subject
+        return (own.kind, own.fake) == (subject.kind, subject.fake) and (
+            subject.name in (own.name, "*") or _matches(own.name, subject.name)
         )
 
     def covers(self, access: Access) -> bool:

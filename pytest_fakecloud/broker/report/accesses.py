@@ -105,19 +105,19 @@ def _outcome(call: Call) -> tuple[str, bool | None]:
 
 def _of_action(row: ReportRow, action: Action) -> Iterator[Access]:
     positional, named = action.call or ((), {})
-    given = dict(zip(_ARGUMENTS.get(action.kind, ()), positional, strict=False)) | dict(named)
+    arguments = dict(zip(_ARGUMENTS.get(action.kind, ()), positional, strict=False)) | dict(named)
     if action.kind == "produce":
-        subject = ReportSubject("topic", str(given.get("topic")), action.fake)
-        values = positional[1:] if len(positional) > 2 else (given.get("value"),)
+        subject = ReportSubject("topic", str(arguments.get("topic")), action.fake)
+        values = positional[1:] if len(positional) > 2 else (arguments.get("value"),)
         for value in values:
-            record = {"key": given.get("key"), "value": value}
-            what = f"produce {given.get('topic')}{_content(record)}"
+            record = {"key": arguments.get("key"), "value": value}
+            what = f"produce {arguments.get('topic')}{_content(record)}"
             yield Access(subject, True, what, value=record)
     elif action.kind == "commit":
-        subject = ReportSubject("group", str(given.get("group")), action.fake)
-        part = f"{given.get('topic')}-{given.get('partition')}"
-        yield Access(subject, True, f"commit {part}={given.get('offset')}", "", part,
-                     given.get("offset"))  # fmt: skip
+        subject = ReportSubject("group", str(arguments.get("group")), action.fake)
+        part = f"{arguments.get('topic')}-{arguments.get('partition')}"
+        yield Access(subject, True, f"commit {part}={arguments.get('offset')}", "", part,
+                     arguments.get("offset"))  # fmt: skip
     elif action.kind.startswith("topic."):
         subject = ReportSubject("topic", str(positional[0]), action.fake)
         yield Access(subject, True, action.kind)

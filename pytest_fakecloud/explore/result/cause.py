@@ -86,7 +86,7 @@ def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
         return conflict
     for group in groups[:_MOST_CONFLICTS]:
         if experiments.holds_if_delayed(middle, group[-1][0]):
-            own = [found for found in group if found[0].strand == conflict.decisive.strand]
+            own = [pair for pair in group if pair[0].strand == conflict.decisive.strand]
             after, touch = (own or group)[0]
             return Conflict(middle, after, conflict.decisive, touch)
     return conflict

@@ -125,14 +125,15 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
             fields = {
                 name: value for name, value in named.items() if name not in ("times", "within")
             }
-            found = fake.messages(**url, **fields)
+            views = [*fake.messages(**url, **fields)]
         elif method == "deliveries":
             routes = fake.destinations.routes()
-            found = [delivery for route in routes if route.prefix == positional[0]
+            views = [delivery for route in routes if route.prefix == positional[0]
                      for delivery in route.deliveries]  # fmt: skip
+        elif method == "message":
+            views = [fake.message(*positional, **named)]
         else:
-            found = getattr(fake, method)(*positional, **named)
-        views = [found] if method == "message" else list(found)
+            views = [*getattr(fake, method)(*positional, **named)]
         views = [getattr(view, "message", view) for view in views]  # that of a dead letter
         ids = [getattr(view, "message_id", None) or view.id for view in views]
     names = list(dict.fromkeys(ids)) or ["*"]

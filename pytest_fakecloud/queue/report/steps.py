@@ -143,7 +143,7 @@ class _Run:
             if attempt.at_us <= message.created_us
             and (attempt.ended_us is None or message.created_us <= attempt.ended_us)
         ]
-        return max(under_way, key=lambda found: found[:3])[3] if under_way else None
+        return max(under_way, key=lambda delivery: delivery[:3])[3] if under_way else None
 
     # -- one step --------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ class CloudRoutes:
             )
             for timer in timers
         ]
-        wanted = [
+        matching = [
             event
             for event in events
             if (since_us or 0) <= event[0] and (until_us is None or event[0] <= until_us)
@@ -208,7 +208,7 @@ class CloudRoutes:
         return {
             "now": self._cloud.clock.now().isoformat(),
             "count": len(events),
-            "matching": len(wanted),
+            "matching": len(matching),
             "moments": _moments([(due_us, event.kind) for due_us, _, event in events]),
             "due": [
                 {
@@ -219,7 +219,7 @@ class CloudRoutes:
                     "list": event.list,
                     "item": event.item,
                 }
-                for due_us, fake, event in wanted[:_MOST_DUE]
+                for due_us, fake, event in matching[:_MOST_DUE]
             ],
         }
 

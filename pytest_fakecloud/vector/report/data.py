@@ -118,8 +118,8 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
     ]
     page |= {"items": rows, "total": len(every), "query": query}
     if page_query.filters.get("points") == "all":
-        found = [record for record in matching if contains(_text_of(record), page_query.search)]
-        page |= _points(fake, namespace, found, page_query.filters.get("colour", ""))
+        points = [record for record in matching if contains(_text_of(record), page_query.search)]
+        page |= _points(fake, namespace, points, page_query.filters.get("colour", ""))
     return page
 
 
@@ -160,8 +160,8 @@ def _dense_of(
     fake: VectorIndex, namespace: str, records: Sequence[VectorRecord]
 ) -> list[Sequence[float]]:
     """Return the components of records, which are empty without a dense part."""
-    found: list[Any] = fake._engine.fetch(namespace, [record.id for record in records])
-    return [[] if record is None or record.vector is None else record.vector for record in found]
+    fetched: list[Any] = fake._engine.fetch(namespace, [record.id for record in records])
+    return [[] if record is None or record.vector is None else record.vector for record in fetched]
 
 
 def _metadata_of(record: VectorRecord) -> Mapping[str, Any]:

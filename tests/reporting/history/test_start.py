@@ -366,10 +366,10 @@ def test_writes_of_several_connections_name_them(cloud: Cloud, kv: KVServer) -> 
         second.delete("lock")
         assert kv.value("lock") == "first"
 
-    found = history(cloud, fail)
+    changes = history(cloud, fail)
     report = report_of(cloud)
     rows = {row.number: row for row in report.rows}
-    named = [line.by for line in lines(found, rows, report.lookups)]
+    named = [line.by for line in lines(changes, rows, report.lookups)]
     first.close()
     second.close()
     assert named == ["connection 1", "connection 2"]
