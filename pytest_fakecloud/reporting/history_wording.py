@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from ..cloud.services import report_part
@@ -80,10 +80,12 @@ def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> 
         by += ", which wrote nothing" if row.is_idle else ""
         origin = "" if row.is_idle else _origins(row.origins, lookups)
         source, mask = source_of(row.where), lookups.mask.text
-        line = HistoryLine(
-            row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source)
-        )
-        described.append(replace(line, times=_times(row)))
+        described.append(
+            HistoryLine(
+                row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source),
+                _times(row),
+            )
+        )  # fmt: skip
     return described
 
 

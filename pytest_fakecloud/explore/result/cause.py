@@ -39,7 +39,7 @@ def find_cause(
     """Return the conflict, or the line of the disturbance, that broke the promise; None if it is
     uncertain.
 
-    Two calls are only a cause if runs under other schedules confirm that their order decides. An
+    Two calls are only a cause if runs under other schedules confirm that their order decides. A
     disturbance is only a cause if the schedule contains no other.
     """
     if undisturbed is not None:
