@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from .arguments import arguments_shown
 from .calls import (
@@ -41,7 +41,6 @@ from .registry import Registry
 if TYPE_CHECKING:
     from .clock import Reads
 
-E = TypeVar("E", Call, Event)
 _names_of_data: dict[tuple[str, ...], tuple[str, ...]] = {}
 """The names of the details of events, each combination once."""
 _ACTIONS = 1_000
@@ -264,22 +263,20 @@ class Recorder:
         """Record a received request, and return its call. The server adds the response to it, and then
         calls ``close_call()``.
         """
-        service, fake = self._service, self.fake
-        call = self._append(
-            lambda number: Call(
-                number,
-                at_us,
-                service,
-                fake,
-                method,
-                target,
-                headers,
-                body,
-                client,
-                read_facts,
-                route,
-            )
+        call = Call(
+            0,
+            at_us,
+            self._service,
+            self.fake,
+            method,
+            target,
+            headers,
+            body,
+            client,
+            read_facts,
+            route,
         )
+        self._append(call)
         shared = self.shared
         if shared.reads is not None:
             shared.reads.append((threading.get_ident(), -call.number))
@@ -334,12 +331,11 @@ class Recorder:
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        service, fake = self._service, self.fake
-        return self._append(
-            lambda number: Event(
-                number, at_us, service, fake, kind, text, names, tuple(values), ended_us
-            )
+        event = Event(
+            0, at_us, self._service, self.fake, kind, text, names, tuple(values), ended_us
         )
+        self._append(event)
+        return event
 
     def record_action(
         self, kind: str, place: CodePlace, number: int, call: Arguments | None, *details: Any
@@ -390,14 +386,14 @@ class Recorder:
                         entries.append(call)
                         break
 
-    def _append(self, new_entry: Callable[[int], E]) -> E:
-        """Add the entry that ``new_entry()`` creates with the next number, and return it."""
+    def _append(self, entry: Entry) -> None:
+        """Add an entry, and give it the next number."""
         parent = self._parent
         forgotten: Iterable[Call] = ()
         shared = self.shared
         # Number the entry inside the lock, so that numbers increase in every list.
         with shared.lock:
-            entry = new_entry(next(shared.numbers))
+            entry.number = next(shared.numbers)
             self.entries.append(entry)
             if self.keep is not None:
                 forgotten = self.forget_oldest()
@@ -409,7 +405,6 @@ class Recorder:
             shorten(call)
         for listener in shared.listeners.items:
             listener(entry)
-        return entry
 
     # -- forgetting ------------------------------------------------------------------------------
 

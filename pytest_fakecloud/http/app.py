@@ -70,6 +70,10 @@ class Chain:
         self._members: Registry[tuple[int, Interceptor]] = Registry()
 
     @property
+    def is_empty(self) -> bool:
+        return not self._members.items
+
+    @property
     def members(self) -> list[tuple[int, Interceptor]]:
         """The positions and the interceptors, in order."""
         return sorted(self._members.items, key=itemgetter(0))
@@ -83,9 +87,11 @@ class Chain:
         return self._members.add((position, interceptor))
 
     def run(self, request: Request, proceed: Proceed) -> AnyResponse:
-        """Return the response of the interceptors around ``proceed()``, the endpoint's; set
-        ``request.altered`` if the endpoint responded and an interceptor changed the body.
+        """Return the response of the interceptors around ``proceed()``, the endpoint's; mark it as
+        ``altered`` if the endpoint responded and an interceptor changed the body.
         """
+        if self.is_empty:
+            return proceed()
         endpoint_bodies: list[object] = []
         """The body of each of the endpoint's responses; an interceptor may call it several times."""
 
@@ -100,8 +106,8 @@ class Chain:
             rest = partial(interceptor, request, rest)
         response = rest()
         # Compare values, because an interceptor may change the body in place, or copy the answer.
-        if isinstance(response, Answer) and endpoint_bodies:
-            request.altered = response.body not in endpoint_bodies
+        if isinstance(response, Answer):
+            response.altered = bool(endpoint_bodies) and response.body not in endpoint_bodies
         return response
 
 
@@ -245,7 +251,7 @@ class App:
         finally:
             # The traceback of the exception refers to this frame, which must not refer to it.
             del head, failure, rejection
-        self.record(request, response)
+        self.record(request.call, response)
         return response
 
     def settle(self) -> tuple[int, BaseException | None]:
@@ -355,7 +361,7 @@ class App:
         everywhere = (route.methods.split() for route in self.table.routes)
         allowed = allowed or frozenset().union(*everywhere)
         response = self.call_endpoint(request, partial(self.wrong_method, allowed=allowed))
-        self.record(request, response)
+        self.record(request.call, response)
         return response
 
     def stream_failed(self, request: Request, error: Exception) -> None:
@@ -368,7 +374,6 @@ class App:
         error to respond with.
         """
         call = request.call
-        request.altered = False
         internal = ServiceError(500, f"internal error: {shown(error)}")
         call.note = formatted(error)
         request_line = f"{self.name}: {request.method} {shortened(request.target)}"
@@ -417,9 +422,8 @@ class App:
             # A body that cannot be parsed has no facts. The endpoint reports the error.
             return {}
 
-    def record(self, request: Request, response: AnyResponse) -> None:
+    def record(self, call: Call, response: AnyResponse) -> None:
         """Record the response to a request, which ends its call."""
-        call = request.call
         if isinstance(response, Answer):
             call.status = response.status
             if response.headers:
@@ -431,7 +435,7 @@ class App:
             else:
                 # Copy a short result of orjson, which allocates at least 4 KB: the journal keeps it.
                 call.response_body = b"%b" % body if len(body) < 4096 else body
-            call.outcome = "altered" if request.altered else "answered"
+            call.outcome = "altered" if response.altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status
             call.outcome = "streamed"

@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hmac import compare_digest
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -35,12 +36,10 @@ class Request:
     its two parts. ``headers`` is a case-insensitive mapping, ``fields`` maps lower-case header names
     to first values. ``client`` is the peer's address, ``principal`` the result of authentication.
     ``route`` is the name of the matched endpoint, ``params`` are the raw parameters in its path.
-    ``call`` is the request's entry in the journal. ``altered`` is True if the endpoint
-    made a response and an interceptor changed its body; not if an interceptor responded instead.
-    ``is_handshake`` is True for a command with which client libraries set up or end a connection.
+    ``call`` is the request's entry in the journal. ``is_handshake`` is True for a command with which
+    client libraries set up or end a connection.
     """
 
-    altered = False
     is_handshake = False
 
     def __init__(
@@ -90,23 +89,17 @@ def asks_to_close(connection: str) -> bool:
     return "close" in map(str.strip, connection.lower().split(","))
 
 
+@dataclass
 class Answer:
-    """A complete response. ``bytes`` bodies are sent unchanged, other objects as JSON."""
+    """A complete response. ``bytes`` bodies are sent unchanged, other objects as JSON. ``altered`` is
+    True if the endpoint responded and an interceptor changed the body.
+    """
 
-    def __init__(
-        self,
-        body: object = b"",
-        status: int = 200,
-        headers: HeaderPairs = (),
-        content_type: str | None = JSON_TYPE,
-    ) -> None:
-        self.body = body
-        self.status = status
-        self.headers = headers
-        self.content_type = content_type
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Answer) and vars(self) == vars(other)
+    body: object = b""
+    status: int = 200
+    headers: HeaderPairs = ()
+    content_type: str | None = JSON_TYPE
+    altered: bool = field(default=False, init=False, compare=False)
 
 
 class Stream:

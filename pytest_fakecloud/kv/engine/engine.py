@@ -187,14 +187,11 @@ class KVEngine:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
-        run = partial(self.execute_locked, session, argv)
-        return self.in_turn(argv, run, partial(self.run_during_script, session, argv))
+        return self.in_turn(argv, lambda has_lock: self.execute_now(session, argv, has_lock))
 
-    def in_turn(
-        self, argv: list[bytes], run: Callable[[], T], run_during_script: Callable[[], T]
-    ) -> T:
-        """Return ``run()``, called with the lock held once it is free; or ``run_during_script()``,
-        called without it, if the line may run during the script that holds it. An exception other than
+    def in_turn(self, argv: list[bytes], run: Callable[[bool], T]) -> T:
+        """Return ``run(True)``, called with the lock held once it is free; or ``run(False)``, called
+        without it, if the line may run during the script that holds it. An exception other than
         ``CommandError`` leaves the data consistent and the lock free, at whatever moment it is raised.
         """
         # A signal's handler can raise between acquire() and the next instruction, so the lock is
@@ -202,9 +199,7 @@ class KVEngine:
         # ask it like threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            if is_outer and not self._take_lock(argv):
-                return run_during_script()
-            return run()
+            return run(not is_outer or self._take_lock(argv))
         except CommandError:
             raise
         except BaseException:
@@ -224,6 +219,12 @@ class KVEngine:
         with self.lock:
             for keyspace in self.databases:
                 keyspace.mend()
+
+    def execute_now(self, session: Session, argv: list[bytes], has_lock: bool) -> Reply:
+        """Run a line in ``in_turn()``, or queue it; raise ``CommandError``."""
+        if has_lock:
+            return self.execute_locked(session, argv)
+        return self.run_during_script(session, argv)
 
     def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line, or queue it; raise ``CommandError``. The caller holds the lock."""
@@ -323,11 +324,13 @@ class KVEngine:
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
 
-        def is_done() -> bool:
+        def is_done(has_lock: bool) -> bool:
+            if not has_lock:
+                return True
             self.update_time()
             return indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING")
 
-        while not self.in_turn(argv, is_done, lambda: True):
+        while not self.in_turn(argv, is_done):
             if session.closing or (session.has_left is not None and session.has_left()):
                 raise CommandError(errors.CLIENT_LEFT)
             self.give_way()

@@ -37,7 +37,7 @@ from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import HANDSHAKE, facts_of
 from ..engine.engine import KVEngine
-from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
+from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
 from ..interruptions import Arrival, CommandSender
@@ -300,61 +300,63 @@ class PortConnection:
         size = sum(map(len, argv))
         self._has_replied = False
         at_us, failure = app.settle()
-        request = self._open_call(argv, size, at_us)
+        call = self._open_call(argv, size, at_us)
         response: AnyResponse
         try:
             if failure is not None:
                 raise failure
-            response = self._respond(argv, size, request)
+            response = self._respond(argv, size, call)
         except BaseException as error:
-            response = self._render_error(app.report_bug(request, error))
-        app.record(request, response)
+            response = self._render_error(app.report_bug(self._request_of(call), error))
+        app.record(call, response)
         return self._deliver(response) and not session.closing
 
-    def _open_call(self, argv: list[bytes], size: int, at_us: int) -> Request:
+    def _open_call(self, argv: list[bytes], size: int, at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
         line = without_secrets(argv)
-        cut: list[str] = []
-        if size > LARGE:
-            lines = line, [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
-            whole, shown = (
-                facts_of([[word.decode("latin-1") for word in words]]) for words in lines
-            )
-            cut = ["request_body", *(name for name in whole if whole[name] != shown[name])]
-            line = lines[1]
-        request = Request("RESP", "/", NO_HEADERS, json_of(line), self.client)
-        request.principal = self.session.user
-        request.is_handshake = argv[0].upper() in _HANDSHAKE
-        request.call = self.app.recorder.open_call(
-            request.method,
-            request.target,
-            body=request.body,
+        shown = line if size <= LARGE else [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
+        call = self.app.recorder.open_call(
+            "RESP",
+            "/",
+            body=json_of(shown),
             at_us=at_us,
             client=self.client,
             route="database-port",
             read_facts=facts_reader(self.session.db.index),
         )
-        record_cut(request.call, dict.fromkeys(cut, size))
+        if size > LARGE:
+            record_cut(call, dict.fromkeys(("request_body", *_cut_facts(line, shown)), size))
+        return call
+
+    def _request_of(self, call: Call) -> Request:
+        """Return a command as interceptors see it."""
+        request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
+        request.principal = self.session.user
+        request.call = call
         return request
 
-    def _respond(self, argv: list[bytes], size: int, request: Request) -> AnyResponse:
-        """Return the response of the chain around the engine."""
+    def _respond(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
+        """Return the response of the engine, or of the chain around it."""
         if self.engine.pauses.delays_end_us:
             self.wait_for_pause(argv)
         if self.signal.closed:
             # The connection was closed while the command waited, before it reached the engine.
             return Effect("drop")
-        chain = self.app.chain
-        self._replies_at_once = not chain.members
-        if not self._passes_chain(argv):
-            return self.perform(argv, size, request.call)
+        passes_chain = self._passes_chain(argv)
+        self._replies_at_once = not passes_chain or self.app.chain.is_empty
+        if self._replies_at_once:
+            answer = self.perform(argv, size, call)
+            call.reached = passes_chain
+            return answer
+        request = self._request_of(call)
+        request.is_handshake = argv[0].upper() in _HANDSHAKE
         mode = self.session.reply_mode
-        response = chain.run(request, partial(self._perform_once, argv, size, request.call))
+        response = self.app.chain.run(request, partial(self._perform_once, argv, size, call))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
             return self._injected(argv, response, mode)
-        if request.altered:
+        if isinstance(response, Answer) and response.altered:
             raise ContractError(
-                f"the fault {request.call.fault} changes the bytes of a reply of the Redis protocol, "
+                f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
                 "after which the client would wait for the rest or misread later replies: limit the "
                 "fault to REST requests with route=, or use truncate"
             )
@@ -412,7 +414,9 @@ class PortConnection:
         if mode != "on" and session.reply_mode == "skip":
             session.reply_mode = "on"
         data = to_resp(reply, session.resp) if mode == "on" else b""
-        return Answer(data, answer.status, (), RESP_TYPE)
+        injected = Answer(data, answer.status, (), RESP_TYPE)
+        injected.altered = answer.altered
+        return injected
 
     def _deliver(self, response: AnyResponse) -> bool:
         """Send a response or apply a fault's effect; return False if the connection must be closed."""
@@ -444,31 +448,20 @@ class PortConnection:
                 engine.index_ahead(session, argv)
             except CommandError as error:
                 return self._encode_reply(argv, mode, as_reply(error))
-        execute = partial(self._execute, argv, size, mode)
-        answer = engine.in_turn(
-            argv,
-            partial(execute, engine.execute_locked),
-            partial(execute, engine.run_during_script),
-        )
+        answer = engine.in_turn(argv, partial(self._execute, argv, size, mode))
         if isinstance(answer, Answer):
             return answer
         reply = self._wait(answer)
         with engine.lock:
             return self._encode_reply(argv, mode, reply)
 
-    def _execute(
-        self,
-        argv: list[bytes],
-        size: int,
-        mode: str,
-        execute: Callable[[Session, list[bytes]], Reply],
-    ) -> Answer | Waiter:
+    def _execute(self, argv: list[bytes], size: int, mode: str, has_lock: bool) -> Answer | Waiter:
         """Return the reply of a command, or its wait if it is blocked."""
         self._executing = self._thread
         try:
             if self.app.command_limits.must_check(size):
                 self._check_limits(argv)
-            reply = execute(self.session, argv)
+            reply = self.engine.execute_now(self.session, argv, has_lock)
         except CommandError as error:
             reply = as_reply(error)
         finally:
@@ -706,3 +699,11 @@ class PortConnection:
         session.deliver = session.wake = session.has_left = None
         self.signal.close()
         self.engine.abandon(session)
+
+
+def _cut_facts(line: list[bytes], shown: list[bytes]) -> list[str]:
+    """Return the names of the facts that differ if only a part of a command is shown."""
+    whole, part = (
+        facts_of([[word.decode("latin-1") for word in words]]) for words in (line, shown)
+    )
+    return [name for name in whole if whole[name] != part[name]]
