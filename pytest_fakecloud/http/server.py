@@ -340,7 +340,7 @@ class HTTPHandler:
             if not self._answer(message) or not message.keep_alive:
                 return False
         if reader.rejection is not None:
-            self._reject(reader.rejection)
+            self._send_rejection(reader.rejection)
             return False
         if reader.pending is not None and self._head is None:
             self._head = self._check_head(reader.pending)
@@ -450,7 +450,7 @@ class HTTPHandler:
             stream.end()
         return chunked
 
-    def _reject(self, rejection: Rejection) -> None:
+    def _send_rejection(self, rejection: Rejection) -> None:
         """Send the reason for closing the connection, and let the client read it."""
         message = Message(
             rejection.method or "GET", rejection.target, client=self.connection.address
