@@ -60,7 +60,7 @@ class ReorderFault(ServiceFault):
         return f"{super()._shortfall}: no consumer received records of two partitions at once"
 
     def __exit__(self, *error: object) -> None:
-        self._withdraw(sys._getframe(1))
+        self._plan._withdraw(self, sys._getframe(1))
         if error[0] is None and not self.hits:
             raise ContractError(
                 "reorder() mixed nothing: no consumer received records of two partitions at once in "

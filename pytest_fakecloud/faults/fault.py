@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from ..core.calls import CallNames, NamesOf, field_of
+from ..core.calls import Call, CallNames, NamesOf, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
 from ..core.frames import is_own, stack_of
@@ -112,13 +111,13 @@ class Fault:
 
     def remove(self) -> None:
         """Remove the fault, so that it never fires again."""
-        self._withdraw(sys._getframe(1))
+        self._plan._withdraw(self, sys._getframe(1))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._withdraw(sys._getframe(1))
+        self._plan._withdraw(self, sys._getframe(1))
 
     def __repr__(self) -> str:
         matchers = ", ".join(self._limits)
@@ -173,11 +172,6 @@ class Fault:
         """The entry that is added to ``faults`` of a call when the fault fires on it."""
         return {"kind": self.kind, "description": self.description}
 
-    def _withdraw(self, caller: FrameType) -> None:
-        """Remove the fault, and record this if the test did."""
-        self._plan._remove(self)
-        self._plan._record_change("remove_fault", caller, fault=self.description)
-
     def _end(self) -> None:
         """Let the fault never fire again. Only its plan calls this."""
         self._removed = True
@@ -207,30 +201,22 @@ class Fault:
         except ContractError as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
 
-    def _fire_on(self, request: Any) -> bool:
-        """Fire on a matching request if it is the fault's turn, and record this in the request's call;
-        return whether the fault has fired. The caller then applies its effect.
+    def _count(self) -> bool:
+        """Count a matching request; if the fault fires on it, count a hit and return True. Called with
+        the plan's lock held.
         """
-        # Call the predicate without the lock, because it is the test's code and may read the plan.
-        if not self.active or not self._matches(request) or not self._count():
+        if not self.active:
             return False
-        call = request.call
-        call.fault = self.description if call.fault is None else f"{call.fault}, {self.description}"
-        call.faults = (*call.faults, self._entry)
+        self._seen += 1
+        if self._seen <= self._skip or not self._decide():
+            return False
+        self.hits += 1
         return True
 
-    def _count(self) -> bool:
-        """Count a matching request; if the fault fires on it, count a hit and return True."""
-        with self._plan._lock:
-            if not self.active:
-                return False
-            self._seen += 1
-            if self._seen <= self._skip or not self._decide():
-                return False
-            self.hits += 1
-            if not self.active:
-                self._plan._retire(self)
-            return True
+    def _note_on(self, call: Call) -> None:
+        """Record on a call that the fault has fired on it."""
+        call.fault = self.description if call.fault is None else f"{call.fault}, {self.description}"
+        call.faults = (*call.faults, self._entry)
 
     def _decide(self) -> bool:
         """Return whether to fire. Called for each matching request, with the plan's lock held."""

@@ -169,7 +169,7 @@ class FaultPlan:
         """Remove all faults that ``down()`` injected."""
         for fault in self._active:
             if fault.kind == "down":
-                fault._withdraw(sys._getframe(1))
+                self._withdraw(fault, sys._getframe(1))
 
     def rate_limit(
         self,
@@ -315,11 +315,13 @@ class FaultPlan:
         self._record_change("add_fault", caller, fault=fault.description, arguments=fault._limits)
         return fault
 
-    def _remove(self, fault: Fault) -> None:
+    def _withdraw(self, fault: Fault, caller: FrameType) -> None:
+        """Remove a fault, and record this if the test did."""
         with self._lock:
             fault._end()
             self._retire(fault)
         self._update_refusing()
+        self._record_change("remove_fault", caller, fault=fault.description)
 
     def _record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test, not this package, changed a fault."""
@@ -348,7 +350,7 @@ class FaultPlan:
         subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
         """
         for fault in self._active:
-            if fault.kind == kind and fits(fault) and fault._fire_on(subject):
+            if fault.kind == kind and fits(fault) and self._fires(fault, subject):
                 return fault
         return None
 
@@ -368,10 +370,25 @@ class FaultPlan:
         for index, fault in enumerate(faults):
             if fault._is_of_service or not fault._applies_to(request):
                 continue
-            if fault._fire_on(request):
+            if self._fires(fault, request):
                 later = partial(self._pass, faults[index + 1 :], request, proceed)
                 return fault._respond_to(request, later)
         return proceed()
+
+    def _fires(self, fault: Fault, request: Any) -> bool:
+        """Fire a fault on a matching request if it is its turn, and record this in the request's call;
+        return whether it has fired. The caller then applies its effect.
+        """
+        # Call the predicate without the lock, because it is the test's code and may read the plan.
+        if not fault.active or not fault._matches(request):
+            return False
+        with self._lock:
+            if not fault._count():
+                return False
+            if not fault.active:
+                self._retire(fault)
+        fault._note_on(request.call)
+        return True
 
     def _retire(self, fault: Fault) -> None:
         self._activate(active for active in self._active if active is not fault)
