@@ -34,10 +34,11 @@ class Request:
 
     ``target`` is the raw request target (its bytes as Latin-1); ``path`` and ``query_string`` are
     its two parts. ``headers`` is a case-insensitive mapping, ``fields`` maps lower-case header names
-    to first values. ``client`` is the peer's address, ``principal`` the result of authentication.
-    ``route`` is the name of the matched endpoint, ``params`` are the raw parameters in its path.
-    ``call`` is the request's entry in the journal. ``is_handshake`` is True for a command with which
-    client libraries set up or end a connection.
+    to first values. ``client`` is the peer's address, None for a request that used no socket
+    (``transport="inprocess"``). ``principal`` is the result of authentication, ``route`` the name of
+    the matched endpoint, ``params`` are the raw parameters in its path, ``call`` is the request's
+    entry in the journal. ``is_handshake`` is True for a command with which client libraries set up or
+    end a connection.
     """
 
     is_handshake = False

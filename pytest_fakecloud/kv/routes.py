@@ -345,10 +345,7 @@ class KVApp(App):
     def _run_interruptions(
         self, request: Request, lines: list[list[bytes]], arrival: Arrival = "alone"
     ) -> None:
-        connection = request.client
-        if connection is not None and not connection[1]:
-            connection = None  # a request without a socket (``transport="inprocess"``)
-        sender = CommandSender(connection, request.principal.name)
+        sender = CommandSender(request.client, request.principal.name)
         for line in lines:
             is_interrupted = self.interruptions.before(sender, line, arrival)
             # Of a pipeline, earlier commands were executed before the interruption.

@@ -56,9 +56,9 @@ _NUMBERS: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
 _COUNT = itertools.count(1)
 
 
-def call_site(client: tuple[str, int] | None = None) -> CallSite:
+def call_site(client: tuple[str, int] | None) -> CallSite:
     """Return the places of the application that make the current call, and the task that does, given
-    the address of the client's socket.
+    the address of the client's socket, if it has one.
     """
     stack = _stack(sys._getframe(1))
     here = _application(stack)
@@ -68,11 +68,7 @@ def call_site(client: tuple[str, int] | None = None) -> CallSite:
         # Without a place, a task of this thread makes the call, and runs only library code.
         task = None if loop is None else asyncio.current_task(loop)
         return _site(_Caller(here, task, job=job))
-    callers = [
-        caller
-        for caller in _waiting_callers()
-        if client is None or caller.address in (None, client)
-    ]
+    callers = [caller for caller in _waiting_callers() if caller.address in (None, client)]
     callers = [caller for caller in callers if caller.address is not None] or callers
     return _site(callers[0]) if len(callers) == 1 else CallSite()
 

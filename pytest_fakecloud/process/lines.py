@@ -52,7 +52,7 @@ class _Sent:
 
 
 class Lines:
-    """Returns the lines that make the current call, given the address of its client.
+    """Returns the lines that make the current call, given the address of its client, if it has one.
 
     Clients that send in other processes, over TLS or on the sockets of gevent have none.
     """
@@ -62,7 +62,7 @@ class Lines:
         """What was sent last from each port."""
 
     def __call__(self, client: tuple[str, int] | None) -> CallLines | None:
-        if client is None or not client[1]:  # The call skips the socket.
+        if client is None:  # The call skips the socket.
             return lines_above(sys._getframe(1))
         sent = self._sent.get(client[1])
         sock = None if sent is None else sent.sock()

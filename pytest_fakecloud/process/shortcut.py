@@ -88,7 +88,7 @@ class Shortcut:
             return None  # The response may be a stream.
         if len(target) > _MOST_TARGET_BYTES or _TARGET.fullmatch(target) is None:
             return None
-        request = Request(method, target, head.headers, b"", ("127.0.0.1", 0))
+        request = Request(method, target, head.headers)
         if not self._lingers:
             match = app.table.find(method, request.path)
             if isinstance(match, tuple) and match[0].lingers:  # the matched route

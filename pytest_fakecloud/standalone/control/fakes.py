@@ -102,7 +102,7 @@ class FakeRoutes:
             )
         headers, content = _headers(fake, body.get("headers", {})), _sent(body.get("body", ""))
         # The request goes through the fake's whole pipeline, but not through a socket.
-        sent = Request(method, target, headers, content, ("127.0.0.1", 0))
+        sent = Request(method, target, headers, content)
         answer = fake._app.answer(sent)
         if isinstance(answer, Answer):
             raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
