@@ -188,7 +188,8 @@ _WORDS = {
     "rest": ("over_rest", True),
     "no-rest": ("over_rest", False),
     "vendor": ("is_vendors", True),
-    "valkey": ("is_valkeys", True),
+    "valkey": ("is_valkey_only", True),
+    "redis": ("is_redis_only", True),
     **{word: ("repetition", word) for word in ("overwrites", "again", "varies")},
 }
 """The words without a value, with the attribute of `Effects` that they set."""
@@ -206,7 +207,7 @@ class Effects:
         self.value_at = self.ttl_at = 0
         self.ttl_unit: Unit | None = None
         self.takes_ttl = self.reads_clock = self.looks_up = self.whole = False
-        self.is_vendors = self.is_valkeys = False
+        self.is_vendors = self.is_valkey_only = self.is_redis_only = False
         self.event: str | None = None
         self.over_rest: bool | None = None
         self.repetition = ""

@@ -21,7 +21,7 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         effects = spec.effects
         of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
         of_writes = spec.event, effects.repetition
-        own = effects.is_vendors, effects.is_valkeys, effects.whole
+        own = effects.is_vendors, effects.is_valkey_only, effects.is_redis_only, effects.whole
         return spec.over_rest, spec.reads_keys, *own, *of_writes, *of_ttl
 
     for row in map(row_of, COMMANDS):
