@@ -193,6 +193,8 @@ _WORDS = {
     **{word: ("repetition", word) for word in ("overwrites", "again", "varies")},
 }
 """The words without a value, with the attribute of `Effects` that they set."""
+_KINDS = frozenset({"count", "names", "if-new", "removes", "claims", "finishes"})
+"""The words about which `kinds.py` asks."""
 
 
 class Effects:
@@ -200,7 +202,7 @@ class Effects:
 
     ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
     are None if the row does not declare them. ``repetition`` is a word of ``commands.txt`` or, by
-    default, an empty string.
+    default, an empty string. ``kinds`` are the words about which `kinds.py` asks.
     """
 
     def __init__(self, text: str) -> None:
@@ -211,6 +213,7 @@ class Effects:
         self.event: str | None = None
         self.over_rest: bool | None = None
         self.repetition = ""
+        self.kinds = _KINDS.intersection(text.split())
         for word in text.split():
             name, _, position = word.partition("@")
             if name in UNITS and position.isdigit():
@@ -219,7 +222,7 @@ class Effects:
                 self.value_at = int(position)
             elif word.startswith("event="):
                 self.event = word.removeprefix("event=")
-            else:
+            elif word not in _KINDS:
                 setattr(self, *_WORDS[word])
 
 
