@@ -30,9 +30,10 @@ TYPES = {"$": "string", "l": "list", "s": "set", "h": "hash", "z": "zset", "t": 
 class ObservedEffects:
     """Compares what commands do with their rows in the command table.
 
-    ``undeclared`` are what rows lack, ``unknown_events`` events without a class, and ``shown`` the
-    declared effects that commands had, by the attributes of their specs. Flags are those of commands
-    that no real server here has: `tests/kv/test_self_description.py` compares the others.
+    ``undeclared`` are what rows lack, ``unknown_events`` events without a class, ``unreported`` changes
+    that functions did not report to the keyspace, and ``shown`` the declared effects that commands had, by the
+    attributes of their specs. Flags are those of commands that no real server here has:
+    `tests/kv/test_self_description.py` compares the others.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -40,10 +41,13 @@ class ObservedEffects:
         self.shown: set[tuple[str, str]] = set()
         self.undeclared: set[str] = set()
         self.unknown_events: set[str] = set()
+        self.unreported: set[str] = set()
         self.inside = False
         """Whether a command is running."""
         self.touched: set[bytes] = set()
         """The keys that the running command has read or written so far."""
+        self.changed: set[bytes] = set()
+        """The keys whose change the running command has reported so far."""
         self.expiries: dict[int, Expiries] = defaultdict(Expiries)
         """The TTLs that the findings of reports know from the commands so far, by database."""
 
@@ -53,9 +57,8 @@ class ObservedEffects:
         monkeypatch.setattr(KVEngine, "now_us", stored, raising=False)
         for owner, method, check in (
             *((Keyspace, name, self._note_key) for name in ("lookup", "peek", "find")),
-            (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "set", self._check_event),
-            (Keyspace, "touch", self._check_event), (Keyspace, "touch_unwatched", self._check_event),
-            (Keyspace, "announce", self._check_event),
+            *((Keyspace, name, self._note_change) for name in ("set", "touch", "touch_unwatched")),
+            (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "announce", self._check_event),
             (HashValue, "expire_at", lambda *_: self._show("ttl_at")),
         ):  # fmt: skip
             monkeypatch.setattr(owner, method, self._checked(getattr(owner, method), check))
@@ -64,7 +67,8 @@ class ObservedEffects:
         def followed(session: Session, spec: CommandSpec, argv: list[bytes]) -> Any:
             db = session.db
             within, self.inside = self.inside, True
-            outer, self.touched = self.touched, set()
+            outer = self.touched, self.changed
+            self.touched, self.changed = set(), set()
             size = self._size()
             before = self._contents(db, spec, argv)
             try:
@@ -72,7 +76,8 @@ class ObservedEffects:
             finally:
                 self._check_keys(spec, argv)
                 self._check_changes(spec, argv, before, self._contents(db, spec, argv))
-                self.inside, self.touched = within, outer
+                self.inside = within
+                self.touched, self.changed = outer
             if self._size() > size and "denyoom" not in spec.flags and spec.name in WITHOUT_SERVER:
                 self._note(spec, "the flag denyoom, because it adds data")
             if not isinstance(reply, Blocked):
@@ -121,12 +126,19 @@ class ObservedEffects:
         before: dict[bytes, Any],
         after: dict[bytes, Any],
     ) -> None:
-        """Check that the row has the flags that say how the values of keys have changed."""
+        """Check that the row has the flags that say how the values of keys have changed, and that
+        the changes were reported.
+        """
         flags: dict[bytes, set[str]] = defaultdict(set)
         for at, key_spec in spec.key_positions(argv):
             flags[argv[at]].update(key_spec.flags)
         for key in before.keys() | after.keys():
-            for kind in changes(before.get(key), after.get(key)):
+            kinds = changes(before.get(key), after.get(key))
+            if kinds and key not in self.changed:
+                self.unreported.add(
+                    f"{spec.name}: session.db.touch(), because `{shown(argv)}` changes {decoded(key)}"
+                )
+            for kind in kinds:
                 if not flags[key] & {kind, "update"}:
                     self._note(
                         spec,
@@ -136,6 +148,10 @@ class ObservedEffects:
                     self._note(
                         spec, f"the flag write instead of readonly, because of `{shown(argv)}`"
                     )
+
+    def _note_change(self, db: Keyspace, key: bytes, *args: Any, **named: Any) -> None:
+        self.changed.add(key)
+        self._check_event(db, key, *args, **named)
 
     def _note_key(self, _: Keyspace, key: bytes, **__: Any) -> None:
         self.touched.add(key)

@@ -15,6 +15,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.commands import arguments
 from pytest_fakecloud.kv.engine import messages
 from pytest_fakecloud.kv.engine.engine import KVEngine
@@ -43,6 +44,7 @@ def effects(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     complete(TABLE_FILE, sorted(effects.undeclared))
     complete(Path(messages.__file__), sorted(effects.unknown_events))
+    complete(Path(commands.__file__).parent, sorted(effects.unreported))
 
 
 @pytest.fixture

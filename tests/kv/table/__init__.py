@@ -1,3 +1,5 @@
+"""The command table: its file, and the commands whose rows no real server confirms."""
+
 from pathlib import Path
 
 from pytest_fakecloud.kv.table import registry
