@@ -31,8 +31,8 @@ class ObservedEffects:
     """Compares what commands do with their rows in the command table.
 
     ``undeclared`` are what rows lack, ``unknown_events`` events without a class, ``unreported`` changes
-    that functions did not report to the keyspace, and ``shown`` the declared effects that commands had, by the
-    attributes of their specs. Flags are those of commands that no real server here has:
+    that functions did not report to the keyspace, and ``shown`` the declared effects that commands
+    had, by the attributes of their specs. Flags are those of commands that no real server here has:
     `tests/kv/test_self_description.py` compares the others.
     """
 
