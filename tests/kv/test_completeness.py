@@ -22,7 +22,7 @@ from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES, TEMPLATES_FIL
 from tests.kv.conftest import NOW, Run
 from tests.kv.scenarios import FOLDER, Scenario, every_scenario, play
 from tests.kv.scenarios.effects import ObservedEffects
-from tests.kv.table import WITHOUT_SERVER
+from tests.kv.table import TABLE_FILE, WITHOUT_SERVER
 from tests.kv.table.test_layout import MODULES, module_of_group
 from tests.notations import complete, sections
 
@@ -65,6 +65,7 @@ NOT_SHOWN = {
 class Played:
     """What the scenarios exercise: commands, option words and effects of commands, and error texts.
 
+    ``unknown_words`` are words in capitals that are no options, with their commands (`WITHOUT_SERVER`).
     ``lengths`` are the numbers of words of command lines that succeed, ``wrong_lengths`` of those that
     are rejected because of it.
     """
@@ -74,6 +75,7 @@ class Played:
         self.options: set[tuple[str, str]] = set()
         self.effects: set[tuple[str, str]] = set()
         self.errors: set[str] = set()
+        self.unknown_words: set[tuple[str, str]] = set()
         self.lengths: set[tuple[str, int]] = set()
         self.wrong_lengths: set[tuple[str, int]] = set()
 
@@ -110,6 +112,12 @@ class Played:
                 return
         self.commands.add(spec.name)
         self.lengths.add((spec.name, len(argv)))
+        if spec.name in WITHOUT_SERVER:
+            self.unknown_words.update(
+                (spec.name, word.decode())
+                for word in argv[spec.argument_words]
+                if re.fullmatch(rb"[A-Z][A-Z0-9-]+", word) and word not in spec.option_words
+            )
         words = {word.upper() for word in argv[spec.argument_words]} | {*b"=~*$"}
         self.options.update((spec.name, word) for word in spec.options if word.encode() in words)
 
@@ -166,6 +174,18 @@ def test_scenarios_show_the_arities_of_commands_without_a_server(played: Played)
             if (name, length) not in played.wrong_lengths
         ]
     complete_scenarios(lines)
+
+
+@pytest.mark.slow
+def test_rows_have_the_option_words_that_scenarios_use(played: Played) -> None:
+    complete(
+        TABLE_FILE,
+        (
+            f"the option {word} to the row of {name} (or write it in small letters in its scenarios, "
+            "if it is a value)"
+            for name, word in sorted(played.unknown_words)
+        ),
+    )
 
 
 @pytest.mark.slow
