@@ -270,6 +270,10 @@ def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
             "SEARCH.QUERY i {}",
             {("key of db0", "i", False), ("key of db0", "*", False), ("clock", "*", False)},
         ),
+        (
+            "SEARCH.WAITINDEXING i",
+            {("key of db0", "i", True), ("key of db0", "*", False), ("clock", "*", False)},
+        ),
         ("EVAL_RO script 0", set()),
         ("PUBLISH news hello", {("channel", "news", True)}),
         ("PSUBSCRIBE news* a?", {("channel", "*", True)}),
