@@ -118,11 +118,12 @@ class Played:
                 for word in argv[spec.argument_words]
                 if re.fullmatch(rb"[A-Z][A-Z0-9-]+", word) and word not in spec.option_words
             )
-        words = {word.upper() for word in argv[spec.argument_words]} | {*b"=~*$"}
+        words = {word.upper() for word in argv[spec.argument_words]}
         self.options.update((spec.name, word) for word in spec.options if word.encode() in words)
 
 
 def errors_in(reply: Any) -> Iterator[str]:
+    """Yield the error texts in a reply."""
     if isinstance(reply, CommandError):
         yield str(reply)
     elif isinstance(reply, list):
