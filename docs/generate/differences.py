@@ -17,7 +17,7 @@ from . import decided
 from .markdown import HEAD, table
 
 VALKEYS = (
-    *(name for name, spec in COMMANDS.items() if spec.effects.is_valkeys),
+    *(name for name, spec in COMMANDS.items() if spec.effects.is_valkey_only),
     "the API of scripts as `server`",
 )
 """Commands, and an entry of `LATER`, that exist in Valkey but in no version of Redis."""

@@ -21,8 +21,7 @@ class Route(NamedTuple):
     faults and in the journal. ``endpoint`` takes the app and the request. (Families of the queue
     list methods that take the family and the request, which `QueueApp.routes()` replaces.)
 
-    ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket, and the
-    queue calls it without the engine's lock.
+    ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket.
     ``changes`` marks an endpoint that accepts GET although it changes data. ``limited`` is false for an
     endpoint to which the service's limit of requests per second does not apply.
     """

@@ -43,10 +43,11 @@ def touches_of_command(
     touches: list[Touch] = []
     for key_spec in spec.keys:
         places = key_spec.positions(argv)
+        writes = "RO" not in key_spec.flags
         if places is None:
-            touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, bool(spec.write)))
+            touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, writes))
         for place in places or ():
-            touches.append(touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags))
+            touches.append(touch_of_key(fake, database, argv[place], writes))
     name = spec.name.partition(" ")[0]
     if touches or (spec.keys and not spec.write):
         yield from touches

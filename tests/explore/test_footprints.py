@@ -51,6 +51,17 @@ def sorting_by_keys(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
     }
 
 
+def searches(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    kv.execute(
+        *["SEARCH.CREATE", "i", "ON", "JSON", "PREFIX", "1", "p:", "SCHEMA", "n", "U64", "FAST"]
+    )
+    return {
+        "a": lambda: redis.execute(["SEARCH.COUNT", "i", "{}"]),
+        "b": lambda: redis.execute(["JSON.SET", "p:1", "$", '{"n":1}']),
+        "c": lambda: redis.get("other"),
+    }
+
+
 def subscriptions(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
     port = redis_py.Redis.from_url(kv.database_url, decode_responses=True)
 
@@ -225,7 +236,7 @@ def delayed_messages_that_are_cancelled(cloud: Cloud, kv: KVServer, redis: Redis
 @pytest.mark.parametrize(
     "make",
     [
-        scans, keys_of_a_script, transactions, sorting_by_keys, subscriptions, watching,
+        scans, keys_of_a_script, transactions, sorting_by_keys, searches, subscriptions, watching,
         blocking_pops, joining_a_group, commits, deduplication, pausing_a_queue, callbacks,
         namespaces, pending_vectors, ordered_queues,
     ],
@@ -255,6 +266,14 @@ def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
     ("line", "expected"),
     [
         ("SORT_RO l BY w_*", {("key of db0", "l", False), ("key of db0", "*", False)}),
+        (
+            "SEARCH.QUERY i {}",
+            {("key of db0", "i", False), ("key of db0", "*", False), ("clock", "*", False)},
+        ),
+        (
+            "SEARCH.WAITINDEXING i",
+            {("key of db0", "i", True), ("key of db0", "*", False), ("clock", "*", False)},
+        ),
         ("EVAL_RO script 0", set()),
         ("PUBLISH news hello", {("channel", "news", True)}),
         ("PSUBSCRIBE news* a?", {("channel", "*", True)}),

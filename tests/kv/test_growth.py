@@ -2,7 +2,7 @@
 
 Work is counted, not timed: the bytecode instructions that run, and the memory that is allocated in
 the meantime. Elements are strings whose methods are written in Python, so a loop in C that uses the
-elements counts as well, and so does one that copies them. Each line of `command_checks.txt` runs first
+elements counts as well, and so does one that copies them. Each line of `growth.txt` runs first
 without being counted: what the first one builds for later ones (an order, a sum) is paid once.
 """
 
@@ -13,6 +13,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -23,17 +24,16 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
-from tests.kv.command_checks import CHECKS_FILE, ROWS
 from tests.kv.conftest import NOW, argv
-from tests.notations import alternatives, complete
+from tests.notations import alternatives, complete, sections
 
 SIZES = (600, 1800, 5400)
 SMALL_SIZES = (200, 600, 1800)
 """For work that is linear, which differs enough at sizes that are counted in less time."""
-CLASS_NAMES = ("constant", "constant, with maxmemory", "logarithmic", "linear", "at most linear")
+GROWTH_FILE = Path(__file__).with_name("growth.txt")
 GROWTH = {
-    name: [line for _, column, text in ROWS if column == name for line in alternatives(text)]
-    for name in CLASS_NAMES
+    name: [line for text in texts for line in alternatives(text)]
+    for name, texts in sections(GROWTH_FILE).items()
 }
 GROUPS = {
     *(
@@ -239,13 +239,13 @@ def of_line(line: str) -> Callable[[Filled], int]:
     return run
 
 
-CLASSES = dict(
-    zip(
-        CLASS_NAMES,
-        (is_constant, is_constant, is_logarithmic, is_linear, is_at_most_linear),
-        strict=True,
-    )
-)
+CLASSES = {
+    "constant": is_constant,
+    "constant, with maxmemory": is_constant,
+    "logarithmic": is_logarithmic,
+    "linear": is_linear,
+    "at most linear": is_at_most_linear,
+}
 
 
 @pytest.fixture(scope="module")
@@ -283,9 +283,9 @@ def test_every_command_with_data_has_its_class() -> None:
         spec.name for spec in COMMANDS.values() if spec.group in GROUPS and not spec.subcommands
     }
     complete(
-        CHECKS_FILE,
+        GROWTH_FILE,
         (
-            f"below `== {name}`: {' | '.join(CLASS_NAMES)} => {name} <arguments>"
+            f"below {' or '.join(f'`== {growth}`' for growth in CLASSES)}: {name} <arguments>"
             for name in sorted(data - measured - UNMEASURED)
         ),
         "UNMEASURED of tests/kv/test_growth.py",

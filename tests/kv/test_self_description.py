@@ -10,10 +10,10 @@ import pytest
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from tests.kv.command_checks import CHECKS_FILE, ROW_WITHOUT_SERVER, WITHOUT_SERVER
 from tests.kv.comparison.servers import RealServer, running
 from tests.kv.comparison.wire import Status
 from tests.kv.resp.test_port import Client
+from tests.kv.table import TABLE_FILE, WITHOUT_SERVER
 from tests.notations import complete
 
 SETTING = ["SET k v", "SET e v EX 100", "LPUSH l 1 2", "SELECT 3", "SET other v", "SELECT 0"]
@@ -154,14 +154,19 @@ def _comparable(entry: list[Any]) -> dict[str, Any]:
 def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
     names = [name.upper() for name in real.call(b"COMMAND LIST FILTERBY PATTERN *".split())]
     theirs = real.call([b"COMMAND", b"INFO", *names])
-    ours = fake("COMMAND", "INFO", *names)
-    wrong = {}
-    for name, mine, yours in zip(names, ours, theirs, strict=True):
+    complete_rows(fake("COMMAND", "INFO", *names), theirs)
+
+
+def complete_rows(ours: list[Any], theirs: list[Any]) -> None:
+    """Fail with what rows need so that COMMAND INFO returns what a real server returns."""
+    lines = []
+    for mine, yours in zip(ours, theirs, strict=True):
         left, right = _comparable(mine), _comparable(yours)
-        for what in left:
-            if left[what] != right[what]:
-                wrong[name.decode(), what] = (left[what], right[what])
-    assert wrong == {}
+        for field, expected in right.items():
+            where = "_TIPS of kv/commands/server/introspection.py" if field == "tips" else "its row"
+            if left[field] != expected:
+                lines.append(f"{yours[0]}: {field} {expected} and not {left[field]}, in {where}")
+    complete(TABLE_FILE, lines)
 
 
 def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
@@ -223,11 +228,24 @@ def test_later_commands_are_those_of_valkey(fake: Client) -> None:
         client.close()
     assert {"HEXPIRE", "HSETEX", "CLIENT CAPA", "DELIFEQ", "WAITAOF"} <= set(names)
     missing = {*later} - {*names} - WITHOUT_SERVER
-    complete(CHECKS_FILE, map(ROW_WITHOUT_SERVER.format, sorted(missing)))
-    assert WITHOUT_SERVER.isdisjoint(names)
-    for name, mine, yours in zip(names, ours, theirs, strict=True):
-        assert (name, _comparable(mine)) == (name, _comparable(yours))
-        assert (name, {*COMMANDS[name].options}) == (name, _option_words(docs[name]))
+    complete(
+        TABLE_FILE,
+        (
+            f"to the row of {name}: vendor if only the vendor has it, or redis if Redis also has it"
+            for name in sorted(missing)
+        ),
+    )
+    wrong = WITHOUT_SERVER.intersection(names)
+    assert not wrong, f"Valkey has {wrong}: remove vendor or redis from their rows"
+    complete_rows(ours, theirs)
+    complete(
+        TABLE_FILE,
+        (
+            f"{name}: the option {word} to its row, or remove it"
+            for name in names
+            for word in {*COMMANDS[name].options} ^ _option_words(docs[name])
+        ),
+    )
 
 
 def test_redis_py_reads_it_all(server: KVServer, fake: Client) -> None:

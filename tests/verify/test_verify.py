@@ -26,8 +26,8 @@ from pytest_fakecloud.verify.run import (
     verify,
 )
 from pytest_fakecloud.verify.sides import Bounds, ServiceUnreachable, Side, Target
-from tests.kv.command_checks import WITHOUT_SERVER
 from tests.kv.comparison.servers import RealServer, available
+from tests.kv.table import WITHOUT_SERVER
 
 from .test_bounds import plan_only
 

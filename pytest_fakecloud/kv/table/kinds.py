@@ -1,7 +1,7 @@
 """Kinds of commands that reports and explorations distinguish, derived from the command table.
 
 A new command belongs to the kinds that its row implies: by its group, its flags, the flags of its keys,
-its arguments and its effects. Some kinds follow the names of commands, as those of Redis do.
+its arguments and its effects.
 """
 
 from __future__ import annotations
@@ -18,6 +18,16 @@ def _all(condition: Callable[[CommandSpec], bool]) -> frozenset[str]:
     return frozenset(name for name, spec in COMMANDS.items() if condition(spec))
 
 
+def _declared(effect: str) -> frozenset[str]:
+    """Return the commands whose rows declare an effect."""
+    return _all(lambda spec: effect in spec.effects.kinds)
+
+
+def _takes_many(spec: CommandSpec) -> bool:
+    """Return whether a command takes any number of its last argument."""
+    return bool(spec.arguments) and spec.arguments[-1].multiple
+
+
 def _flags(spec: CommandSpec, index: int = 0) -> frozenset[str]:
     """Return the flags of the key at an index of a command's key specs; none if there is no such key."""
     return frozenset(spec.keys[index].flags) if index < len(spec.keys) else frozenset()
@@ -32,10 +42,10 @@ def _stores(spec: CommandSpec) -> bool:
 
 READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "scripting")
 """Commands that read keys."""
-COUNTS = _all(lambda spec: spec.readonly and spec.name.endswith(("CARD", "COUNT", "LEN")))
-"""Commands that return a number of elements, by their names."""
-ASKS_FOR_NAMES = _all(lambda spec: spec.readonly and spec.name.endswith(("EXISTS", "HKEYS")))
-"""Commands that read the names of keys or fields and not their values, by their names."""
+COUNTS = _declared("count")
+"""Commands that return a number of elements, or a length."""
+ASKS_FOR_NAMES = _declared("names")
+"""Commands that read the names of keys or fields and not their values."""
 SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.readonly)
 """Commands that run scripts and functions that may write."""
 
@@ -68,13 +78,11 @@ REPEATABLE = _all(
 
 # -- additions -------------------------------------------------------------------------------------
 
-IF_NEW = _all(lambda spec: _stores(spec) and spec.name.endswith("NX"))
-"""Commands that only write what does not exist, by their names."""
-ADDS = _all(
-    lambda spec: _stores(spec) and spec.group in _COLLECTIONS and spec.synopsis.endswith(" ...]")
-)
+IF_NEW = _declared("if-new")
+"""Commands that only write what does not exist."""
+ADDS = _all(lambda spec: _stores(spec) and spec.group in _COLLECTIONS and _takes_many(spec))
 """Commands that add any number of elements to a key."""
-APPENDS = _all(lambda spec: spec.effects.repetition == "again" and spec.synopsis.endswith(" ...]"))
+APPENDS = _all(lambda spec: spec.effects.repetition == "again" and _takes_many(spec))
 """Commands that add elements beside those that a key has."""
 CREATES = _all(
     lambda spec: (
@@ -99,22 +107,11 @@ DELETIONS = _all(
     )
 )
 """Commands that delete keys unconditionally."""
-REMOVALS = _all(
-    lambda spec: (
-        {"RW", "delete"} == _flags(spec) and (spec.has_fields or spec.synopsis.endswith(" element"))
-    )
-)
+REMOVALS = _declared("removes")
 """Commands that remove the fields, members or elements that their words name."""
-CLAIMS = _all(lambda spec: "min-idle-time" in spec.synopsis)
+CLAIMS = _declared("claims")
 """Commands that look for entries which a consumer of a stream has read and not acknowledged."""
-FINISHES = _all(
-    lambda spec: (
-        spec.group == "stream"
-        and spec.keys != ()
-        and spec.keys[0].writes
-        and spec.synopsis.endswith("id [id ...]")
-    )
-)
+FINISHES = _declared("finishes")
 """Commands that acknowledge or delete entries of a stream."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""

@@ -188,10 +188,13 @@ _WORDS = {
     "rest": ("over_rest", True),
     "no-rest": ("over_rest", False),
     "vendor": ("is_vendors", True),
-    "valkey": ("is_valkeys", True),
+    "valkey": ("is_valkey_only", True),
+    "redis": ("is_redis_only", True),
     **{word: ("repetition", word) for word in ("overwrites", "again", "varies")},
 }
 """The words without a value, with the attribute of `Effects` that they set."""
+_KINDS = frozenset({"count", "names", "if-new", "removes", "claims", "finishes"})
+"""The words about which `kinds.py` asks."""
 
 
 class Effects:
@@ -199,17 +202,18 @@ class Effects:
 
     ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
     are None if the row does not declare them. ``repetition`` is a word of ``commands.txt`` or, by
-    default, an empty string.
+    default, an empty string. ``kinds`` are the words about which `kinds.py` asks.
     """
 
     def __init__(self, text: str) -> None:
         self.value_at = self.ttl_at = 0
         self.ttl_unit: Unit | None = None
         self.takes_ttl = self.reads_clock = self.looks_up = self.whole = False
-        self.is_vendors = self.is_valkeys = False
+        self.is_vendors = self.is_valkey_only = self.is_redis_only = False
         self.event: str | None = None
         self.over_rest: bool | None = None
         self.repetition = ""
+        self.kinds = _KINDS.intersection(text.split())
         for word in text.split():
             name, _, position = word.partition("@")
             if name in UNITS and position.isdigit():
@@ -218,7 +222,7 @@ class Effects:
                 self.value_at = int(position)
             elif word.startswith("event="):
                 self.event = word.removeprefix("event=")
-            else:
+            elif word not in _KINDS:
                 setattr(self, *_WORDS[word])
 
 

@@ -132,7 +132,7 @@ def _route_of(family: type[RouteFamily], route: Route) -> Route:
 
     def endpoint(app: QueueApp, request: Request) -> object:
         engine = app.engine
-        with nullcontext() if route.lingers else engine.lock:
+        with engine.lock if family.holds_lock else nullcontext():
             if engine.limits.burst is not None and route.limited:
                 engine.quota.count_request(engine.clock.now_us())
             result = route.endpoint(family(engine), request)

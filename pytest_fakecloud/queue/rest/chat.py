@@ -19,6 +19,8 @@ from .family import RouteFamily
 class ChatRoutes(RouteFamily):
     """The endpoint for chat requests, which take as long as the handler of the language model."""
 
+    holds_lock = False
+
     @classmethod
     def routes(cls) -> list[Route]:
         return [

@@ -10,19 +10,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from pytest_fakecloud.kv.table.registry import COMMANDS
-from tests.kv.command_checks import ROWS
 from tests.kv.comparison.values import JUNK, Values
+from tests.notations import sections
 
-TEMPLATES: dict[str, list[str]] = {}
-"""The templates of ``tests/kv/command_checks.txt`` by the group among whose lines they are."""
-for command, column, template in ROWS:
-    words = column.split()
-    if words[0] == "compared":
-        TEMPLATES.setdefault(words[-1] if words[1:] else COMMANDS[command].group, []).append(
-            template
-        )
+TEMPLATES_FILE = Path(__file__).with_name("templates.txt")
+TEMPLATES = sections(TEMPLATES_FILE)
+"""Templates by the group of commands among whose lines they are."""
 
 NOT_COMPARED = {
     "they may wait": "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN",
@@ -33,7 +28,7 @@ NOT_COMPARED = {
 }
 """Reasons why commands of these groups have no template, with the commands.
 
-Commands that no real server here has (`command_checks.WITHOUT_SERVER`) also have none.
+Commands that no real server here has (`WITHOUT_SERVER`) also have none.
 """
 
 RANDOM = frozenset({"SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"})

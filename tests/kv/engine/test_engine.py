@@ -10,14 +10,14 @@ from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.settings import KVConfig
-from tests.kv.conftest import Exercised, Run
+from tests.kv.conftest import Run
 
 
 class TestDispatch:
     def test_the_same_seed_gives_the_same_choices(self, clock: Timekeeper) -> None:
         def choices() -> list[object]:
             engine = KVEngine(clock, Ids(3), KVConfig())
-            run = Run(engine, engine.session(), Exercised())
+            run = Run(engine, engine.session())
             run("SADD s 1 2 3 4 5 6 7 8 9")
             return [run("SRANDMEMBER s") for _ in range(20)]
 

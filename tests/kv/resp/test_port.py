@@ -33,7 +33,7 @@ from pytest_fakecloud.kv.resp.wire import Outbox
 from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
-from tests.kv.conftest import NOW, Exercised
+from tests.kv.conftest import NOW
 from tests.notations import Player, scenarios
 
 OK = Status(b"OK")
@@ -41,12 +41,11 @@ PATIENCE = 10.0
 
 
 class Client:
-    def __init__(self, server: KVServer, *, login: bool = True, notes: Exercised | None = None):
+    def __init__(self, server: KVServer, *, login: bool = True) -> None:
         where, _, port = server.database_url.rpartition(":")
         self.port = int(port)
         self.password = where.rpartition("@")[0].rpartition(":")[2]
         self.server = server
-        self.notes = notes
         self.socket = socket.create_connection(("127.0.0.1", self.port))
         self.socket.settimeout(PATIENCE)
         self.stream = self.socket.makefile("rb")

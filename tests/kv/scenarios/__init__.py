@@ -81,6 +81,18 @@ def scenarios(file: str) -> dict[str, tuple[dict[str, Any], Scenario]]:
     }
 
 
+def every_scenario() -> dict[str, tuple[str, dict[str, Any], Scenario]]:
+    """Return the dialect, the settings and the steps of each scenario, by its file and name."""
+    by_name = {}
+    for file in sorted(FOLDER.rglob("*.txt")):
+        stem = file.relative_to(FOLDER).with_suffix("").as_posix()
+        dialect = "vendor" if stem.startswith("vendor/") else "redis"
+        for title, (settings, scenario) in scenarios(stem).items():
+            own = {"dialect": dialect, "version": None, "modules": [], **settings}
+            by_name[f"{stem}: {title}"] = (own.pop("dialect"), own, scenario)
+    return by_name
+
+
 def _lines(text: str) -> Scenario:
     command, has_reply, reply = text.partition(" => ")
     if match := re.fullmatch(r"(\w+<) (.*)", text):

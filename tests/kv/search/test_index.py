@@ -200,7 +200,7 @@ class TestCopies:
 
         other = KVEngine(clock, Ids(1), KVConfig())
         other.restore(shop.run.engine.snapshot())
-        there = Searching(Run(other, other.session(), shop.run.notes))
+        there = Searching(Run(other, other.session()))
         there.put("p:7", {"title": "new"})
         assert there.found({"title": "new"}) == {"p:7"}
         assert shop.found({"title": "new"}) == set()

@@ -1,0 +1,16 @@
+"""The command table: its file, and the commands whose rows no real server confirms."""
+
+from pathlib import Path
+
+from pytest_fakecloud.kv.table import registry
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.kv.table.versions import MODULES
+
+TABLE_FILE = Path(registry.__file__).with_name("commands.txt")
+"""The file with the rows of the commands."""
+WITHOUT_SERVER = frozenset(
+    name
+    for name, spec in COMMANDS.items()
+    if spec.effects.is_vendors or spec.effects.is_redis_only or spec.group in MODULES.values()
+)
+"""The commands that neither Redis 7.0 nor Valkey 9.1 has, which tests can start."""

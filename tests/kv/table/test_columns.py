@@ -13,6 +13,8 @@ from pytest_fakecloud.kv.table.registry import (
     row_of,
     spec_of,
 )
+from tests.kv.table import TABLE_FILE
+from tests.notations import complete
 
 
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
@@ -20,8 +22,8 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         spec = CommandSpec(row)
         effects = spec.effects
         of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
-        of_writes = spec.event, effects.repetition
-        own = effects.is_vendors, effects.is_valkeys, effects.whole
+        of_writes = spec.event, effects.repetition, effects.kinds
+        own = effects.is_vendors, effects.is_valkey_only, effects.is_redis_only, effects.whole
         return spec.over_rest, spec.reads_keys, *own, *of_writes, *of_ttl
 
     for row in map(row_of, COMMANDS):
@@ -29,6 +31,23 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         for word in {*words} - ({"no-rest"} if "rest" in words else set()):
             rest = " ".join(other for other in words if other != word)
             assert facts(row._replace(effects=rest)) != facts(row), (row.name, word)
+
+
+ENDINGS = {"count": ("CARD", "COUNT", "LEN"), "if-new": ("NX",)}
+"""For some effects, the endings of the names of commands that have them."""
+
+
+def test_rows_have_the_effects_that_names_tell() -> None:
+    complete(
+        TABLE_FILE,
+        (
+            f"the effect {effect} to {name}"
+            for name, spec in COMMANDS.items()
+            for effect, endings in ENDINGS.items()
+            if name.endswith(endings) and spec.keys and spec.group != "generic"
+            if effect not in spec.effects.kinds
+        ),
+    )
 
 
 def test_the_only_key_is_at_a_fixed_position() -> None:

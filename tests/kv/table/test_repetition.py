@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
-from pytest_fakecloud.kv.engine import engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
-from tests.kv.command_checks import CHECKS_FILE
 from tests.kv.conftest import argv
-from tests.kv.test_growth import GROWTH, Filled
+from tests.kv.table import TABLE_FILE
+from tests.kv.test_growth import GROWTH, GROWTH_FILE, Filled
 from tests.notations import complete
 
-TABLE_FILE = Path(engine.__file__).parents[1] / "table" / "commands.txt"
 LINES = dict.fromkeys(line for lines in GROWTH.values() for line in lines)
-"""Lines of ``tests/kv/command_checks.txt``, of which the last command is repeated."""
+"""Lines of ``tests/kv/growth.txt``, of which the last command is repeated."""
 WORDS = ("again", "varies")
 """The effects of commands whose repetition changes data."""
 NOT_REPEATED = {"MIGRATE"}
@@ -53,9 +50,9 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
         ),
     )
     complete(
-        CHECKS_FILE,
+        GROWTH_FILE,
         (
-            f"== {name}\n<growth> => a line of {name} that changes data again when it is repeated "
+            f"a line of {name} that changes data again when it is repeated "
             f"(or remove {COMMANDS[name].effects.repetition} from its row in kv/table/commands.txt)"
             for name in sorted(declared - changing.keys() - NOT_REPEATED)
         ),

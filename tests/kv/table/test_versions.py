@@ -21,7 +21,7 @@ from tests.kv.comparison.faces import InProcess
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error
 from tests.kv.conftest import Run
-from tests.kv.table.test_repetition import TABLE_FILE
+from tests.kv.table import TABLE_FILE
 from tests.notations import complete
 
 STOCK = command_table("redis", VERSION["redis"])

@@ -42,19 +42,6 @@ def test_restoring_invalidates_all_keys(run: Run, port: Run) -> None:
     assert messages == [[b"invalidate", None]]
 
 
-@pytest.mark.parametrize(
-    ("words", "killed"),
-    [
-        ("ADDR 127.0.0.1:5002", 1), ("LADDR 1.1.1.1:1", 0), ("USER default", 1),
-        ("USER default SKIPME no", 2), ("TYPE normal", 1), ("TYPE pubsub", 0),
-        ("TYPE MASTER", 0), ("TYPE SLAVE", 0), ("TYPE REPLICA", 0),
-    ],
-)  # fmt: skip
-def test_kill_by_filter(port: Run, second: Run, words: str, killed: int) -> None:
-    assert port(f"CLIENT KILL {words}") == killed
-    assert second.session.closing == bool(killed)
-
-
 def test_pause(port: Run, clock: Timekeeper) -> None:
     pauses = port.engine.pauses
     for seconds, line, ends_ms, writes_only in (

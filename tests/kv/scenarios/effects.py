@@ -1,0 +1,271 @@
+"""What commands do, compared with their rows in the command table."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kv.engine.engine import KVEngine
+from pytest_fakecloud.kv.engine.keyspace import Keyspace
+from pytest_fakecloud.kv.engine.messages import _CLASS_OF
+from pytest_fakecloud.kv.engine.sessions import Session
+from pytest_fakecloud.kv.reply import Blocked
+from pytest_fakecloud.kv.report.history import Command, Expiries
+from pytest_fakecloud.kv.table.registry import CommandSpec
+from pytest_fakecloud.kv.table.syntax import decoded
+from pytest_fakecloud.kv.values.array import ArrayValue
+from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
+from pytest_fakecloud.kv.values.stream import StreamValue
+from pytest_fakecloud.kv.values.types import type_name
+from pytest_fakecloud.kv.values.zset import SortedSet
+from tests.kv.table import WITHOUT_SERVER
+
+TYPES = {"$": "string", "l": "list", "s": "set", "h": "hash", "z": "zset", "t": "stream"}
+"""For classes of events, the type of the key that has changed."""
+
+
+class ObservedEffects:
+    """Compares what commands do with their rows in the command table.
+
+    ``undeclared`` are what rows lack, ``unknown_events`` events without a class, ``unreported`` changes
+    that functions did not report to the keyspace, and ``shown`` the declared effects that commands
+    had, by the attributes of their specs. Flags are those of commands that no real server here has:
+    `tests/kv/test_self_description.py` compares the others.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.shown: set[tuple[str, str]] = set()
+        self.undeclared: set[str] = set()
+        self.unknown_events: set[str] = set()
+        self.unreported: set[str] = set()
+        self.inside = False
+        """Whether a command is running."""
+        self.touched: set[bytes] = set()
+        """The keys that the running command has read or written so far."""
+        self.changed: set[bytes] = set()
+        """The keys whose change the running command has reported so far."""
+        self.expiries: dict[int, Expiries] = defaultdict(Expiries)
+        """The TTLs that the findings of reports know from the commands so far, by database."""
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Session, "now_ms", property(self._now_ms))
+        stored = property(self._now_us, lambda engine, now_us: vars(engine).update(now_us=now_us))
+        monkeypatch.setattr(KVEngine, "now_us", stored, raising=False)
+        for owner, method, check in (
+            *((Keyspace, name, self._note_key) for name in ("lookup", "peek", "find")),
+            *((Keyspace, name, self._note_change) for name in ("set", "touch", "touch_unwatched")),
+            (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "announce", self._check_event),
+            (HashValue, "expire_at", lambda *_: self._show("ttl_at")),
+        ):  # fmt: skip
+            monkeypatch.setattr(owner, method, self._checked(getattr(owner, method), check))
+        run = self.engine.run
+
+        def followed(session: Session, spec: CommandSpec, argv: list[bytes]) -> Any:
+            db = session.db
+            within, self.inside = self.inside, True
+            outer = self.touched, self.changed
+            self.touched, self.changed = set(), set()
+            size = self._size()
+            before = self._contents(db, spec, argv)
+            try:
+                reply = run(session, spec, argv)
+            finally:
+                self._check_keys(spec, argv)
+                self._check_changes(spec, argv, before, self._contents(db, spec, argv))
+                self.inside = within
+                self.touched, self.changed = outer
+            if self._size() > size and "denyoom" not in spec.flags and spec.name in WITHOUT_SERVER:
+                self._note(spec, "the flag denyoom, because it adds data")
+            if not isinstance(reply, Blocked):
+                self._follow(session.db, argv, reply)
+            value_at = spec.effects.value_at
+            if value_at and session.db.values.get(argv[spec.only_key]) == argv[value_at]:
+                self._show("value_at")
+            return reply
+
+        monkeypatch.setattr(self.engine, "run", followed, raising=False)
+
+    def _note(self, spec: CommandSpec, addition: str) -> None:
+        self.undeclared.add(f"to the row of {spec.name}: {addition}")
+
+    def _show(self, attribute: str) -> None:
+        self.shown.add((self.engine.running.name, attribute))
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    def _contents(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> dict[bytes, Any]:
+        """Return what the keys of a command line contain, without what has expired; for a command
+        that a real server has, none.
+        """
+        if spec.name not in WITHOUT_SERVER:
+            return {}
+        now_ms = self.engine.clock.now_us() // 1000
+        return {
+            argv[at]: elements(db.values.get(argv[at]), now_ms)
+            for at, _ in spec.key_positions(argv)
+            if db.expires.get(argv[at], now_ms + 1) > now_ms
+        }
+
+    def _check_keys(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Check that the row has the positions of the keys that the command has read or written."""
+        keys = {argv[at] for at, _ in spec.key_positions(argv)}
+        if any(key_spec.unknown for key_spec in spec.keys):
+            return
+        for key in self.touched - keys:
+            if spec.keys or key in argv:
+                self._note(spec, f"the position of the key {decoded(key)} in `{shown(argv)}`")
+
+    def _check_changes(
+        self,
+        spec: CommandSpec,
+        argv: list[bytes],
+        before: dict[bytes, Any],
+        after: dict[bytes, Any],
+    ) -> None:
+        """Check that the row has the flags that say how the values of keys have changed, and that
+        the changes were reported.
+        """
+        flags: dict[bytes, set[str]] = defaultdict(set)
+        for at, key_spec in spec.key_positions(argv):
+            flags[argv[at]].update(key_spec.flags)
+        for key in before.keys() | after.keys():
+            kinds = changes(before.get(key), after.get(key))
+            if kinds and key not in self.changed:
+                self.unreported.add(
+                    f"{spec.name}: session.db.touch(), because `{shown(argv)}` changes {decoded(key)}"
+                )
+            for kind in kinds:
+                if not flags[key] & {kind, "update"}:
+                    self._note(
+                        spec,
+                        f"RW (or OW, RM) and {kind} of the key {decoded(key)} in `{shown(argv)}`",
+                    )
+                if not spec.write:
+                    self._note(
+                        spec, f"the flag write instead of readonly, because of `{shown(argv)}`"
+                    )
+
+    def _note_change(self, db: Keyspace, key: bytes, *args: Any, **named: Any) -> None:
+        self.changed.add(key)
+        self._check_event(db, key, *args, **named)
+
+    def _note_key(self, _: Keyspace, key: bytes, **__: Any) -> None:
+        self.touched.add(key)
+
+    # -- effects -------------------------------------------------------------------------------------
+
+    def _now_ms(self, session: Session) -> int:
+        spec = self.engine.running
+        if spec is not None:
+            self._show("reads_clock")
+            if not spec.depends_on_time(self.engine.line):
+                self._note(spec, "the effect time")
+        return session.db.now_ms
+
+    def _now_us(self, engine: Any) -> int:
+        if self.inside:
+            self._show("reads_clock")
+        now_us: int = vars(engine)["now_us"]
+        return now_us
+
+    def _checked(self, method: Any, check: Any) -> Any:
+        def checked(owner: Any, *args: Any, **named: Any) -> Any:
+            if self.engine.running is not None:
+                check(owner, *args, **named)
+            return method(owner, *args, **named)
+
+        return checked
+
+    def _check_ttl(self, db: Keyspace, key: bytes, at_ms: int) -> None:
+        deadline_us = _command(self.engine, self.engine.line).deadline_us
+        if deadline_us == at_ms * 1000:
+            self._show("ttl_at")
+        elif self.engine.running.effects.takes_ttl:
+            self._show("takes_ttl")
+        else:
+            self._note(self.engine.running, "the effect seconds@N (or with another unit)")
+
+    def _size(self) -> int:
+        return sum(self.engine.sizes.measure(db)[1] for db in self.engine.databases)
+
+    def _check_event(
+        self, db: Keyspace, key: bytes, *args: Any, event: str | None = None, **_: Any
+    ) -> None:
+        self.touched.add(key)
+        event = next((argument for argument in args if isinstance(argument, str)), event)
+        spec = self.engine.running
+        default = spec.event
+        if event is None:
+            self._show("event")
+        if event and event not in _CLASS_OF:
+            self.unknown_events.add(f"to _CLASSES: {event}, the event of {spec.name}")
+        if event is None and default and default not in _CLASS_OF:
+            self._note(
+                spec,
+                f"the effect event=NAME or no-event; or, if {default} is an event, its name to "
+                "_CLASSES of kv/engine/messages.py",
+            )
+        event = default if event is None else event
+        stored = args[0] if args and not isinstance(args[0], str | None) else db.values.get(key)
+        expected = TYPES.get(_CLASS_OF.get(event, ""))
+        if expected and stored is not None and type_name(stored) != expected:
+            self._note(spec, f"another event than {event}, which is about a {expected}")
+
+    def _follow(self, db: Keyspace, argv: list[bytes], reply: Any) -> None:
+        expiries = self.expiries[db.index]
+        expiries.follow(_command(self.engine, argv, reply))
+        for key, expiry in expiries.items():
+            real_ms = db.expires.get(key.encode("latin-1"))
+            if self.engine.clock.now_us() < (expiry.deadline_us or 0) != (real_ms or 0) * 1000:
+                self._note(
+                    self.engine.running,
+                    f"an effect: {key} expires at {real_ms} and not at {expiry}",
+                )
+
+
+def shown(argv: list[bytes]) -> str:
+    return " ".join(map(decoded, argv))
+
+
+def _command(engine: Any, argv: list[bytes], reply: Any = None) -> Command:
+    name, *arguments = [word.decode("latin-1") for word in argv]
+    entry: Any = SimpleNamespace(at_us=engine.clock.now_us())
+    return Command(entry, [name.upper(), *arguments], reply)
+
+
+def elements(value: Any, now_ms: int) -> Any:
+    """Return a copy of a value's elements; the value itself if it has none."""
+    if isinstance(value, HashValue):
+        return {
+            field: (text, value.expires.get(field))
+            for field, text in value.fields.items()
+            if value.expires.get(field, now_ms + 1) > now_ms
+        }
+    if isinstance(value, SortedSet):
+        return {member: score for score, member in value}
+    if isinstance(value, StreamValue | ArrayValue):
+        return dict(value.range() if isinstance(value, StreamValue) else value)
+    if isinstance(value, QuickList | SetValue):
+        return {
+            (element, n): True for element, count in Counter(value).items() for n in range(count)
+        }
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def changes(before: Any, after: Any) -> set[str]:
+    """Return how elements have changed, as flags of keys."""
+    if isinstance(before, bytes) and isinstance(after, bytes):
+        before, after = (dict(enumerate(text)) for text in (before, after))
+    if not (isinstance(before, dict | None) and isinstance(after, dict | None)):
+        return {"insert"} if before is None else {"delete"} if after is None else set()
+    before, after = before or {}, after or {}
+    kinds = {
+        "insert": after.keys() - before.keys(),
+        "delete": before.keys() - after.keys(),
+        "update": {key for key in before.keys() & after.keys() if before[key] != after[key]},
+    }
+    return {kind for kind, keys in kinds.items() if keys}
