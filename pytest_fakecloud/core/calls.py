@@ -172,9 +172,9 @@ class Call:
 
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
-        "_after",
+        "_faults_end",
+        "_interruptions_end",
         "_read_facts",
-        "_until",
         "at_us",
         "client",
         "cut",
@@ -236,9 +236,9 @@ class Call:
         self.violation: str | None = None
         self.note = ""
         self.cut: Mapping[str, int] = _NOTHING_CUT
-        self._until = 0
+        self._faults_end = 0
         """The journal number that was reserved when the effects of faults had ended."""
-        self._after = 0
+        self._interruptions_end = 0
         """The journal number that was reserved when the interruptions before it had ended."""
 
     @property
@@ -345,23 +345,26 @@ def record_cut(call: Call, sizes: Mapping[str, int]) -> None:
 
 
 def end_faults(call: Call, number: int) -> None:
-    """Set the journal number that was reserved when the effects of faults on a call had ended."""
-    call._until = number
+    """Set the journal number that was reserved when the effects of faults on a call had ended. It
+    tells reports which other calls came before it was executed (``executed_at`` in
+    ``reporting/calls.py``).
+    """
+    call._faults_end = number
 
 
 def faults_ended(call: Call) -> int:
-    """Return the number that ``end_faults()`` set; 0 without faults."""
-    return call._until
+    """Return the number that ``end_faults()`` set; 0 if no fault was active."""
+    return call._faults_end
 
 
 def end_interruptions(call: Call, number: int) -> None:
     """Set the journal number that was reserved when the interruptions before a command had ended."""
-    call._after = number
+    call._interruptions_end = number
 
 
 def interruptions_ended(call: Call) -> int:
     """Return the number that ``end_interruptions()`` set; 0 without interruptions."""
-    return call._after
+    return call._interruptions_end
 
 
 def set_facts(call: Call, facts: dict[str, Any]) -> None:

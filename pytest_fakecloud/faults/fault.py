@@ -184,6 +184,7 @@ class Fault:
         """Return whether the fault applies to requests like this: unless it names commands, it skips
         those with which a client sets up its connection (decided here).
         """
+        # ``route`` also matches the names of commands: it names some if it is not the call's own route.
         names_commands = (
             "command" in self._facts
             or "words" in self._facts

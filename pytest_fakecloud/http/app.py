@@ -309,7 +309,9 @@ class App:
         return self._encoded(result)
 
     def _reject(self, request: Request, error: ServiceError) -> AnyResponse:
-        """Return the response to a request that a guard or the authentication has rejected."""
+        """Return the response to a request whose head was rejected, or which failed before its endpoint
+        with an error of the service.
+        """
         length = int(request.fields.get("content-length", "0"))
         if len(request.body) < length:  # The server has not read all of it.
             record_cut(request.call, dict.fromkeys(("facts", "request_body"), length))

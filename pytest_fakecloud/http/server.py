@@ -412,9 +412,9 @@ class HTTPHandler:
         if isinstance(response, Answer):
             self.sock.sendall(b"".join(encode(message, response)))
             return True
-        return self._perform(message, response)
+        return self._apply(message, response)
 
-    def _perform(self, message: Message, effect: Effect) -> bool:
+    def _apply(self, message: Message, effect: Effect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
         if effect.kind == "truncate" and effect.answer is not None:
             head, body = encode(message, effect.answer)

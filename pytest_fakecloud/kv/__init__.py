@@ -7,15 +7,17 @@ The modules and folders of each line import only from the lines above::
     table/                   a row per command, the parameters of CONFIG, syntax
     values/                  data structures without commands
     rdb/ search/             dumps and .rdb files; indexes of the vendor's search
-    reply.py model.py        replies of commands and their encodings; the interface of engines
+    reply.py model.py        replies of commands and their encodings; limits of commands, transports
     acl.py                   users and their rules
+    command_fields.py        the facts of commands, by which calls are filtered
     scripting/               Lua: scripts and function libraries
     engine/                  KVEngine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
     commands/                a module or folder per group; @command binds functions to the table
     real_redis/              a real server as the engine
+    interruptions.py         the test's code between two commands of a client
     routes.py sse.py resp/   HTTP, its streams, and the Redis protocol
     accesses.py saved.py     what commands read and write; the data as JSON, with dump_files.py
-    fake.py                  KVServer, with interruptions.py
+    fake.py                  KVServer
     report/                  the parts of reports and console
 
 A command is a function that takes the session and the arguments after the command name

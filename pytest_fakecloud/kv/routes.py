@@ -172,6 +172,7 @@ class KVApp(App):
             reply = self.engine.execute(session, line)
             self.command_limits.check_reply(size_of(reply))
         except CommandError as error:
+            # A reply like any other: unlike a ServiceError, it counts as reached.
             return response_format.error(self.with_int_text(error))
         return response_format.reply(self.with_int_text(reply), self._headers(request))
 

@@ -221,16 +221,16 @@ class KVEngine:
                 keyspace.mend()
 
     def execute_now(self, session: Session, argv: list[bytes], has_lock: bool) -> Reply:
-        """Run a line in ``in_turn()``, or queue it; raise ``CommandError``."""
-        if has_lock:
-            return self.execute_locked(session, argv)
-        return self.run_during_script(session, argv)
-
-    def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line, or queue it; raise ``CommandError``. The caller holds the lock."""
-        spec = self._look_up_and_check(session, argv)
+        """Run a line, or queue it; raise ``CommandError``, without the lock for most lines. Called by
+        ``in_turn()``.
+        """
+        spec = self._look_up_and_check(session, argv, during_script=not has_lock)
         if spec is None:
             return QUEUED
+        if not has_lock:
+            function = spec.function
+            assert function is not None
+            return function(session, argv[spec.argument_words])
         # All commands of a transaction or script share this budget of steps.
         steps = of_thread.own
         steps.left = budget.STEPS
@@ -356,15 +356,6 @@ class KVEngine:
         self._lock_taken.clear()
         if self.queued:
             self._lock_taken.wait(_GIVE_WAY_TIMEOUT)
-
-    def run_during_script(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line during a script, which holds the lock; raise ``CommandError`` for most lines."""
-        spec = self._look_up_and_check(session, argv, during_script=True)
-        if spec is None:
-            return QUEUED
-        function = spec.function
-        assert function is not None
-        return function(session, argv[spec.argument_words])
 
     # -- looking up and checking commands ----------------------------------------------------------
 

@@ -8,8 +8,9 @@ affected by faults (decided here):
 - As over REST, a command passes the chain of interceptors only if its client is authenticated. Before
   that, AUTH, HELLO, QUIT and RESET pass it; any other command is rejected without.
 - Faults skip the commands of a handshake, which clients send by themselves, unless they name them.
-- ``respond(status, body)`` sends an error. If the body is ``{"result": …}``, it sends a reply with
-  this result. In a transaction, the error acts like an error of the server: EXEC answers EXECABORT.
+- ``respond(status, body)`` sends an error, or for ``{"result": …}`` and other bodies of a success a
+  reply (``wire.reply_in``). In a transaction, the error acts like an error of the server: EXEC
+  answers EXECABORT.
 - No fault can change the bytes of a reply; one that does raises ``ContractError``.
 - No fault can deliver a command twice, because clients repeat a command only over a new connection.
 - ``drop``, ``lose_response``, ``truncate``, ``hang`` and ``down`` affect a connection as they affect an
@@ -67,7 +68,6 @@ from .wire import (
     json_of,
     protocol_of,
     reply_in,
-    short_command,
 )
 
 READ_BYTES = 64 * 1024
@@ -231,25 +231,17 @@ class PortConnection:
 
     def receive(self, data: bytes) -> bool:
         """Run the commands that these bytes complete; return False to close the connection."""
-        reader, outbox = self.reader, self.outbox
         self.engine.memory.expect(len(data))
-        # Most clients wait for each reply, so the data is usually one command.
-        argv, remainder = short_command(data)
-        is_alone = not remainder and not reader.pending
-        if not is_alone:
-            reader.feed(data)
+        self.reader.feed(data)
         if not self.connection.enter("a command of the database port"):
             return False
         self._thread = threading.get_ident()
-        outbox.owner_will_send = True
+        self.outbox.owner_will_send = True
         try:
-            going_on = not is_alone or (not self.session.closing and self._run(argv))
-            # Further commands can arrive while a command is blocked.
-            if going_on and reader.pending:
-                going_on = self._run_all()
+            going_on = self._run_all()
         finally:
             self.connection.leave()
-        outbox.send()
+        self.outbox.send()
         return going_on
 
     def _receive_secured(self, size: int) -> bytes:
@@ -278,6 +270,7 @@ class PortConnection:
                 return True
             if not self._run(argv):
                 return False
+            # Further commands can arrive while a command is blocked.
             if not reader.pending:
                 return True
             if self.outbox.waiting_bytes > SEND_BYTES:
@@ -309,7 +302,7 @@ class PortConnection:
         except BaseException as error:
             response = self._render_error(app.report_bug(self._request_of(call), error))
         app.record(call, response)
-        return self._deliver(response) and not session.closing
+        return self._conclude(response) and not session.closing
 
     def _open_call(self, argv: list[bytes], size: int, at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
@@ -331,8 +324,7 @@ class PortConnection:
     def _request_of(self, call: Call) -> Request:
         """Return a command as interceptors see it."""
         request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
-        request.principal = self.session.user
-        request.call = call
+        request.principal, request.route, request.call = self.session.user, call.route, call
         return request
 
     def _respond(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
@@ -418,7 +410,7 @@ class PortConnection:
         injected.altered = answer.altered
         return injected
 
-    def _deliver(self, response: AnyResponse) -> bool:
+    def _conclude(self, response: AnyResponse) -> bool:
         """Send a response or apply a fault's effect; return False if the connection must be closed."""
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):

@@ -36,7 +36,7 @@ UNKNOWN_LENGTH_LIMIT = 16384
 
 # What short commands begin with, and the lengths of their words, which are below every limit.
 SHORT = 999
-"""Maximum number of bytes of a command that is parsed in the fastest way."""
+"""Maximum number of bytes of a command that ``short_command()`` parses."""
 _BREAKS = {b"*%d\r\n" % count: 2 * count + 1 for count in range(1, 11)}
 """The number of line breaks of a command of one-line words, by its first line."""
 _LENGTHS = [b"$%d" % length for length in range(SHORT)]
@@ -265,8 +265,8 @@ def reply_in(answer: Answer) -> Reply:
     """Convert an injected HTTP response to a reply.
 
     The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
-    with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with a
-    class word. Any other body becomes a string.
+    with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with
+    the word of a class of errors, such as ``WRONGTYPE``. Any other body becomes a string.
     """
     body = answer.body
     assert isinstance(body, bytes)
