@@ -51,6 +51,10 @@ export const partsOfName = (name) => name.split(/(?<=[._:/-])/);
 export const breakable = (name) => partsOfName(name).flatMap((part) => [part, el("wbr")]);
 export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
 
+// Bytes as pairs of hexadecimal digits, and with the characters that they stand for.
+export const digits = (hex) => hex.match(/../g)?.join(" ") ?? "";
+export const dump = (hex) => (hex.match(/.{1,16}/g) ?? []).map((line, at) => `${(8 * at).toString(16).padStart(4, "0")}  ${digits(line).padEnd(23)}  ${line.replace(/../g, (code) => String.fromCharCode(parseInt(code, 16))).replace(/[^ -~]/g, ".")}`).join("\n");
+
 // The border between a list and its details. Dragging it or pressing an arrow key sets --share, the list's share of the width.
 export function border(label, share) {
   const set = (percent) => {
@@ -75,8 +79,8 @@ export function changesTable(changes) {
 
 function stateRow({item, before, after}) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  const fields = (value, other) => el("td", {}, fieldsOf(item, value, other, {changed: true}));
-  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, shortName(item)), fields(before, after), fields(after, before));
+  const fields = (value, other, name) => el("td", {"data-name": name}, fieldsOf(item, value, other, {changed: true}));
+  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, shortName(item)), fields(before, after, "before"), fields(after, before, "after"));
 }
 
 // Show the fields of an item and mark those that differ from `other`; `changed` omits the rest.
@@ -85,28 +89,35 @@ export function fieldsOf(item, value, other, {changed = false} = {}) {
   const differs = (name) => other !== null && JSON.stringify(own(other, name)) !== JSON.stringify(value[name]);
   const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
   return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
-    const [text, before] = other && differs(name) ? unlike(told(field), told(own(other, name) ?? "")) : [told(field)];
+    const [text, before] = other && differs(name) ? unlikeTexts(told(field), told(own(other, name) ?? "")) : [told(field)];
     return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, !differs(name) ? text : other ? difference(text, before) : el("mark", {}, text)));
   })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
 }
 
 const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
-// Of two JSON objects, the fields that are not the same in both.
-function unlike(text, other) {
-  try {
-    const both = [JSON.parse(text), JSON.parse(other)], names = Object.keys({...both[0], ...both[1]}).filter((name) => JSON.stringify(own(both[0], name)) !== JSON.stringify(own(both[1], name)));
-    return both.some((one) => Array.isArray(one) || Object(one) !== one) ? [text, other] : both.map((one) => JSON.stringify(Object.fromEntries(names.filter((name) => Object.hasOwn(one, name)).map((name) => [name, one[name]]))));
-  } catch { return [text, other]; }
+// Of two JSON objects, the fields that are not the same in both, at each depth.
+function unlike(value, other) {
+  if ([value, other].some((one) => Array.isArray(one) || Object(one) !== one)) return [value, other];
+  const differing = Object.keys({...value, ...other}).filter((name) => JSON.stringify(own(value, name)) !== JSON.stringify(own(other, name)));
+  const sides = differing.map((name) => [name, Object.hasOwn(value, name) && Object.hasOwn(other, name) ? unlike(value[name], other[name]) : [own(value, name), own(other, name)]]);
+  return [0, 1].map((side) => Object.fromEntries(sides.map(([name, both]) => [name, both[side]])));
 }
-// A text with the part marked that differs from another text. What is equal on both sides of a long text is cut.
+const unlikeTexts = (...texts) => { try { return unlike(...texts.map((text) => JSON.parse(text))).map((value) => JSON.stringify(value)); } catch { return texts; } };
+// A text with the words marked that another text does not have, in the same order. Of long parts, the middle is cut.
+const LONG_PART = 160, cutMiddle = (text) => text.length > LONG_PART ? `${text.slice(0, LONG_PART / 2)}…${text.slice(-LONG_PART / 2)}` : text;
 function difference(text, other) {
-  const shorter = Math.min(text.length, other.length), most = shorter > 60 ? shorter : 0;
-  let same = 0, end = 0;
-  while (same < most && text[same] === other[same]) same++;
-  while (end < most - same && text.at(-1 - end) === other.at(-1 - end)) end++;
-  const before = text.slice(0, same), after = end ? text.slice(-end) : "";
-  const cut = (part, most_) => part.length > most_ ? `${part.slice(0, most_)}…` : part;
-  return [before.length > 60 ? `…${before.slice(-60)}` : before, el("mark", {}, cut(text.slice(same, text.length - end), 240)), cut(after, 60)];
+  const [words, others] = [text, other].map((whole) => whole.match(/\w{1,24}|\s+|[^\w\s]/gu) ?? []), wide = others.length + 1, parts = [];
+  // The most words that what follows two places has in common.
+  const common = new Uint16Array((words.length + 1) * wide), at = (word, to) => common[word * wide + to];
+  for (let word = words.length - 1; word >= 0; word--) for (let to = others.length - 1; to >= 0; to--) common[word * wide + to] = words[word] === others[to] ? at(word + 1, to + 1) + 1 : Math.max(at(word + 1, to), at(word, to + 1));
+  for (let word = 0, to = 0; word < words.length;) {
+    const isSame = words[word] === others[to];
+    if (!isSame && to < others.length && at(word, to + 1) > at(word + 1, to)) { to++; continue; }
+    if (parts.at(-1)?.isSame === isSame) parts.at(-1).text += words[word]; else parts.push({isSame, text: words[word]});
+    word++;
+    to += isSame;
+  }
+  return parts.map(({isSame, text: part}) => isSame ? cutMiddle(part) : el("mark", {}, cutMiddle(part)));
 }
 
 // Draw a partition from its first to its last offset: committed, delivered and waiting records.

@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, requestOf} from "./copying.js";
-import {border, breakable, count, el, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, dump, el, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
@@ -455,6 +455,7 @@ export class Trace {
         body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body)
           : message.missing || message.headers?.length ? el("p", {class: "soft"}, message.missing ? "The body was not recorded." : "no body") : null,
         message.cut ? el("p", {class: "trace-fault"}, `Only the first ${[...message.body].length.toLocaleString("en")} characters of ${message.cut.toLocaleString("en")} bytes are in this report.`) : null,
+        message.hex ? fold("Bytes that are not UTF-8, in hexadecimal", [el("pre", {tabindex: 0, "aria-label": `${title} in hexadecimal`}, dump(message.hex)), message.hex.length < 2 * (message.cut ?? 0) ? el("p", {class: "soft"}, `The first ${count(message.hex.length / 2, "byte")}.`) : null], true) : null,
         isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, message.body))], true);
   }
 

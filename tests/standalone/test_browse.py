@@ -160,6 +160,13 @@ def test_vectors_are_searched_filtered_and_placed(lists: Lists) -> None:
         {"name": "", "count": 1100}, {"name": "ns/1", "count": 1},
     ]  # fmt: skip
     assert lists.refused("vector_index/lists/vectors", filter="n >")[0] == 422
+    # A filter moves no point, and says which of them match.
+    points, filtered = (
+        lists.get("vector_index/lists/vectors", points="all", **filters)["points"]
+        for filters in ({}, {"filter": "n >= 1098"})
+    )
+    assert [point["point"] for point in filtered] == [point["point"] for point in points]
+    assert [point["id"] for point in filtered if point["matches"]] == ["v1098", "v1099"]
     counts = lists.get("vector_index/lists")
     assert (counts["vectors"], counts["info"]["dimension"]) == (1101, 2)
 
@@ -203,6 +210,10 @@ def test_lists_show_redacted_parts_as_the_api_does(lists: Lists) -> None:
     assert (sent.body, sent.headers.get("X-Secret")) == (b'{"n": 1}', "hush")
     detail = lists.get(f"queue/lists/messages/{sent.id}")
     assert detail["headers"]["X-Secret"][0].startswith("REDACTED:")
+    # What is published again has no redacted value, but the name of the header.
+    for again in (detail, lists.get("queue/lists/runs/wfr_1")):
+        assert "REDACTED" not in json.dumps(again["publish_headers"])
+        assert "X-Secret" in again["redacted_headers"]
     shown = [detail, lists.get("queue/lists/runs/wfr_1"), detail["attempts"][0]]
     shown += [lists.get(f"queue/lists/{name}")["items"][0] for name in ("messages", "schedules")]
     for name in ("body", "input", "body", "preview", "body"):
@@ -358,6 +369,8 @@ def test_a_search_finds_each_of_its_words_in_messages_runs_and_answers(lists: Li
         found = lists.get(f"queue/lists/{name}", search="CARD_declined graz")
         assert [item["url"] for item in found["items"]], name
         assert lists.get(f"queue/lists/{name}", search="card_declined Lyon")["items"] == []
+        # An item shows what was found in what its row does not have.
+        assert any("card_declined" in str(value) for value in found["items"][0].values()), name
     [run] = lists.get("queue/lists/runs")["items"]
     assert run["now"] == '{"code": "card_declined"}'
     steps = lists.get(f"queue/lists/runs/{run['id']}")["steps"]

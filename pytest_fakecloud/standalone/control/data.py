@@ -105,9 +105,9 @@ class DataRoutes:
         ``?search=`` finds text, ``?sort=`` orders by a field (``-`` before it: descending),
         ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
         cursors of another page. Each list has its own filters. Pages of ``vectors`` with
-        the filter ``points=all`` have the places of all vectors that match, on a plane, with the values
-        of the metadata field that the filter ``colour`` names. With ``/`` at its end, the path is
-        that of the item whose id is empty.
+        the filter ``points=all`` have the places of all vectors on a plane, each with whether it
+        matches and with the value of the metadata field that the filter ``colour`` names. With ``/``
+        at its end, the path is that of the item whose id is empty.
         """
         if request.path.endswith("/"):
             return self.item(request)
@@ -265,7 +265,7 @@ class DataRoutes:
             signal.close()
 
     def get_archive(self, request: Request) -> dict[str, Any]:
-        """Return the calls of the journal as an HTTP archive (HAR), without credentials."""
+        """Return the calls and deliveries of the journal as an HTTP archive (HAR), masked."""
         return archive_of(self._cloud)
 
     def dismiss_violations(self, request: Request) -> list[shapes.ViolationData]:

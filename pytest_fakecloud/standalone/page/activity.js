@@ -4,7 +4,7 @@ import {KINDS, el, empty, go, link, number, own, redraw, room, saveButton, tools
 import {askText} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {columnsElement} from "./spans.js";
-import {Trace, hasFailed} from "./trace.js";
+import {Trace, clockTime as time, hasFailed} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
@@ -94,7 +94,6 @@ export class ActivityPage {
   between(chosen) {
     if (String(chosen) === String(this.chosen ?? null)) return;
     this.chosen = chosen;
-    const time = (us) => new Date(us / 1000).toISOString().slice(11, 23);
     this.span.hidden = !chosen;
     this.span.textContent = chosen ? `${time(chosen[0])} – ${time(chosen[1])} ✕` : "";
     this.span.setAttribute("aria-label", chosen ? `Stop showing only ${time(chosen[0])} to ${time(chosen[1])}` : "");

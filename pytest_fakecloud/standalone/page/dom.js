@@ -1,6 +1,6 @@
 // Formatting and small components that all pages share.
 
-import {ask, change} from "./api.js";
+import {ask, change, query} from "./api.js";
 import {TEST_LANGUAGES} from "./copying.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
@@ -133,8 +133,9 @@ export function opened(label, attributes, ...content) {
 // -- forms --
 let made = 0;
 // A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values. `overwrites` returns a
-// question if it would overwrite something else than what the form shows. `edits` is false if nothing is lost with the values.
-export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true} = {}) {
+// question if it would overwrite something else than what the form shows. `edits` is false if nothing is lost with the values,
+// `copied` if the page offers the copies of the change elsewhere.
+export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true, copied = true} = {}) {
   const inputs = {}, out = el("div", {class: "out"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
@@ -158,7 +159,7 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
         return work(values, inputs);
       })].flat().filter((one) => one != null);
       body.dataset.typed = "no";
-      out.replaceChildren(...shown, ...change.number === before ? [] : [copies({...change})]);
+      out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
       if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
     }
@@ -208,10 +209,7 @@ export function read(hash = location.hash) {
 function decoded(part) { try { return decodeURIComponent(part); } catch { return part; } }
 
 // Encodes `parts`. Pass an id that the server has already encoded as {raw: id}.
-export function link(parts, values = {}) {
-  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value != null)).toString();
-  return "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + (query ? "?" + query : "");
-}
+export const link = (parts, values = {}) => "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + query(values);
 
 export function go(address, {replace = false} = {}) {
   if (address === location.hash) return;
@@ -236,9 +234,10 @@ export class LivePage {
 }
 
 // -- the clock in the header of every page --
-let clock = {};
+let clock = {}, target = null;
 export function showClock(found) {
   clock = found;
+  target = found.move?.until ?? target;
   const now = $("now");
   now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
   now.dataset.mode = clock.mode;
@@ -269,9 +268,12 @@ export async function moved(body) {
   say(moving, "busy");
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
   let found;
+  target = null;
   try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
-  say(`It is ${both(found.now)} UTC.${found.fired.length ? ` ${count(found.fired.length, "event")} became due.` : ""}`, "good");
+  const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
+  // The notice of a stopped move stays, because where it ended was not chosen.
+  say(`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? ` ${count(fired.length, "event")} became due${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, isStopped ? "busy" : "good");
 }
 export function clockButtons() {
   // A narrow screen shows the other buttons on request.

@@ -2,6 +2,7 @@
 
 import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
+import {digits, dump} from "./elements.js";
 import {ListPage} from "./lists.js";
 
 // In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
@@ -12,9 +13,7 @@ const asRequest = (line) => line.some((word) => BYTE.test(word)) ? [`/${line.map
 const run = (fake, ...line) => sendWell(fake, "POST", ...asRequest(line.map(String))).then((answer) => answer.result);
 const wordOf = (id) => { try { return decodeURIComponent(id); } catch { return id.replace(/%(..)/g, (_, hex) => byte(hex)); } };
 const nameOf = (word) => word === "" ? '""' : word.replace(new RegExp(BYTE, "gu"), (letter) => `\\x${hexOf(letter)}`);
-// Bytes as pairs of hexadecimal digits, and with the characters that they stand for.
-const digits = (hex) => hex.match(/../g)?.join(" ") ?? "", wordOfHex = (hex) => hex.replace(/../g, byte);
-const dump = (hex) => (hex.match(/.{1,16}/g) ?? []).map((line, at) => `${(8 * at).toString(16).padStart(4, "0")}  ${digits(line).padEnd(23)}  ${wordOfHex(line).replace(/[^ -~]/g, ".")}`).join("\n");
+const wordOfHex = (hex) => hex.replace(/../g, byte);
 function wordOfDigits(text) {
   const hex = text.replace(/\s+/g, "");
   if (!/^([0-9a-f]{2})*$/i.test(hex)) throw new Error("The bytes must be pairs of hexadecimal digits, such as 00 ff.");

@@ -16,7 +16,7 @@ function grouped(values) {
   const frequent = [...counts].sort(([, one], [, other]) => other.length - one.length).slice(0, MOST_GROUPS).map(([value]) => value);
   return {names: frequent.map((value) => short(String(value), 40)), groupOf: (value) => frequent.includes(value) ? frequent.indexOf(value) : frequent.length};
 }
-// All vectors that match, projected onto a plane and coloured by a field of their metadata, with the last query and its hits.
+// All vectors, projected onto a plane and coloured by a field of their metadata, with the last query and its hits. Those that do not match are pale.
 function plot({points: shown, fields, query: last}, page) {
   const query = last && last.point ? last : null, {colour = ""} = page.values;
   if (!shown?.length) return null;
@@ -31,10 +31,11 @@ function plot({points: shown, fields, query: last}, page) {
   const at = ([x, y]) => [wide / 2 + (x - middle[0]) * scale, high / 2 - (y - middle[1]) * scale];
   const labels = [], isFree = ([x, y]) => !labels.some(([left, top]) => Math.abs(left - x) < 76 && Math.abs(top - y) < 13) && labels.push([x, y]);
   const radius = shown.length > 300 ? 2.5 : 4;
-  const parts = shown.toSorted((one, other) => found.has(one.id) - found.has(other.id)).flatMap((vector) => {
+  const many = shown.filter((vector) => vector.matches).length, order = (vector) => found.has(vector.id) + vector.matches;
+  const parts = shown.toSorted((one, other) => order(one) - order(other)).flatMap((vector) => {
     const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : groupOf(vector.value)}` : "";
-    return [svg("circle", {class: `vector${hue}${isFound ? " found" : ""}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, titled(`${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
-      (shown.length <= wide / 32 || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+    return [svg("circle", {class: `vector${hue}${isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, titled(`${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
+      (many <= wide / 32 && vector.matches || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
@@ -44,7 +45,7 @@ function plot({points: shown, fields, query: last}, page) {
   const others = colour && shown.some(({value}) => groupOf(value) === names.length);
   return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
     colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : at_}`}), name))) : null) : null,
-    picture(`${count(shown.length, "vector")}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts)];
+    picture(`${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts)];
 }
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
