@@ -253,7 +253,9 @@ def _commands(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, A
         return request, None
     text = compact(value["error"] if is_error(value) else value["result"])
     answer = _message("reply", (), text.encode(), lookups.mask)
-    return request, answer | _digits(call.response_body)
+    body = call.response_body
+    # The bytes of a string follow its length.
+    return request, answer | _digits(body.partition(b"\r\n")[2][:-2] if body[:1] == b"$" else body)
 
 
 def _message(

@@ -31,16 +31,8 @@ export function visible(text) {
 
 // Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
 export function span(us) {
-  const parts = [], rounded = Math.round(us / 1e3) * 1e3, rest = rounded % 1e6;
-  let seconds = Math.floor(rounded / 1e6);
-  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
-    const count = Math.floor(seconds / size);
-    if (count) parts.push(`${count} ${unit}`);
-    seconds -= count * size;
-  }
-  const tail = (seconds + rest / 1e6).toFixed(3).replace(/0+$/, "").replace(/\.$/, "");
-  if (tail !== "0" || !parts.length) parts.push(`${tail} s`);
-  return parts.join(" ");
+  const ms = Math.round(us / 1e3), parts = [[Math.floor(ms / 864e5), "d"], [Math.floor(ms / 36e5) % 24, "h"], [Math.floor(ms / 6e4) % 60, "m"], [ms % 6e4 / 1e3, "s"]].filter(([many]) => many);
+  return parts.map((part) => part.join(" ")).join(" ") || "0 s";
 }
 
 // Formats the duration of a call in a list: "0", "94 µs", "12 ms", "1.2 s", "2 h 3 m".
@@ -70,17 +62,17 @@ export function border(label, share) {
 }
 
 // -- changes of the data of fakes, as tables --
-// `changes` are {fake, section, item, before, after}, where null is an item that does not exist.
-export function changesTable(changes) {
+// `changes` are {fake, section, item, before, after}, where null is an item that does not exist; `addressOf` returns where an item is shown.
+export function changesTable(changes, addressOf = () => null) {
   const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);
   return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
-    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map(stateRow))));
+    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map((item) => stateRow(item, addressOf(item))))));
 }
 
-function stateRow({item, before, after}) {
+function stateRow({item, before, after}, href) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
   const fields = (value, other, name) => el("td", {"data-name": name}, fieldsOf(item, value, other, {changed: true}));
-  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, shortName(item)), fields(before, after, "before"), fields(after, before, "after"));
+  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), fields(before, after, "before"), fields(after, before, "after"));
 }
 
 // Show the fields of an item and mark those that differ from `other`; `changed` omits the rest.

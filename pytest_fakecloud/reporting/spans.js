@@ -21,7 +21,8 @@ const TICK_STEPS = [...[0, 1, 2, 3, 4, 5, 6].flatMap((power) => [1, 2, 5].map((d
 // A linear axis over the time of spans {kind, from, to}. Positions are percentages of its width. Long gaps in which
 // nothing happens are folded: `pieces` are the linear parts, and a fold of a fixed width is between two of them.
 export class TimeAxis {
-  constructor(spans, start = null) {
+  // Labels are times after `start`, or with `isClock` the times of day.
+  constructor(spans, {start = null, isClock = false} = {}) {
     const edges = spans.flatMap(({from, to}) => [from, to]), points = [...new Set(edges)].sort((earlier, later) => earlier - later);
     const busy = spans.filter(({kind, from, to}) => to > from && !IDLE_KINDS.has(kind)).sort((earlier, later) => earlier.from - later.from), gaps = [];
     let next = 0, until = -Infinity, worked = 0;
@@ -31,9 +32,12 @@ export class TimeAxis {
       if (until > from) worked += to - from; else gaps.push([to - from, from]);
     }
     const folds = new Set(foldedGaps(gaps, worked));
-    this.start = start ?? points[0] ?? 0;
+    this.first = points[0];
+    this.start = isClock ? 0 : start ?? points[0] ?? 0;
     this.pieces = points.length ? [{from: points[0], to: points[0]}] : [];
     for (let at = 1; at < points.length; at++) if (folds.has(points[at - 1])) this.pieces.push({from: points[at], to: points[at]}); else this.pieces.at(-1).to = points[at];
+    // Of several days, labels have the date.
+    this.say = isClock ? (us) => new Date(us / 1000).toISOString().slice(...points.at(-1) - points[0] > DAY_US ? [5, 16] : [11, us % 1e6 ? 23 : 19]).replace("T", " ") : afterStart;
     this.length = this.pieces.reduce((sum, {from, to}) => sum + to - from, 0);
     this.room = 100 - FOLD_WIDTH * (this.pieces.length - 1) - 2 * MARGIN * this.pieces.length;
     let left = 0;
@@ -54,7 +58,7 @@ export class TimeAxis {
   ticks(pixels) {
     const labels = [], step = TICK_STEPS.find((us) => this.length / us <= pixels / 90) ?? DAY_US * Math.ceil(this.length / DAY_US / (pixels / 90));
     const add = (at) => {
-      const left = this.place(at), text = afterStart(at - this.start), width = 100 * labelWidth(text) / pixels;
+      const left = this.place(at), text = this.say(at - this.start), width = 100 * labelWidth(text) / pixels;
       // A label is at the right of its place, or at the left if that has no room.
       const from = [left, left - width].find((from) => from >= 0 && from + width <= 100 && !labels.some((other) => from < other.to && other.from < from + width));
       if (from !== undefined && !labels.some((other) => other.text === text)) labels.push({left, text, from, to: from + width, isLeft: from < left});
@@ -77,7 +81,6 @@ function foldedGaps(gaps, worked) {
 }
 
 const afterStart = (us) => us ? `${us < 0 ? "−" : "+"}${lasted(Math.abs(us))}` : "0";
-const briefly = (us) => lasted(us).split(" ").slice(0, 4).join(" ");
 
 // The row of the axis: its labels, and the lengths of the folds, where one does not cover another. Its width determines which.
 function axisElement(axis) {
@@ -88,7 +91,7 @@ function axisElement(axis) {
 function axisLabels(axis, pixels) {
   let covered = 0;
   const folds = axis.folds.flatMap(({left, length}) => {
-    const text = briefly(length), width = 100 * labelWidth(text) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
+    const text = lasted(length).split(" ").slice(0, 4).join(" "), width = 100 * labelWidth(text) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
     if (isFree) covered = from + width;
     return [el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}), ...isFree ? [el("small", {style: `left: ${from}%; width: ${width}%`}, text)] : []];
   });
@@ -103,7 +106,7 @@ function inWords({kind, from, to, failed, text}, start) {
 // Draw rows of spans below each other. A row is {name, note, depth, spans, chosen, failed}, and what is below it: `content` (elements
 // that it opens), `onclick`, or neither. A span is {kind, from, to, failed, text}.
 export function spansElement(label, rows, {start = null} = {}) {
-  const axis = new TimeAxis(rows.flatMap(({spans}) => spans), start), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind))), folds = axis.folds;
+  const axis = new TimeAxis(rows.flatMap(({spans}) => spans), {start}), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind))), folds = axis.folds;
   const hasFailed = rows.some((row) => row.failed || row.spans.some(({failed}) => failed));
   return el("figure", {class: "spans", "aria-label": label}, legend([...Object.keys(SPAN_KINDS).filter((kind) => kinds.has(kind)), ...hasFailed ? ["failed"] : []], SPAN_KINDS),
     el("div", {class: "span-row"}, el("span"), axisElement(axis)),
@@ -123,8 +126,8 @@ export function spansElement(label, rows, {start = null} = {}) {
 // items are the levels that a number had from a time on, and a column shows the highest. The caption names the column under
 // the pointer or with the focus. A click, a drag or an arrow key with Shift selects a span of time, which `onselect(from, to)`
 // receives; `chosen` is [from, to] of the one that is selected.
-export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, level = false, noun = "event", chosen = null, start = null, onselect = null} = {}) {
-  const axis = new TimeAxis(items.map(({at, kind}) => ({kind, from: at, to: at})), start), many = Math.max(12, Math.min(80, Math.floor(pixels / 9)));
+export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, level = false, noun = "event", chosen = null, start = null, isClock = false, onselect = null} = {}) {
+  const axis = new TimeAxis(items.map(({at, kind}) => ({kind, from: at, to: at})), {start, isClock}), many = Math.max(12, Math.min(80, Math.floor(pixels / 9)));
   const slots = Array.from({length: many}, () => ({counts: {}, from: Infinity, to: -Infinity}));
   for (const {at, kind, value = 1} of items) {
     if (!value && !level) continue;
@@ -133,19 +136,19 @@ export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, 
     Object.assign(slot, {from: Math.min(slot.from, at), to: Math.max(slot.to, at)});
     if (level) (slot.last ??= {})[kind] = value;
   }
-  if (level) slots.reduce((before, slot) => { slot.counts = {...before, ...slot.counts}; return {...before, ...slot.last}; }, {});
+  if (level) slots.reduce((before, slot) => { slot.counts = {...before.counts, ...slot.counts}; if (slot.from > slot.to) slot.from = slot.to = before.to; return {counts: {...before.counts, ...slot.last}, to: slot.to}; }, {counts: {}, to: -Infinity});
   const sums = slots.map(({counts}) => Object.values(counts).reduce((sum, value) => sum + value, 0)), most = Math.max(1, ...sums), filled = sums.filter(Boolean).sort((less, more) => less - more), used = new Set(slots.flatMap(({counts}) => Object.keys(counts)));
   // One burst would flatten all other columns.
   const isUneven = most > UNEVEN * (filled[filled.length >> 1] ?? most), percent = (sum) => 100 * (isUneven ? Math.sqrt(sum / most) : sum / most), middle = Math.round(most / (isUneven ? 4 : 2)), levels = middle < most ? [middle, most] : [most];
   const columns = slots.map(({counts, from, to}, at) => {
     if (!sums[at]) return null;
     const parts = [...used].filter((kind) => counts[kind]), what = parts.map((kind) => `${number(counts[kind])} ${kinds[kind] ?? kind}`).join(", ");
-    const text = `${count(sums[at], noun)}: ${what}${from <= to ? `, ${afterStart(from - axis.start)}${to > from ? ` to ${afterStart(to - axis.start)}` : ""}` : ""}`;
+    const text = `${count(sums[at], noun)}: ${what}${Number.isFinite(from) ? `, ${axis.say(from - axis.start)}${to > from ? ` to ${axis.say(to - axis.start)}` : ""}` : ""}`;
     const isChosen = chosen && from <= chosen[1] && to >= chosen[0], attributes = {class: "span-column", style: `left: ${100 * at / many}%; width: ${100 / many}%`, "aria-label": text, "data-slot": at, tabindex: -1};
     const stack = el("span", {style: `height: ${Math.max(3, percent(sums[at]))}%`}, parts.map((kind) => el("i", {class: `kind-${kind}`, style: `flex-grow: ${counts[kind]}`})));
     return onselect ? el("button", {type: "button", ...attributes, "aria-pressed": String(Boolean(isChosen))}, stack) : el("div", {...attributes, role: "img"}, stack);
   });
-  const summary = `highest column: ${count(most, noun)}${isUneven ? "; heights are square roots" : ""}${Number.isFinite(axis.start) ? `; 0 is ${new Date(axis.start / 1000).toISOString().slice(0, 19).replace("T", " ")} UTC` : ""}`, caption = el("figcaption", {class: "soft"}, summary);
+  const summary = `highest column: ${count(most, noun)}${isUneven ? "; heights are square roots" : ""}${items.length ? `; ${isClock ? "from" : "0 is"} ${new Date((start ?? axis.first) / 1000).toISOString().slice(0, 19).replace("T", " ")} UTC` : ""}`, caption = el("figcaption", {class: "soft"}, summary);
   const area = el("div", {class: "span-columns", role: "group", "aria-label": label}, levels.map((value) => el("i", {class: "span-level", style: `bottom: ${percent(value)}%`})), axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), columns);
   const name = ({target}) => { caption.textContent = (target.closest?.(".span-column") ?? area.querySelector(".span-column:focus"))?.ariaLabel ?? summary; };
   for (const event of ["pointerover", "focusin"]) area.addEventListener(event, name);

@@ -357,6 +357,33 @@ def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
     assert ids(full.get("kv_server/lists/keys", search="*kettle*"), "key") == []
 
 
+def test_a_row_of_a_delivery_names_the_step_of_a_run_after_which_it_continues(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    queue.destinations.respond("https://app.example", 200)
+    run = {"Upstash_Workflow_RunId": "wfr_1", "Upstash_Workflow_Url": "https://app.example/f"}
+    publish(lists, queue, "https://app.example/f", Upstash_Workflow_Init="true", **run)
+    step = {"stepId": 1, "stepName": "pay", "stepType": "Run", "out": "1", "concurrent": 1}
+    headers = {**run, "Upstash_Workflow_CallType": "step"}
+    wire_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = {"target": "/v2/publish/https://app.example/f", "body": step, "headers": wire_headers}
+    assert ask(lists.app, "POST", "/fakes/queue/requests", body)[1]["status"] == 200
+    queue.deliver_due()
+    rows = ask(lists.app, "GET", "/journal")[1]
+    texts = [row["text"]["what"].split(" of ")[0] for row in rows if row["kind"] == "attempt"]
+    assert texts == ["first step", 'after step 1 "pay" (Run)']
+
+
+def test_consumer_groups_are_found_by_their_members(lists: Lists) -> None:
+    broker = lists.cloud.broker(topics={"orders": 2})
+    for group, instance in (("billing", "worker-1"), ("mail", "worker-2")):
+        path = f"/consume/{group}/{instance}/orders"
+        body = {"method": "GET", "target": path}
+        answer = ask(lists.app, "POST", f"/fakes/{broker.name}/requests", body)[1]
+        assert answer["status"] == 200, answer
+    groups = lists.get("broker/lists/groups", search="WORKER-2")["items"]
+    assert [group["name"] for group in groups] == ["mail"]
+
+
 def test_a_search_finds_each_of_its_words_in_messages_runs_and_answers(lists: Lists) -> None:
     queue = lists.cloud.queue()
     queue.destinations.respond("https://app.example", (402, '{"code": "card_declined"}'))

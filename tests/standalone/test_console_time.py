@@ -91,8 +91,8 @@ def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) 
         ".over-time .span-column", "(all) => all.map((one) => one.ariaLabel)"
     )
     assert texts == [
-        "1 call: 1 succeeded, 0", "1 call: 1 succeeded, +10 s", "1 call: 1 succeeded, +20 s",
-        "1 call: 1 failed, +30 s",
+        "1 call: 1 succeeded, 00:00:00", "1 call: 1 succeeded, 00:00:10",
+        "1 call: 1 succeeded, 00:00:20", "1 call: 1 failed, 00:00:30",
     ]  # fmt: skip
     columns = page.locator(".over-time .span-column")
     columns.nth(1).click()
@@ -113,7 +113,7 @@ def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) 
     holds(page, f"{LINES} === 3")
     # The chart has the selected span alone, in which a finer one can be selected.
     assert columns.count() == 3
-    assert columns.last.get_attribute("aria-label") == "1 call: 1 succeeded, +20 s"
+    assert columns.last.get_attribute("aria-label") == "1 call: 1 succeeded, 00:00:20"
     columns.nth(2).focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Shift+ArrowRight")
@@ -188,15 +188,15 @@ def test_a_chart_names_the_column_with_the_focus_and_has_levels(page: Any, serve
     at(page, "activity", ".over-time .span-column")
     assert page.locator(".span-levels span").all_inner_texts() == ["2", "4"]
     caption = page.locator(".over-time figcaption")
-    assert caption.inner_text() == "highest column: 4 calls; 0 is 2026-01-01 00:00:00 UTC"
+    assert caption.inner_text() == "highest column: 4 calls; from 2026-01-01 00:00:00 UTC"
     page.locator(".over-time .span-column").last.hover()
-    assert caption.inner_text() == "1 call: 1 failed, +10 s"
+    assert caption.inner_text() == "1 call: 1 failed, 00:00:10"
     page.mouse.move(0, 0)
     assert caption.inner_text().startswith("highest column")
     page.locator(".over-time .span-column[tabindex='0']").focus()
-    assert caption.inner_text() == "4 calls: 4 succeeded, 0"
+    assert caption.inner_text() == "4 calls: 4 succeeded, 00:00:00"
     page.keyboard.press("ArrowRight")
-    assert caption.inner_text() == "1 call: 1 failed, +10 s"
+    assert caption.inner_text() == "1 call: 1 failed, 00:00:10"
 
 
 def test_rows_have_durations_and_are_ordered_by_them(window: Window, serve: Serve) -> None:

@@ -23,6 +23,7 @@ from .test_console import (
     Window,
     at,
     browser,
+    command,
     holds,
     page,
     sent,
@@ -208,7 +209,8 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     run("GET dropped", "Injected fault: drop")
     # Several lines are run one after the other, and come back together.
     several = "SET pasted 7\n\nGET pasted\nINCR pasted"
-    run(several, "(integer) 8")
+    run(several, "OK")
+    page.locator(".log .entry:nth-child(3)", has_text="(integer) 8").wait_for()
     page.keyboard.press("ArrowUp")
     assert page.input_value("#command") == several
     page.fill("#command", "PING")
@@ -872,7 +874,7 @@ def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
     command(server, "INCR", "letter")
     sent(server, "queue", "/v2/publish/https://app.example/graz")
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
-    at(page, "find?search=graz+salzburg", "#view h2")
+    at(page, "find?search=graz+salzburg", "#view h2:has-text('keys')")
     marks = page.locator("#view li", has_text="letter").first.locator("mark")
     assert marks.all_inner_texts() == ["Salzburg", "Graz"]
     at(page, "find?search=app.example", "#view h2:has-text('Violations')")

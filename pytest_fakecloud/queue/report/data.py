@@ -402,6 +402,13 @@ def _publish_headers(message: Message) -> dict[str, str]:
     return {name: value for name, value in own.items() if value}
 
 
+def results_of_messages(fake: Queue, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the step of a workflow run whose result each message has, if the message is still kept."""
+    messages = fake._engine.messages
+    steps = ((id, step_of(messages[id])) for id in ids if id in messages)
+    return {id: step for id, step in steps if step.keys() >= {"stepId", "stepName", "stepType"}}
+
+
 def _is_of_run(name: str) -> bool:
     return name.lower().startswith("upstash-workflow-")
 

@@ -382,12 +382,28 @@ def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[shapes.RowData]
 def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[shapes.RowData]:
     """Return the rows of entries, from a number on."""
     mask = Mask(cloud)
-    lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
+    entries = list(entries)
+    results = mask.value(_results(cloud, entries))
+    lookups = Lookups(attempts=exchanges_of(cloud), results=results, mask=mask)
     return [
         cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
     ]
+
+
+def _results(cloud: Cloud, entries: Iterable[Entry]) -> dict[str, dict[str, Any]]:
+    """Return the steps of workflow runs after which deliveries continue, by the messages' IDs."""
+    results: dict[str, dict[str, Any]] = {}
+    for fake in cloud.fakes():
+        if find(fake.fixture).delivers:
+            ids = {
+                str(entry.data.get("message_id"))
+                for entry in entries
+                if isinstance(entry, Event) and entry.fake == fake.name and entry.data.get("run")
+            }
+            results |= report_part(fake.fixture, "data").results_of_messages(fake, ids)
+    return results
 
 
 def _progress_fields(entry: object) -> dict[str, Any]:

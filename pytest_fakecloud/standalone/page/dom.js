@@ -42,10 +42,7 @@ export function json(text, what) {
 }
 
 // Returns microseconds: several events can be due within one millisecond.
-export function micros(text) {
-  const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
-  return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
-}
+export const micros = (text) => Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? "").padEnd(6, "0").slice(0, 6));
 export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().replace("Z", `${String(us % 1000).padStart(3, "0")}Z`);
 
 // -- parts --
@@ -85,7 +82,7 @@ export async function copy(text, notice = "Copied.") { try { await navigator.cli
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
 
 // Buttons that copy what was made by hand as code of a test and as a request of the control API.
-export const copies = (made, what = "this") => tools(el("span", {class: "soft"}, "Copy as"), Object.entries(TEST_LANGUAGES).map(([name, write]) => write(made) && copyButton(() => write(made), `Copy as ${name}: ${what}`, name)));
+export const copies = (made, what = "this") => tools(el("span", {class: "soft"}, what === "a test" ? "Copy as a test with" : "Copy as"), Object.entries(TEST_LANGUAGES).map(([name, write]) => write(made) && copyButton(() => write(made), `Copy as ${name}: ${what}`, name)));
 export function download(name, text) {
   const href = URL.createObjectURL(new Blob([text], {type: "application/json"}));
   el("a", {href, download: name}).click();
@@ -194,10 +191,8 @@ export const discard = (places) => { for (const one of unsent(places)) one.datas
 export const isTyped = (place) => place.querySelector("form[data-typed=yes]") !== null || place.contains(document.activeElement) && isTyping() && document.activeElement.closest("form")?.dataset.typed !== "no";
 export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");
 
-// -- charts, drawn at the available width in pixels, so that text keeps its size --
-export const picture = (told, wide, high, parts) => svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
+// The width in pixels of a chart, which is drawn at that width, so that text keeps its size.
 export const room = () => Math.max(280, Math.min(900, (document.querySelector(".detail:not([hidden])") ?? document.getElementById("view")).clientWidth - 26));
-export const titled = (text) => svg("title", {}, text);
 
 // -- addresses in the fragment: #/fake/kv_server/keys/user%3A1?search=user --
 export function read(hash = location.hash) {

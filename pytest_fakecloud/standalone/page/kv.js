@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {ListPage} from "./lists.js";
@@ -186,7 +186,7 @@ const pending = {
   detail: (one, page) => {
     const {fake} = page, [key, group, entry] = partsOf(one.id);
     return [title(one.entry), facts({stream: el("a", {href: link(["fake", fake.name, "keys", {raw: one.id.split(" ")[0]}])}, shownName(key)), group: shownName(group), consumer: shownName(one.consumer), delivered: moment(one.delivered), deliveries: number(one.deliveries)}),
-      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); })),
+      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); say("Acknowledged.", "good"); })),
       form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? []}],
         async ({consumer}) => { const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry, "JUSTID"); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }),
       head("Fields"), one.fields ? code(JSON.stringify(one.fields, null, 2), "fields") : soft("The stream no longer has this entry: it was deleted or trimmed.")];
@@ -348,11 +348,13 @@ class CommandBox {
     sessionStorage.setItem(`said ${this.fake.name}`, JSON.stringify(this.said.slice(-100)));
     this.input.value = "";
     this.suggest();
-    for (const [line, argv] of commands) await this.send(line, argv);
+    let before = null;
+    for (const [line, argv] of commands) before = await this.send(line, argv, before);
   }
-  async send(line, argv) {
+  // The newest replies are above, those of several lines in their order.
+  async send(line, argv, before) {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
-    this.log.prepend(entry);
+    if (before) before.after(entry); else this.log.prepend(entry);
     try {
       const {latest} = await ask("GET", "/state"), [target, body] = asRequest(argv), answer = await send(this.fake, "POST", target, body, {"Upstash-Encoding": "base64"});
       const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.kind === "call");
@@ -365,6 +367,7 @@ class CommandBox {
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
     entry.append(...parts);
     document.dispatchEvent(new Event("changed"));
+    return entry;
   }
 }
 

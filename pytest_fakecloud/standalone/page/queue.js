@@ -90,7 +90,7 @@ const messages = {
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
     {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
-  bulk: [{text: "Cancel", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
+  bulk: [{text: "Cancel", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), among: "pending", applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
   empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
 };
 const callbacks = {

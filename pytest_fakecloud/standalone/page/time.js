@@ -1,6 +1,6 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
+import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {changesTable, fold, lasted} from "./elements.js";
@@ -38,7 +38,7 @@ function stateFile({kept}) {
     await ask("POST", "/load", `{"state": ${text}}`);
     say(`${file.name} is loaded.`, "good");
     document.dispatchEvent(new Event("changed"));
-  })}), last = kept?.saved_at ? `last saved at ${new Date(kept.saved_at).toLocaleString("sv-SE")}` : "not saved yet";
+  })}), last = kept?.saved_at ? `last saved at ${new Date(kept.saved_at).toLocaleString("sv-SE")} by your clock` : "not saved yet";
   return [el("h2", {}, "State file"), !kept ? soft("The state ends with the server. Start it with --state FILE to keep it.") : kept.failure ? el("p", {class: "banner bad", role: "alert"}, `The state cannot be saved in ${kept.file}: ${kept.failure} It was ${last}.`) : soft(`The server keeps its state in ${kept.file}, ${last}.`),
     tools(saveButton("state.json", () => askText("GET", "/saved"), "Save as state file"), el("button", {type: "button", onclick: () => input.click()}, "Load…"), input)];
 }
@@ -60,7 +60,7 @@ function differences({count: many, sums, changes, not_compared: missing}) {
   const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
   return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= 20) : null];
+    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, ({fake, section, item}) => own(KINDS, section) && link(["fake", fake, section, item])) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= 20) : null];
 }
 
 // -- isolated clouds --
@@ -96,9 +96,10 @@ const solved = new Map();
 function violation(all) {
   const [{kind, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
-  return el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
+  const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
     solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. Retry the `, el("a", {href: link(["fake", known.fake, "dead-letters"])}, "dead letters"), ", then dismiss this.") : null,
     el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
-    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, () => ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}))), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
+    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}); card.remove(); })), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
+  return card;
 }

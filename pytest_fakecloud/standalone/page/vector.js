@@ -1,6 +1,6 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
-import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, picture, redraw, room, short, soft, svg, table, title, titled, tools} from "./dom.js";
+import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {item, list, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
@@ -34,18 +34,18 @@ function plot({points: shown, fields, query: last}, page) {
   const many = shown.filter((vector) => vector.matches).length, order = (vector) => found.has(vector.id) + vector.matches;
   const parts = shown.toSorted((one, other) => order(one) - order(other)).flatMap((vector) => {
     const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : groupOf(vector.value)}` : "";
-    return [svg("circle", {class: `vector${hue}${isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, titled(`${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
+    return [svg("circle", {class: `vector${hue}${isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, svg("title", {}, `${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
       (many <= wide / 32 && vector.matches || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
-    parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, titled("the last query")),
+    parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, svg("title", {}, "the last query")),
       svg("text", {x: x + 10, y: y - 6}, "query"));
   }
   const others = colour && shown.some(({value}) => groupOf(value) === names.length);
   return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
     colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : at_}`}), name))) : null) : null,
-    picture(`${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts)];
+    svg("svg", {class: "picture", role: "img", viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, "aria-label": `${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`}, parts)];
 }
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
@@ -58,9 +58,9 @@ function hits(found, page) {
   return table("hits", ["id", "score", "metadata", "data"], found, (one) => [el("a", {href: page.address(encodeURIComponent(one.id))}, one.id), one.score.toFixed(4), short(one.metadata ?? "", 200), short(one.data ?? "", 200)]);
 }
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
-  {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "genre = 'drama'"}],
+  {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "that of the list"}],
 async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
-  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter ? {filter} : {})})).result, page), {open: false, edits: false});
+  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter || page.values?.filter ? {filter: filter || page.values.filter} : {})})).result, page), {open: false, edits: false});
 const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
 async ({id, by, what, metadata, namespace}) => {
