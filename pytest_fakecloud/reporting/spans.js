@@ -32,8 +32,7 @@ export class TimeAxis {
       if (until > from) worked += to - from; else gaps.push([to - from, from]);
     }
     const folds = new Set(foldedGaps(gaps, worked));
-    this.first = points[0];
-    this.start = isClock ? 0 : start ?? points[0] ?? 0;
+    [this.first, this.start] = [points[0], isClock ? 0 : start ?? points[0] ?? 0];
     this.pieces = points.length ? [{from: points[0], to: points[0]}] : [];
     for (let at = 1; at < points.length; at++) if (folds.has(points[at - 1])) this.pieces.push({from: points[at], to: points[at]}); else this.pieces.at(-1).to = points[at];
     // Of several days, labels have the date.
@@ -88,14 +87,15 @@ function axisElement(axis) {
   new ResizeObserver(() => row.replaceChildren(...axisLabels(axis, row.clientWidth))).observe(row);
   return row;
 }
+const gapElements = (axis) => axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}));
 function axisLabels(axis, pixels) {
   let covered = 0;
-  const folds = axis.folds.flatMap(({left, length}) => {
+  const lengths = axis.folds.map(({left, length}) => {
     const text = lasted(length).split(" ").slice(0, 4).join(" "), width = 100 * labelWidth(text) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
     if (isFree) covered = from + width;
-    return [el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}), ...isFree ? [el("small", {style: `left: ${from}%; width: ${width}%`}, text)] : []];
+    return isFree ? el("small", {style: `left: ${from}%; width: ${width}%`}, text) : "";
   });
-  return [...folds, ...axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text))];
+  return [...gapElements(axis), ...lengths, ...axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text))];
 }
 const legend = (kinds, names) => el("ul", {class: "span-legend"}, [...kinds].map((kind) => el("li", {}, el("i", {class: `kind-${kind}`}), visible(names[kind] ?? kind))));
 
@@ -106,14 +106,14 @@ function inWords({kind, from, to, failed, text}, start) {
 // Draw rows of spans below each other. A row is {name, note, depth, spans, chosen, failed}, and what is below it: `content` (elements
 // that it opens), `onclick`, or neither. A span is {kind, from, to, failed, text}.
 export function spansElement(label, rows, {start = null} = {}) {
-  const axis = new TimeAxis(rows.flatMap(({spans}) => spans), {start}), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind))), folds = axis.folds;
+  const axis = new TimeAxis(rows.flatMap(({spans}) => spans), {start}), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind)));
   const hasFailed = rows.some((row) => row.failed || row.spans.some(({failed}) => failed));
   return el("figure", {class: "spans", "aria-label": label}, legend([...Object.keys(SPAN_KINDS).filter((kind) => kinds.has(kind)), ...hasFailed ? ["failed"] : []], SPAN_KINDS),
     el("div", {class: "span-row"}, el("span"), axisElement(axis)),
     el("ol", {}, rows.map(({name, note, depth = 0, spans, chosen, failed, content, onclick, key}) => {
       const words = spans.map((part) => inWords(part, axis.start)).join(", ");
       const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null),
-        el("span", {class: "span-track"}, folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), spans.map((part) => {
+        el("span", {class: "span-track"}, gapElements(axis), spans.map((part) => {
           const left = axis.place(part.from), width = axis.place(part.to) - left;
           return el("i", {class: `span-bar kind-${part.kind}${part.failed ? " kind-failed" : ""}${part.to > part.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});
         })), el("span", {class: "span-words"}, words)];
@@ -149,7 +149,7 @@ export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, 
     return onselect ? el("button", {type: "button", ...attributes, "aria-pressed": String(Boolean(isChosen))}, stack) : el("div", {...attributes, role: "img"}, stack);
   });
   const summary = `highest column: ${count(most, noun)}${isUneven ? "; heights are square roots" : ""}${items.length ? `; ${isClock ? "from" : "0 is"} ${new Date((start ?? axis.first) / 1000).toISOString().slice(0, 19).replace("T", " ")} UTC` : ""}`, caption = el("figcaption", {class: "soft"}, summary);
-  const area = el("div", {class: "span-columns", role: "group", "aria-label": label}, levels.map((value) => el("i", {class: "span-level", style: `bottom: ${percent(value)}%`})), axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), columns);
+  const area = el("div", {class: "span-columns", role: "group", "aria-label": label}, levels.map((value) => el("i", {class: "span-level", style: `bottom: ${percent(value)}%`})), gapElements(axis), columns);
   const name = ({target}) => { caption.textContent = (target.closest?.(".span-column") ?? area.querySelector(".span-column:focus"))?.ariaLabel ?? summary; };
   for (const event of ["pointerover", "focusin"]) area.addEventListener(event, name);
   for (const event of ["pointerleave", "focusout"]) area.addEventListener(event, () => name({target: area}));

@@ -223,7 +223,7 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     at(page, "fake/kv_server/keys")
     at(page, "fake/kv_server/commands", ".log .entry")
     assert page.locator(".log .entry b").all_inner_texts()[:3] == [
-        "> INCR pasted", "> GET pasted", "> SET pasted 7",
+        "> SET pasted 7", "> GET pasted", "> INCR pasted",
     ]  # fmt: skip
     assert all(":" in text for text in page.locator(".entry .soft").all_inner_texts())
 
@@ -881,7 +881,7 @@ def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
     assert page.locator("#view li", has_text="unstubbed").locator("mark").count() > 0
     at(page, "find?search=INCR", "#view h2:has-text('Failed calls')")
     failed = page.locator("#view li a.bad", has_text="INCR letter")
-    assert failed.locator("mark").inner_text() == "INCR"
+    assert failed.locator("mark").all_inner_texts() == ["INCR"]
     failed.first.click()
     page.locator(".trace-pane h3", has_text="INCR letter").wait_for()
 

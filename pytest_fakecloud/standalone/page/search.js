@@ -60,12 +60,12 @@ export class SearchPage {
     if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies, errors and recorded calls.")); return; }
     const jobs = this.state().fakes.flatMap((fake) => (own(LISTS, fake.fixture) ?? []).map((name) => hitsIn(fake, name, words)));
     const contains = (text) => each.every((word) => text.toLowerCase().includes(word)), violations = (await ask("GET", "/violations")).filter(({kind, text}) => contains(`${kind} ${text}`));
-    const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.toReversed().filter((row) => contains(JSON.stringify([row.text, row.request, row.response]))), failed = calls.filter(hasFailed);
+    const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.toReversed().filter((row) => contains(JSON.stringify([row.text, row.request, row.response]))), [failed, others] = [true, false].map((whether) => calls.filter((row) => hasFailed(row) === whether));
     if (turn !== this.turn) return;
     this.drawn = words;
     redraw(this.found, found.map((hit) => groupElement([product(hit.fake), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)))),
     groupElement("Violations", "#/violations", violations.length, violations.map(({kind, text}) => resultElement("#/violations", kind, text, words, "bad"))),
-    groupElement("Failed calls", link(["activity"], {search: words, status: "failed"}), failed.length, failed.map((row) => callElement(row, words))), groupElement("Recorded calls", link(["activity"], {search: words}), calls.length, calls.map((row) => callElement(row, words))),
+    groupElement("Failed calls", link(["activity"], {search: words, status: "failed"}), failed.length, failed.map((row) => callElement(row, words))), groupElement(failed.length ? "Other calls" : "Recorded calls", link(["activity"], {search: words}), others.length, others.map((row) => callElement(row, words))),
     this.partial ? soft("Older calls are still being loaded…") : found.length || violations.length || calls.length ? null : soft("Nothing was found."));
     this.open();
   }
