@@ -111,8 +111,6 @@ export class ActivityPage {
   }
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
-    // A chart that a pointer drags over stays.
-    if (this.chart.querySelector(".span-columns:active")) return;
     const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
@@ -128,7 +126,8 @@ export class ActivityPage {
     Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
     this.trace.show({rows: inOrder(all), findings: [], fakes});
-    this.drawChart();
+    // A chart that a pointer drags over stays.
+    if (!this.chart.querySelector(".span-columns:active")) this.drawChart();
     if (this.id !== undefined) this.select();
   }
 }

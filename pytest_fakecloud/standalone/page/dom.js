@@ -158,7 +158,7 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
       body.dataset.typed = "no";
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
-      if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
+      if (body.closest(".detail, .violation") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
     document.dispatchEvent(new Event("changed"));

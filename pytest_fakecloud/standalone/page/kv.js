@@ -188,7 +188,7 @@ const pending = {
     return [title(one.entry), facts({stream: el("a", {href: link(["fake", fake.name, "keys", {raw: one.id.split(" ")[0]}])}, shownName(key)), group: shownName(group), consumer: shownName(one.consumer), delivered: moment(one.delivered), deliveries: number(one.deliveries)}),
       tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); say("Acknowledged.", "good"); })),
       form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? []}],
-        async ({consumer}) => { const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry, "JUSTID"); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }),
+        async ({consumer}) => { const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }),
       head("Fields"), one.fields ? code(JSON.stringify(one.fields, null, 2), "fields") : soft("The stream no longer has this entry: it was deleted or trimmed.")];
   },
 };
@@ -317,13 +317,13 @@ class CommandBox {
     this.suggest();
   }
   key(event) {
-    // The shortcut that leads here was pressed once more.
+    // The shortcut that leads here was pressed once more. The keyboard of a screen has no Shift Enter, so there Enter adds a line.
     if (event.key === "/" && !this.input.value) event.preventDefault();
     const open = this.found.length > 0;
     if (event.key === "Tab" && open && !event.shiftKey) { event.preventDefault(); this.take(this.found[Math.max(0, this.place)]); }
     else if (event.key === "Escape" && open) this.offer([]);
     else if (event.key === "Enter" && open && this.place >= 0) { event.preventDefault(); this.take(this.found[this.place]); }
-    else if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); this.run(); }
+    else if (event.key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches) { event.preventDefault(); this.run(); }
     else if (event.key === "ArrowDown" && open) { event.preventDefault(); this.place = (this.place + 1) % this.found.length; this.show(); }
     else if (event.key === "ArrowUp" && open && this.place > 0) { event.preventDefault(); this.place--; this.show(); }
     // Within several lines, the arrow keys move between these.

@@ -8,9 +8,9 @@ import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./trace.js";
 
-// Moves the clock to an event, or to the microsecond before it, so that it can be looked at before it happens.
+// Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
 const go = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
-const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, () => move({action: "move_to", to: isoOf(micros(to) - 1)})) : null;
+const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", other: "timer of a fake"};
 // All that is due, as columns over time; below it the next events, or those of the columns that were selected.
 export function timePage() {

@@ -11,16 +11,16 @@ function grouped(values) {
   const counts = Map.groupBy(values.filter((value) => value !== null), (value) => value), numbers_ = [...counts.keys()];
   if (numbers_.length > MOST_GROUPS && numbers_.every((value) => typeof value === "number")) {
     const least = Math.min(...numbers_), size = (Math.max(...numbers_) - least) / RANGES, name = (at) => Number((least + size * at).toPrecision(4));
-    return {names: Array.from({length: RANGES}, (_, at) => `${name(at)} to ${name(at + 1)}`), groupOf: (value) => value === null ? RANGES : Math.min(RANGES - 1, Math.floor((value - least) / size))};
+    return {scale: "scale-", names: Array.from({length: RANGES}, (_, at) => `${name(at)} to ${name(at + 1)}`), groupOf: (value) => value === null ? RANGES : Math.min(RANGES - 1, Math.floor((value - least) / size))};
   }
   const frequent = [...counts].sort(([, one], [, other]) => other.length - one.length).slice(0, MOST_GROUPS).map(([value]) => value);
-  return {names: frequent.map((value) => short(String(value), 40)), groupOf: (value) => frequent.includes(value) ? frequent.indexOf(value) : frequent.length};
+  return {scale: "", names: frequent.map((value) => short(String(value), 40)), groupOf: (value) => frequent.includes(value) ? frequent.indexOf(value) : frequent.length};
 }
 // All vectors, projected onto a plane and coloured by a field of their metadata, with the last query and its hits. Those that do not match are pale.
 function plot({points: shown, fields, query: last}, page) {
   const query = last && last.point ? last : null, {colour = ""} = page.values;
   if (!shown?.length) return null;
-  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []), {names, groupOf} = grouped(shown.map(({value}) => value));
+  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []), {scale: ramp, names, groupOf} = grouped(shown.map(({value}) => value));
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
   // Both axes have the same scale, the largest at which all points fit.
   const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
@@ -33,7 +33,7 @@ function plot({points: shown, fields, query: last}, page) {
   const radius = shown.length > 300 ? 2.5 : 4;
   const many = shown.filter((vector) => vector.matches).length, order = (vector) => found.has(vector.id) + vector.matches;
   const parts = shown.toSorted((one, other) => order(one) - order(other)).flatMap((vector) => {
-    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : groupOf(vector.value)}` : "";
+    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : ramp + groupOf(vector.value)}` : "";
     return [svg("circle", {class: `vector${hue}${isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, svg("title", {}, `${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
       (many <= wide / 32 && vector.matches || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
@@ -44,7 +44,7 @@ function plot({points: shown, fields, query: last}, page) {
   }
   const others = colour && shown.some(({value}) => groupOf(value) === names.length);
   return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
-    colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : at_}`}), name))) : null) : null,
+    colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : ramp + at_}`}), name))) : null) : null,
     svg("svg", {class: "picture", role: "img", viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, "aria-label": `${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`}, parts)];
 }
 
