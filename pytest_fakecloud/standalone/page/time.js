@@ -16,6 +16,7 @@ const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sl
 export function timePage() {
   const page = new LivePage("/due", ({now, count: many, matching, moments, due}) => {
     const [from, to] = page.chosen ?? [], select = (chosen) => { page.chosen = chosen; page.path = `/due${chosen ? `?since=${chosen[0]}&until=${chosen[1]}` : ""}`; return page.refresh(); };
+    if (to <= micros(now)) attempt(() => select(null));
     return [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
       many ? [columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: room(), onselect: (...chosen) => attempt(() => select(chosen))}),
         page.chosen ? tools(el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`)) : null, due.length < matching ? soft(`The ${page.chosen ? "first" : "next"} ${due.length} of ${number(matching)}:`) : null,
