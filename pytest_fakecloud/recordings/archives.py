@@ -15,7 +15,7 @@ from ..cloud.base import BaseCloud, closed_addresses, fixture_fake
 from ..cloud.fake import Fake
 from ..cloud.files import read_json
 from ..core.assets import asset
-from ..core.calls import Call
+from ..core.calls import Call, Event, Headers
 from ..core.errors import ContractError, brief, same_json, shown
 from ..core.field_types import ABSENT, pieces_matcher
 from ..core.journal import Results, results_of
@@ -23,12 +23,15 @@ from ..core.json_schema import violations
 from ..core.matching import fields_of
 from ..core.timers import instant_us, to_datetime
 from ..http.messages import query_items
-from ..reporting.values import HIDDEN, Mask, write_private
+from ..reporting.calls import Exchanged, exchanges_of
+from ..reporting.values import HIDDEN, Mask, phrase_of, write_private
 
 
 def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return a cloud's journal as a HAR object in its clock's time, with credentials masked.
 
+    It has the calls, and the deliveries and callbacks that a queue sent to other addresses than
+    those of the cloud's fakes. A replay leaves the deliveries out.
     ``others`` are entries of other clouds, which are added at the end.
     """
     creator = {"name": "pytest-fakecloud", "version": "1"}
@@ -40,10 +43,17 @@ def entries_from(cloud: BaseCloud) -> list[dict[str, Any]]:
     mask = Mask(cloud)
     addresses = closed_addresses(cloud)
     addresses.update((fake.name, (fake.fixture, fake.url)) for fake in cloud.fakes())
-    return [
-        _entry(call, *addresses.get(call.fake, ("", f"http://{call.fake}.invalid")), mask)
-        for call in cloud.journal.calls()
-    ]
+    exchanges, entries = exchanges_of(cloud), []
+    # A delivery to a fake of the cloud is a call of that fake.
+    received = tuple(f"{url}/" for _, url in addresses.values())
+    for entry in cloud.journal.entries:
+        fixture, origin = addresses.get(entry.fake, ("", f"http://{entry.fake}.invalid"))
+        if isinstance(entry, Call):
+            entries.append(_call_entry(entry, fixture, origin, mask))
+        elif entry.kind == "attempt" and not f"{entry.data.get('url')}/".startswith(received):
+            exchanged = exchanges.get(entry.data.get("began", 0))
+            entries.append(_delivery_entry(entry, fixture, exchanged, mask))
+    return entries
 
 
 def write(cloud: BaseCloud, path: Path, others: Iterable[Mapping[str, Any]] = ()) -> Path:
@@ -51,53 +61,92 @@ def write(cloud: BaseCloud, path: Path, others: Iterable[Mapping[str, Any]] = ()
     return write_private(path, json.dumps(archive(cloud, others), indent=1, ensure_ascii=False))
 
 
-def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
-    target = mask.target(call)
-    content_type = call.request_headers.get("Content-Type", "")
-    request: dict[str, Any] = {
-        "method": call.method,
-        "url": origin + target,
-        "httpVersion": "HTTP/1.1",
-        "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.request_headers.pairs],
-        "queryString": [
-            {"name": name, "value": value} for name, value in query_items(target.partition("?")[2])
-        ],
-        "cookies": [],
-        "headersSize": -1,
-        "bodySize": len(call.request_body),
-    }
-    body = mask.body(call)
-    if body:
-        request["postData"] = {"mimeType": content_type, **_text(body, mask)}
-    answer_type = call.response_headers.get("Content-Type", "application/json")
+def _call_entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     answer = call.response_body
     if not isinstance(answer, bytes) or call.method == "HEAD":
         answer = b""  # The journal has the body for GET.
+    message = Exchanged(
+        call.request_headers.pairs, mask.body(call), call.response_headers.pairs, answer
+    )
     return {
-        "startedDateTime": to_datetime(call.at_us).isoformat(),
-        "time": 0,
+        **_entry(call, call.method, origin + mask.target(call), message, call.status, mask),
+        "_fixture": fixture,
+        "_kind": "call",
+        "_fault": call.fault,
+        "_outcome": call.outcome,
+    }
+
+
+def _delivery_entry(
+    event: Event, fixture: str, exchanged: Exchanged | None, mask: Mask
+) -> dict[str, Any]:
+    """Return an attempt of a queue; without its bodies if the queue no longer has them."""
+    data = event.data
+    url, status = mask.text(str(data.get("url", ""))), data.get("status")
+    message = exchanged or Exchanged((), b"", (), b"")
+    return {
+        **_entry(event, str(data.get("method", "POST")), url, message, status, mask),
+        "_fixture": fixture,
+        "_kind": data.get("message_kind", "message"),
+        "_fault": None,
+        "_outcome": "answered" if status else "lost",
+    }
+
+
+def _entry(
+    source: Call | Event,
+    method: str,
+    url: str,
+    exchanged: Exchanged,
+    status: int | None,
+    mask: Mask,
+) -> dict[str, Any]:
+    """Return the fields that every entry has. Of a frozen clock, all durations are 0."""
+    took_us = 0 if source.ended_us is None else max(0, source.ended_us - source.at_us)
+    sent, received = Headers([*exchanged.headers]), Headers([*exchanged.response_headers])
+    request: dict[str, Any] = {
+        "method": method,
+        "url": url,
+        "httpVersion": "HTTP/1.1",
+        "headers": _headers(exchanged.headers, mask),
+        "queryString": [
+            {"name": name, "value": value} for name, value in query_items(url.partition("?")[2])
+        ],
+        "cookies": [],
+        "headersSize": -1,
+        "bodySize": len(exchanged.body),
+    }
+    if exchanged.body:
+        request["postData"] = {
+            "mimeType": sent.get("Content-Type", ""),
+            **_text(exchanged.body, mask),
+        }
+    answer = exchanged.response_body
+    content_type = received.get("Content-Type", "application/json")
+    return {
+        "startedDateTime": to_datetime(source.at_us).isoformat(),
+        "time": took_us / 1000,
         "request": request,
         "response": {
-            "status": call.status or 0,
-            "statusText": call.outcome,
+            "status": status or 0,
+            "statusText": phrase_of(status or 0),
             "httpVersion": "HTTP/1.1",
-            "headers": [
-                {"name": n, "value": mask.header(n, v)} for n, v in call.response_headers.pairs
-            ],
+            "headers": _headers(exchanged.response_headers, mask),
             "cookies": [],
-            "content": {"size": len(answer), "mimeType": answer_type, **_text(answer, mask)},
+            "content": {"size": len(answer), "mimeType": content_type, **_text(answer, mask)},
             "redirectURL": "",
             "headersSize": -1,
             "bodySize": len(answer),
         },
         "cache": {},
-        "timings": {"send": 0, "wait": 0, "receive": 0},
-        "_number": call.number,
-        "_fake": call.fake,
-        "_fixture": fixture,
-        "_fault": call.fault,
-        "_outcome": call.outcome,
+        "timings": {"send": 0, "wait": took_us / 1000, "receive": 0},
+        "_number": source.number,
+        "_fake": source.fake,
     }
+
+
+def _headers(pairs: Iterable[tuple[str, str]], mask: Mask) -> list[dict[str, str]]:
+    return [{"name": name, "value": mask.header(name, value)} for name, value in pairs]
 
 
 def _text(body: bytes, mask: Mask) -> dict[str, str]:
@@ -162,6 +211,7 @@ def _read_entry(data: Any) -> Entry:
     sent, content = request.get("postData") or {}, response.get("content") or {}
     is_left_out = (
         data.get("_fault")
+        or data.get("_kind", "call") != "call"  # A delivery, which the fake sends itself.
         or request["method"] == "RESP"
         or data.get("_outcome") == "streamed"
         or str(content.get("mimeType") or "").startswith("text/event-stream")

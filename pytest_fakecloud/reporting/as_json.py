@@ -38,6 +38,8 @@ from .wording import describe, sentence, status_line
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
+_MOST_BYTES = 4096
+"""Maximum number of bytes of a body that are shown in hexadecimal because they are not UTF-8."""
 _MOST_WORDS = 100
 """Maximum number of commands of a call whose words are repeated beside its body."""
 _BEFORE, _AFTER = 2, 8
@@ -250,7 +252,10 @@ def _commands(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, A
     except (ValueError, LookupError, RecursionError):
         return request, None
     text = compact(value["error"] if is_error(value) else value["result"])
-    return request, _message("reply", (), text.encode(), lookups.mask)
+    answer = _message("reply", (), text.encode(), lookups.mask)
+    body = call.response_body
+    # The bytes of a string follow its length.
+    return request, answer | _digits(body.partition(b"\r\n")[2][:-2] if body[:1] == b"$" else body)
 
 
 def _message(
@@ -263,7 +268,7 @@ def _message(
 ) -> dict[str, Any]:
     whole = body.decode("utf-8", "replace")
     message: dict[str, Any] = {"line": line, "headers": list(map(list, headers))}
-    message["body"] = whole[:LONGEST]
+    message |= {"body": whole[:LONGEST], **_digits(body)}
     value = parsed(whole) if len(whole) <= LONGEST else None
     if isinstance(value, dict | list):
         message["decoded"] = mask.value(decoded(value))
@@ -272,6 +277,15 @@ def _message(
     if missing:
         message["missing"] = True
     return message
+
+
+def _digits(body: bytes) -> dict[str, str]:
+    """Return the hexadecimal digits of a body that is not UTF-8; nothing for another body."""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"hex": body[:_MOST_BYTES].hex()}
+    return {}
 
 
 def _data(row: ReportRow) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // Requests as code that can be copied: a recorded request, or one that the console proposes.
 
-// Headers that clients add to each request, which do not change what it does.
-const NOISE = /^(host|connection|keep-alive|content-length|transfer-encoding|te|user-agent|accept-(encoding|language|charset)|sec-.*|dnt|priority|pragma|cache-control|origin|referer|traceparent|tracestate|baggage|sentry-trace|upstash-telemetry-.*)$/i;
+// Headers that clients add to each request, which do not change what it does. In Base64, an answer could not be read.
+const NOISE = /^(host|connection|keep-alive|content-length|transfer-encoding|te|user-agent|accept-(encoding|language|charset)|sec-.*|dnt|priority|pragma|cache-control|origin|referer|traceparent|tracestate|baggage|sentry-trace|upstash-(telemetry-.*|encoding))$/i;
 const matters = ([name, value]) => !NOISE.test(name) && !(/^accept$/i.test(name) && value.startsWith("*/*"));
 
 // Return the HTTP request of a row, or null without an absolute address. The report masks credentials; those of the fake

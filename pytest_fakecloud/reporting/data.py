@@ -196,7 +196,8 @@ def page_of(
     ``next`` and ``previous`` are cursors, or None at either end of the list. ``text`` returns the
     searchable text of an item. A ``facet`` is a filter by a property with few values; ``facets``
     then counts the items of each value. ``values`` return fields by which items are sorted without
-    their rows. Raises ``ContractError`` for a cursor of another list, for
+    their rows. An item has the part of its text that matches the search in ``found``, unless its
+    other fields show that. Raises ``ContractError`` for a cursor of another list, for
     an unknown field to sort by, and if there are too many items to sort.
     """
     every = list(items)
@@ -204,6 +205,11 @@ def page_of(
     if page_query.search:
         matching = [item for item in every if contains(text(item), page_query.search)]
     page: View = {"total": len(every)}
+
+    def row_of(item: T) -> View:
+        row = show(item)
+        return _with_excerpt(row, text(item), page_query.search) if page_query.search else row
+
     if facet is not None:
         name, value_of = facet
         page["facets"] = dict(sorted(Counter(map(value_of, matching)).items()))
@@ -217,15 +223,33 @@ def page_of(
             ordered,
             page_query,
             lambda numbered_item: (numbered_item[0],),
-            lambda numbered_item: show(numbered_item[1]),
+            lambda numbered_item: row_of(numbered_item[1]),
         )
-    return page | _part(sorted(matching, key=sort_key), page_query, sort_key, show)
+    return page | _part(sorted(matching, key=sort_key), page_query, sort_key, row_of)
 
 
 def contains(text: str, search: str) -> bool:
     """Return whether a text contains each word of a search, ignoring case."""
     folded = text.casefold()
     return all(word in folded for word in search.casefold().split())
+
+
+_EXCERPT = 160
+"""Number of characters of an item's text that are shown around what a search has found."""
+
+
+def _with_excerpt(row: View, text: str, search: str) -> View:
+    """Return a row that shows what a search has found in the text of its item."""
+    if contains("\n".join(value for value in row.values() if isinstance(value, str)), search):
+        return row
+    return row | {"found": excerpt(text, search, _EXCERPT)}
+
+
+def excerpt(text: str, search: str, most: int) -> str:
+    """Return at most so many characters of a text, around the longest word of a search."""
+    # The longest word is the one that tells most.
+    start = max(0, text.casefold().find(max(search.casefold().split(), key=len)) - most // 4)
+    return ("…" if start else "") + text[start : start + most]
 
 
 def _field(row: View, name: str) -> Any:

@@ -31,16 +31,8 @@ export function visible(text) {
 
 // Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
 export function span(us) {
-  const parts = [], rounded = Math.round(us / 1e3) * 1e3, rest = rounded % 1e6;
-  let seconds = Math.floor(rounded / 1e6);
-  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
-    const count = Math.floor(seconds / size);
-    if (count) parts.push(`${count} ${unit}`);
-    seconds -= count * size;
-  }
-  const tail = (seconds + rest / 1e6).toFixed(3).replace(/0+$/, "").replace(/\.$/, "");
-  if (tail !== "0" || !parts.length) parts.push(`${tail} s`);
-  return parts.join(" ");
+  const ms = Math.round(us / 1e3), parts = [[Math.floor(ms / 864e5), "d"], [Math.floor(ms / 36e5) % 24, "h"], [Math.floor(ms / 6e4) % 60, "m"], [ms % 6e4 / 1e3, "s"]].filter(([many]) => many);
+  return parts.map((part) => part.join(" ")).join(" ") || "0 s";
 }
 
 // Formats the duration of a call in a list: "0", "94 µs", "12 ms", "1.2 s", "2 h 3 m".
@@ -50,6 +42,10 @@ export function lasted(us) { return !us ? "0" : us < 1e3 ? `${Math.round(us)} µ
 export const partsOfName = (name) => name.split(/(?<=[._:/-])/);
 export const breakable = (name) => partsOfName(name).flatMap((part) => [part, el("wbr")]);
 export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
+
+// Bytes as pairs of hexadecimal digits, and with the characters that they stand for.
+export const digits = (hex) => hex.match(/../g)?.join(" ") ?? "";
+export const dump = (hex) => (hex.match(/.{1,16}/g) ?? []).map((line, at) => `${(8 * at).toString(16).padStart(4, "0")}  ${digits(line).padEnd(23)}  ${line.replace(/../g, (code) => String.fromCharCode(parseInt(code, 16))).replace(/[^ -~]/g, ".")}`).join("\n");
 
 // The border between a list and its details. Dragging it or pressing an arrow key sets --share, the list's share of the width.
 export function border(label, share) {
@@ -66,17 +62,17 @@ export function border(label, share) {
 }
 
 // -- changes of the data of fakes, as tables --
-// `changes` are {fake, section, item, before, after}, where null is an item that does not exist.
-export function changesTable(changes) {
+// `changes` are {fake, section, item, before, after}, where null is an item that does not exist; `addressOf` returns where an item is shown.
+export function changesTable(changes, addressOf = () => null) {
   const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);
   return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
-    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map(stateRow))));
+    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map((item) => stateRow(item, addressOf(item))))));
 }
 
-function stateRow({item, before, after}) {
+function stateRow({item, before, after}, href) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  const fields = (value, other) => el("td", {}, fieldsOf(item, value, other, {changed: true}));
-  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, shortName(item)), fields(before, after), fields(after, before));
+  const fields = (value, other, name) => el("td", {"data-name": name}, fieldsOf(item, value, other, {changed: true}));
+  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), fields(before, after, "before"), fields(after, before, "after"));
 }
 
 // Show the fields of an item and mark those that differ from `other`; `changed` omits the rest.
@@ -85,28 +81,35 @@ export function fieldsOf(item, value, other, {changed = false} = {}) {
   const differs = (name) => other !== null && JSON.stringify(own(other, name)) !== JSON.stringify(value[name]);
   const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
   return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
-    const [text, before] = other && differs(name) ? unlike(told(field), told(own(other, name) ?? "")) : [told(field)];
+    const [text, before] = other && differs(name) ? unlikeTexts(told(field), told(own(other, name) ?? "")) : [told(field)];
     return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, !differs(name) ? text : other ? difference(text, before) : el("mark", {}, text)));
   })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
 }
 
 const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
-// Of two JSON objects, the fields that are not the same in both.
-function unlike(text, other) {
-  try {
-    const both = [JSON.parse(text), JSON.parse(other)], names = Object.keys({...both[0], ...both[1]}).filter((name) => JSON.stringify(own(both[0], name)) !== JSON.stringify(own(both[1], name)));
-    return both.some((one) => Array.isArray(one) || Object(one) !== one) ? [text, other] : both.map((one) => JSON.stringify(Object.fromEntries(names.filter((name) => Object.hasOwn(one, name)).map((name) => [name, one[name]]))));
-  } catch { return [text, other]; }
+// Of two JSON objects, the fields that are not the same in both, at each depth.
+function unlike(value, other) {
+  if ([value, other].some((one) => Array.isArray(one) || Object(one) !== one)) return [value, other];
+  const differing = Object.keys({...value, ...other}).filter((name) => JSON.stringify(own(value, name)) !== JSON.stringify(own(other, name)));
+  const sides = differing.map((name) => [name, Object.hasOwn(value, name) && Object.hasOwn(other, name) ? unlike(value[name], other[name]) : [own(value, name), own(other, name)]]);
+  return [0, 1].map((side) => Object.fromEntries(sides.map(([name, both]) => [name, both[side]])));
 }
-// A text with the part marked that differs from another text. What is equal on both sides of a long text is cut.
+const unlikeTexts = (...texts) => { try { return unlike(...texts.map((text) => JSON.parse(text))).map((value) => JSON.stringify(value)); } catch { return texts; } };
+// A text with the words marked that another text does not have, in the same order. Of long parts, the middle is cut.
+const LONG_PART = 160, cutMiddle = (text) => text.length > LONG_PART ? `${text.slice(0, LONG_PART / 2)}…${text.slice(-LONG_PART / 2)}` : text;
 function difference(text, other) {
-  const shorter = Math.min(text.length, other.length), most = shorter > 60 ? shorter : 0;
-  let same = 0, end = 0;
-  while (same < most && text[same] === other[same]) same++;
-  while (end < most - same && text.at(-1 - end) === other.at(-1 - end)) end++;
-  const before = text.slice(0, same), after = end ? text.slice(-end) : "";
-  const cut = (part, most_) => part.length > most_ ? `${part.slice(0, most_)}…` : part;
-  return [before.length > 60 ? `…${before.slice(-60)}` : before, el("mark", {}, cut(text.slice(same, text.length - end), 240)), cut(after, 60)];
+  const [words, others] = [text, other].map((whole) => whole.match(/\w{1,24}|\s+|[^\w\s]/gu) ?? []), wide = others.length + 1, parts = [];
+  // The most words that what follows two places has in common.
+  const common = new Uint16Array((words.length + 1) * wide), at = (word, to) => common[word * wide + to];
+  for (let word = words.length - 1; word >= 0; word--) for (let to = others.length - 1; to >= 0; to--) common[word * wide + to] = words[word] === others[to] ? at(word + 1, to + 1) + 1 : Math.max(at(word + 1, to), at(word, to + 1));
+  for (let word = 0, to = 0; word < words.length;) {
+    const isSame = words[word] === others[to];
+    if (!isSame && to < others.length && at(word, to + 1) > at(word + 1, to)) { to++; continue; }
+    if (parts.at(-1)?.isSame === isSame) parts.at(-1).text += words[word]; else parts.push({isSame, text: words[word]});
+    word++;
+    to += isSame;
+  }
+  return parts.map(({isSame, text: part}) => isSame ? cutMiddle(part) : el("mark", {}, cutMiddle(part)));
 }
 
 // Draw a partition from its first to its last offset: committed, delivered and waiting records.

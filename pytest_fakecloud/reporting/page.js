@@ -47,11 +47,7 @@ class States {
 }
 
 // Copy an object whose names come from data. The copy inherits nothing, so that every name is free.
-function table(from, copy = (value) => value) {
-  const made = Object.create(null);
-  for (const [name, value] of Object.entries(from)) made[name] = copy(value);
-  return made;
-}
+const table = (from, copy = (value) => value) => Object.entries(from).reduce((made, [name, value]) => { made[name] = copy(value); return made; }, Object.create(null));
 
 // Copy a state. Steps replace whole items, so copies can share items.
 const copied = (state) => table(state, (sections) => table(sections, (items) => table(items)));

@@ -9,8 +9,10 @@ const SPAN_KINDS = {call: "call", request: "request to the application", deliver
   ok: "succeeded", failed: "failed", schedule: "schedule", other: "timer"};
 // Kinds of spans in which nothing happens, so that the axis may fold them.
 const IDLE_KINDS = new Set(["wait", "sleep"]);
-// A gap is folded if it is FOLDED times as long as all shorter gaps and spans together, but no more than MOST_FOLDS are.
-const FOLDED = 4, MOST_FOLDS = 8, FOLD_WIDTH = 5, MARGIN = 1.2;
+// A gap of a second or more is folded if it is FOLDED times as long as all shorter gaps and spans together, but no more than MOST_FOLDS are.
+const FOLDED = 4, LEAST_FOLDED = 1e6, MOST_FOLDS = 8, FOLD_WIDTH = 5, MARGIN = 1.2;
+// An upper bound of the pixels that a label of the axis takes.
+const labelWidth = (text) => 7 * text.length + 8;
 // With a column that is so many times as high as the middle one, heights are square roots.
 const UNEVEN = 12;
 const MINUTE_US = 6e7, HOUR_US = 60 * MINUTE_US, DAY_US = 24 * HOUR_US;
@@ -19,7 +21,8 @@ const TICK_STEPS = [...[0, 1, 2, 3, 4, 5, 6].flatMap((power) => [1, 2, 5].map((d
 // A linear axis over the time of spans {kind, from, to}. Positions are percentages of its width. Long gaps in which
 // nothing happens are folded: `pieces` are the linear parts, and a fold of a fixed width is between two of them.
 export class TimeAxis {
-  constructor(spans, start = null) {
+  // Labels are times after `start`, or with `isClock` the times of day.
+  constructor(spans, {start = null, isClock = false} = {}) {
     const edges = spans.flatMap(({from, to}) => [from, to]), points = [...new Set(edges)].sort((earlier, later) => earlier - later);
     const busy = spans.filter(({kind, from, to}) => to > from && !IDLE_KINDS.has(kind)).sort((earlier, later) => earlier.from - later.from), gaps = [];
     let next = 0, until = -Infinity, worked = 0;
@@ -29,9 +32,11 @@ export class TimeAxis {
       if (until > from) worked += to - from; else gaps.push([to - from, from]);
     }
     const folds = new Set(foldedGaps(gaps, worked));
-    this.start = start ?? points[0] ?? 0;
+    [this.first, this.start] = [points[0], isClock ? 0 : start ?? points[0] ?? 0];
     this.pieces = points.length ? [{from: points[0], to: points[0]}] : [];
     for (let at = 1; at < points.length; at++) if (folds.has(points[at - 1])) this.pieces.push({from: points[at], to: points[at]}); else this.pieces.at(-1).to = points[at];
+    // Of several days, labels have the date.
+    this.say = isClock ? (us) => new Date(us / 1000).toISOString().slice(...points.at(-1) - points[0] > DAY_US ? [5, 16] : [11, us % 1e6 ? 23 : 19]).replace("T", " ") : afterStart;
     this.length = this.pieces.reduce((sum, {from, to}) => sum + to - from, 0);
     this.room = 100 - FOLD_WIDTH * (this.pieces.length - 1) - 2 * MARGIN * this.pieces.length;
     let left = 0;
@@ -52,7 +57,7 @@ export class TimeAxis {
   ticks(pixels) {
     const labels = [], step = TICK_STEPS.find((us) => this.length / us <= pixels / 90) ?? DAY_US * Math.ceil(this.length / DAY_US / (pixels / 90));
     const add = (at) => {
-      const left = this.place(at), text = afterStart(at - this.start), width = 100 * (text.length * 6.6 + 8) / pixels;
+      const left = this.place(at), text = this.say(at - this.start), width = 100 * labelWidth(text) / pixels;
       // A label is at the right of its place, or at the left if that has no room.
       const from = [left, left - width].find((from) => from >= 0 && from + width <= 100 && !labels.some((other) => from < other.to && other.from < from + width));
       if (from !== undefined && !labels.some((other) => other.text === text)) labels.push({left, text, from, to: from + width, isLeft: from < left});
@@ -71,21 +76,26 @@ function foldedGaps(gaps, worked) {
   while (at < gaps.length && (!shorter || gaps[at][0] <= FOLDED * shorter)) shorter += gaps[at++][0];
   // Gaps of one length are all folded, or none.
   const most = gaps.at(-1 - MOST_FOLDS)?.[0] ?? 0;
-  return gaps.slice(at).filter(([length]) => length > most).map(([, from]) => from);
+  return gaps.slice(at).filter(([length]) => length > most && length >= LEAST_FOLDED).map(([, from]) => from);
 }
 
 const afterStart = (us) => us ? `${us < 0 ? "−" : "+"}${lasted(Math.abs(us))}` : "0";
-const briefly = (us) => lasted(us).split(" ").slice(0, 4).join(" ");
 
-// The row of the axis: its labels, and the lengths of the folds, where one does not cover another.
-function axisElement(axis, pixels) {
+// The row of the axis: its labels, and the lengths of the folds, where one does not cover another. Its width determines which.
+function axisElement(axis) {
+  const row = el("div", {class: "span-axis", "aria-hidden": "true"});
+  new ResizeObserver(() => row.replaceChildren(...axisLabels(axis, row.clientWidth))).observe(row);
+  return row;
+}
+const gapElements = (axis) => axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}));
+function axisLabels(axis, pixels) {
   let covered = 0;
-  const folds = axis.folds.map(({left, length}) => {
-    const text = briefly(length), width = 100 * (text.length * 6 + 6) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
+  const lengths = axis.folds.map(({left, length}) => {
+    const text = lasted(length).split(" ").slice(0, 4).join(" "), width = 100 * labelWidth(text) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
     if (isFree) covered = from + width;
-    return [el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}), isFree ? el("small", {style: `left: ${from}%; width: ${width}%`}, text) : null];
+    return isFree ? el("small", {style: `left: ${from}%; width: ${width}%`}, text) : "";
   });
-  return el("div", {class: "span-axis", "aria-hidden": "true"}, folds, axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text)));
+  return [...gapElements(axis), ...lengths, ...axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text))];
 }
 const legend = (kinds, names) => el("ul", {class: "span-legend"}, [...kinds].map((kind) => el("li", {}, el("i", {class: `kind-${kind}`}), visible(names[kind] ?? kind))));
 
@@ -94,16 +104,16 @@ function inWords({kind, from, to, failed, text}, start) {
 }
 
 // Draw rows of spans below each other. A row is {name, note, depth, spans, chosen, failed}, and what is below it: `content` (elements
-// that it opens), `onclick`, or neither. A span is {kind, from, to, failed, text}; `pixels` is the width of the picture.
-export function spansElement(label, rows, {pixels = 560, start = null} = {}) {
-  const axis = new TimeAxis(rows.flatMap(({spans}) => spans), start), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind))), folds = axis.folds;
+// that it opens), `onclick`, or neither. A span is {kind, from, to, failed, text}.
+export function spansElement(label, rows, {start = null} = {}) {
+  const axis = new TimeAxis(rows.flatMap(({spans}) => spans), {start}), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind)));
   const hasFailed = rows.some((row) => row.failed || row.spans.some(({failed}) => failed));
   return el("figure", {class: "spans", "aria-label": label}, legend([...Object.keys(SPAN_KINDS).filter((kind) => kinds.has(kind)), ...hasFailed ? ["failed"] : []], SPAN_KINDS),
-    el("div", {class: "span-row"}, el("span"), axisElement(axis, pixels * .6)),
+    el("div", {class: "span-row"}, el("span"), axisElement(axis)),
     el("ol", {}, rows.map(({name, note, depth = 0, spans, chosen, failed, content, onclick, key}) => {
       const words = spans.map((part) => inWords(part, axis.start)).join(", ");
       const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null),
-        el("span", {class: "span-track", title: words}, folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), spans.map((part) => {
+        el("span", {class: "span-track"}, gapElements(axis), spans.map((part) => {
           const left = axis.place(part.from), width = axis.place(part.to) - left;
           return el("i", {class: `span-bar kind-${part.kind}${part.failed ? " kind-failed" : ""}${part.to > part.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});
         })), el("span", {class: "span-words"}, words)];
@@ -113,10 +123,11 @@ export function spansElement(label, rows, {pixels = 560, start = null} = {}) {
 }
 
 // Draw numbers over time as columns. An item is {at, kind, value, failed}. The columns add the values of their items; with `level`, the
-// items are the levels that a number had from a time on, and a column shows the highest. A click, a drag or an arrow key
-// with Shift selects a span of time, which `onselect(from, to)` receives; `chosen` is [from, to] of the one that is selected.
-export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, level = false, noun = "event", chosen = null, start = null, onselect = null} = {}) {
-  const axis = new TimeAxis(items.map(({at, kind}) => ({kind, from: at, to: at})), start), many = Math.max(12, Math.min(80, Math.floor(pixels / 9)));
+// items are the levels that a number had from a time on, and a column shows the highest. The caption names the column under
+// the pointer or with the focus. A click, a drag or an arrow key with Shift selects a span of time, which `onselect(from, to)`
+// receives; `chosen` is [from, to] of the one that is selected.
+export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, level = false, noun = "event", chosen = null, start = null, isClock = false, onselect = null} = {}) {
+  const axis = new TimeAxis(items.map(({at, kind}) => ({kind, from: at, to: at})), {start, isClock}), many = Math.max(12, Math.min(80, Math.floor(pixels / 9)));
   const slots = Array.from({length: many}, () => ({counts: {}, from: Infinity, to: -Infinity}));
   for (const {at, kind, value = 1} of items) {
     if (!value && !level) continue;
@@ -125,41 +136,48 @@ export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, 
     Object.assign(slot, {from: Math.min(slot.from, at), to: Math.max(slot.to, at)});
     if (level) (slot.last ??= {})[kind] = value;
   }
-  if (level) slots.reduce((before, slot) => { slot.counts = {...before, ...slot.counts}; return {...before, ...slot.last}; }, {});
+  if (level) slots.reduce((before, slot) => { slot.counts = {...before.counts, ...slot.counts}; if (slot.from > slot.to) slot.from = slot.to = before.to; return {counts: {...before.counts, ...slot.last}, to: slot.to}; }, {counts: {}, to: -Infinity});
   const sums = slots.map(({counts}) => Object.values(counts).reduce((sum, value) => sum + value, 0)), most = Math.max(1, ...sums), filled = sums.filter(Boolean).sort((less, more) => less - more), used = new Set(slots.flatMap(({counts}) => Object.keys(counts)));
   // One burst would flatten all other columns.
-  const isUneven = most > UNEVEN * (filled[filled.length >> 1] ?? most), share = (sum) => isUneven ? Math.sqrt(sum / most) : sum / most;
-  const bars = slots.map(({counts, from, to}, at) => {
+  const isUneven = most > UNEVEN * (filled[filled.length >> 1] ?? most), percent = (sum) => 100 * (isUneven ? Math.sqrt(sum / most) : sum / most), middle = Math.round(most / (isUneven ? 4 : 2)), levels = middle < most ? [middle, most] : [most];
+  const columns = slots.map(({counts, from, to}, at) => {
     if (!sums[at]) return null;
     const parts = [...used].filter((kind) => counts[kind]), what = parts.map((kind) => `${number(counts[kind])} ${kinds[kind] ?? kind}`).join(", ");
-    const text = `${count(sums[at], noun)}: ${what}${from <= to ? `, ${afterStart(from - axis.start)}${to > from ? ` to ${afterStart(to - axis.start)}` : ""}` : ""}`;
-    const isChosen = chosen && from <= chosen[1] && to >= chosen[0], attributes = {class: "span-column", style: `left: ${100 * at / many}%; width: ${100 / many}%`, title: text, "aria-label": text, "data-slot": at};
-    const stack = el("span", {style: `height: ${Math.max(3, 100 * share(sums[at]))}%`}, parts.map((kind) => el("i", {class: `kind-${kind}`, style: `flex-grow: ${counts[kind]}`})));
-    return onselect ? el("button", {type: "button", ...attributes, "aria-pressed": String(Boolean(isChosen)), tabindex: -1}, stack) : el("div", {...attributes, role: "img"}, stack);
+    const text = `${count(sums[at], noun)}: ${what}${Number.isFinite(from) ? `, ${axis.say(from - axis.start)}${to > from ? ` to ${axis.say(to - axis.start)}` : ""}` : ""}`;
+    const isChosen = chosen && from <= chosen[1] && to >= chosen[0], attributes = {class: "span-column", style: `left: ${100 * at / many}%; width: ${100 / many}%`, "aria-label": text, "data-slot": at, tabindex: -1};
+    const stack = el("span", {style: `height: ${Math.max(3, percent(sums[at]))}%`}, parts.map((kind) => el("i", {class: `kind-${kind}`, style: `flex-grow: ${counts[kind]}`})));
+    return onselect ? el("button", {type: "button", ...attributes, "aria-pressed": String(Boolean(isChosen))}, stack) : el("div", {...attributes, role: "img"}, stack);
   });
-  const area = el("div", {class: "span-columns", role: "group", "aria-label": label}, axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), bars);
-  if (onselect) selectable(area, slots, bars.filter(Boolean), onselect);
-  return el("figure", {class: "spans"}, el("figcaption", {class: "soft"}, `highest column: ${count(most, noun)}${isUneven ? "; heights are square roots" : ""}`), area, axisElement(axis, pixels), used.size > 1 ? legend([...Object.keys(kinds).filter((kind) => used.has(kind)), ...[...used].filter((kind) => !(kind in kinds))], kinds) : null);
+  const summary = `highest column: ${count(most, noun)}${isUneven ? "; heights are square roots" : ""}${items.length ? `; ${isClock ? "from" : "0 is"} ${new Date((start ?? axis.first) / 1000).toISOString().slice(0, 19).replace("T", " ")} UTC` : ""}`, caption = el("figcaption", {class: "soft"}, summary);
+  const area = el("div", {class: "span-columns", role: "group", "aria-label": label}, levels.map((value) => el("i", {class: "span-level", style: `bottom: ${percent(value)}%`})), gapElements(axis), columns);
+  const name = ({target}) => { caption.textContent = (target.closest?.(".span-column") ?? area.querySelector(".span-column:focus"))?.ariaLabel ?? summary; };
+  for (const event of ["pointerover", "focusin"]) area.addEventListener(event, name);
+  for (const event of ["pointerleave", "focusout"]) area.addEventListener(event, () => name({target: area}));
+  movable(area, slots, columns.filter(Boolean), onselect);
+  return el("figure", {class: "spans"}, caption, el("div", {class: "span-chart"}, el("div", {class: "span-levels", "aria-hidden": "true", style: `width: ${number(most).length + 1}ch`}, levels.map((value) => el("span", {style: `bottom: ${percent(value)}%`}, number(value)))), el("div", {}, area, axisElement(axis))),
+    used.size > 1 ? legend([...Object.keys(kinds).filter((kind) => used.has(kind)), ...[...used].filter((kind) => !(kind in kinds))], kinds) : null);
 }
 
-function selectable(area, slots, columns, onselect) {
+// Arrow keys move the focus between columns. Without `onselect`, nothing can be selected.
+function movable(area, slots, columns, onselect) {
   const slotOf = (element) => Number(element.dataset.slot);
   let first = null, dragged = false;
-  const choose = (start, end) => { const both = slots.slice(Math.min(start, end), Math.max(start, end) + 1).filter(({from, to}) => from <= to); if (both.length) onselect(both[0].from, Math.max(...both.map(({to}) => to))); };
-  const slotAt = ({clientX}) => { const {left, width} = area.getBoundingClientRect(); return Math.max(0, Math.min(slots.length - 1, Math.floor(slots.length * (clientX - left) / width))); };
+  if (columns.length) (columns.find((column) => column.getAttribute("aria-pressed") === "true") ?? columns[0]).tabIndex = 0;
   const mark = (until) => { for (const column of columns) column.setAttribute("aria-pressed", String(slotOf(column) >= Math.min(first, until) && slotOf(column) <= Math.max(first, until))); };
-  area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; } });
-  area.addEventListener("pointermove", (event) => { if (first !== null && event.buttons && slotAt(event) !== first) { dragged = true; mark(slotAt(event)); } });
-  area.addEventListener("pointerup", (event) => { if (first !== null && dragged) choose(first, slotAt(event)); });
-  // A click follows the pointerup of a drag if both are on one element.
-  area.addEventListener("click", ({target}) => { const column = target.closest(".span-column"); if (column && !dragged) choose(first ?? slotOf(column), slotOf(column)); });
   area.addEventListener("keydown", (event) => {
     const by = {ArrowRight: 1, ArrowLeft: -1}[event.key], at = columns.indexOf(document.activeElement);
     if (!by || at < 0) return;
     event.preventDefault();
     const to = columns[Math.max(0, Math.min(columns.length - 1, at + by))];
-    if (event.shiftKey) { first ??= slotOf(columns[at]); mark(slotOf(to)); } else first = slotOf(to);
+    if (event.shiftKey && onselect) { first ??= slotOf(columns[at]); mark(slotOf(to)); } else first = slotOf(to);
     to.focus();
   });
-  if (columns.length) (columns.find((column) => column.getAttribute("aria-pressed") === "true") ?? columns[0]).tabIndex = 0;
+  if (!onselect) return;
+  const choose = (start, end) => { const both = slots.slice(Math.min(start, end), Math.max(start, end) + 1).filter(({from, to}) => from <= to); if (both.length) onselect(both[0].from, Math.max(...both.map(({to}) => to))); };
+  const slotAt = ({clientX}) => { const {left, width} = area.getBoundingClientRect(); return Math.max(0, Math.min(slots.length - 1, Math.floor(slots.length * (clientX - left) / width))); };
+  area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; } });
+  area.addEventListener("pointermove", (event) => { if (first !== null && event.buttons && slotAt(event) !== first) { dragged = true; mark(slotAt(event)); } });
+  area.addEventListener("pointerup", (event) => { if (first !== null && dragged) choose(first, slotAt(event)); });
+  // A click follows the pointerup of a drag if both are on one element.
+  area.addEventListener("click", ({target}) => { const column = target.closest(".span-column"); if (column && !dragged) choose(first ?? slotOf(column), slotOf(column)); });
 }

@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, requestOf} from "./copying.js";
-import {border, breakable, count, el, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, dump, el, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
@@ -85,6 +85,7 @@ export class Trace {
     this.chip.setAttribute("aria-label", subject ? `Stop following ${nameOf(subject)}` : "");
     this.arrange();
     if (changes.subject && this.number !== null) this.reveal(this.number);
+    else if (changes.slowest && this.number === null) scrollTo(0, 0);
     this.options.onfilter?.(this.wanted);
   }
 
@@ -110,8 +111,9 @@ export class Trace {
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
     this.border = border("width of the timeline", 60);
+    this.probe = el("span", {class: "trace-probe", "aria-hidden": "true"}, "0".repeat(20));
     this.root.classList.add("trace");
-    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.empty), this.border, this.pane));
+    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty), this.border, this.pane));
   }
 
   fillTools() {
@@ -191,17 +193,16 @@ export class Trace {
     this.root.classList.toggle("trace-narrow", this.narrow);
     // Number and time keep their columns beside open details. Only a phone has no room for them.
     this.timed = !this.narrow || width >= TIMED_LEAST;
-    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.advance();
+    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.probe.getBoundingClientRect().width / 20 || 7.6;
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
     this.items = [];
     this.places = new Map();
     let y = 0, at = null;
-    const gap = (one, words) => { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; };
     this.shown.forEach((one, index) => {
       const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
-      if (words) gap(one, words);
+      if (words) { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; }
       one.parts = partsOf(one, this, Math.floor((room - GUIDE * one.bars.length) / advance));
       one.height = one.parts.length * LINE + PAD;
       this.places.set(one.row.number, this.items.length);
@@ -213,18 +214,7 @@ export class Trace {
     this.draw();
   }
 
-  advance() {
-    const probe = el("span", {class: "trace-probe"}, "0".repeat(100));
-    this.list.append(probe);
-    const width = probe.getBoundingClientRect().width / 100;
-    probe.remove();
-    return width || 7.6;
-  }
-
   fillHeads() {
-    const shape = JSON.stringify([this.lanes, this.middles, this.time]);
-    if (shape === this.heads.shape) return;
-    this.heads.shape = shape;
     let left = 0;
     this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, this.took ? "time (UTC), took" : "time (UTC)"), ...this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
@@ -380,7 +370,7 @@ export class Trace {
       ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
       ...(row.text.lines ?? []).map((line) => el("p", {class: "soft trace-pre"}, line)),
-      ...this.sourceElements(row),
+      row.where ? sourceOf(row.where) : row.kind === "call" && this.rows.some((other) => other.row.kind === "call" && other.row.where) ? el("p", {class: "soft"}, "The line that made this call is not known.") : null,
       this.linksElement(one, effects, related),
       this.waterfallElement(one),
       ...(this.options.details?.(one, this) ?? []),
@@ -410,14 +400,6 @@ export class Trace {
     const about = first === row.number ? "" : `about row ${this.byNumber.get(first).label}: `;
     return el("p", {class: "trace-finding"}, `▲${index + 1} ${about}${finding.text} `,
       ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
-  }
-
-  sourceElements({where, kind}) {
-    if (!where) {
-      const recorded = kind === "call" && this.rows.some(({row}) => row.kind === "call" && row.where);
-      return recorded ? [el("p", {class: "soft"}, "The line that made this call is not known.")] : [];
-    }
-    return sourceOf(where);
   }
 
   linksElement({row}, effects, related) {
@@ -455,6 +437,7 @@ export class Trace {
         body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body)
           : message.missing || message.headers?.length ? el("p", {class: "soft"}, message.missing ? "The body was not recorded." : "no body") : null,
         message.cut ? el("p", {class: "trace-fault"}, `Only the first ${[...message.body].length.toLocaleString("en")} characters of ${message.cut.toLocaleString("en")} bytes are in this report.`) : null,
+        message.hex ? fold("Bytes that are not UTF-8, in hexadecimal", [el("pre", {tabindex: 0, "aria-label": `${title} in hexadecimal`}, dump(message.hex)), message.hex.length < 2 * (message.cut ?? 0) ? el("p", {class: "soft"}, `The first ${count(message.hex.length / 2, "byte")}.`) : null], true) : null,
         isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, message.body))], true);
   }
 
@@ -568,9 +551,7 @@ function failedItems({response}) {
   return items.filter((one) => one && typeof one === "object" && Object.hasOwn(one, "error") && one.error).length;
 }
 
-function hasSubject(row, {kind, name, fake}) {
-  return (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
-}
+const hasSubject = (row, {kind, name, fake}) => (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
 
 function isWanted(one, wanted, search) {
   const {row} = one;
@@ -591,10 +572,7 @@ function withShortIds(text, {subjects = []}) {
 }
 
 // Return the text of a row without the host of an address, which its lane shows.
-function whatOf(row) {
-  const host = laneName(row.peer);
-  return withShortIds(/^https?:/.test(host) ? row.text.what.replace(`${host}/`, "/") : row.text.what, row);
-}
+const whatOf = (row) => withShortIds(/^https?:/.test(row.peer) ? row.text.what.replace(`${laneName(row.peer)}/`, "/") : row.text.what, row);
 
 const colour = ({row, failed}) => row.ok && !failed ? "trace-ok" : "trace-bad";
 
@@ -637,15 +615,9 @@ function partsOf(one, {report, narrow, timed, options, byNumber}, columns) {
   return parts;
 }
 
-function endsOf(one) {
-  const [from, to] = [one.fromName, one.toName].map(withoutScheme);
-  return from === to ? from : `${from} → ${to}`;
-}
+const endsOf = ({fromName, toName}) => [...new Set([fromName, toName].map(withoutScheme))].join(" → ");
 
-function firstBelow(items, y) {
-  const found = items.findIndex(({top, height}) => top + height >= y);
-  return found < 0 ? items.length : found;
-}
+const firstBelow = (items, y) => { const found = items.findIndex(({top, height}) => top + height >= y); return found < 0 ? items.length : found; };
 
 // -- words and elements -------------------------------------------------------------------------
 export const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
@@ -680,6 +652,4 @@ function claimsOf(value) {
   try { return part ? el("pre", {}, pretty(JSON.parse(atob(part.replaceAll("-", "+").replaceAll("_", "/"))))) : null; } catch { return null; }
 }
 
-export function sameJson(text, value) {
-  try { return JSON.stringify(JSON.parse(text)) === JSON.stringify(value); } catch { return false; }
-}
+const sameJson = (text, value) => { try { return JSON.stringify(JSON.parse(text)) === JSON.stringify(value); } catch { return false; } };

@@ -58,6 +58,48 @@ def record(path: Path) -> Path:
         return write(cloud, path / "deep" / "session.har")
 
 
+def test_an_archive_has_deliveries_and_callbacks_with_their_times_and_a_replay_has_not() -> None:
+    with Cloud(seed="recorded", now=NOON, delivery="driven") as cloud:
+        queue, kv = cloud.queue(), cloud.kv_server()
+        token = f"Bearer {kv.token}"
+        queue.destinations.respond("https://app.test", (200, "done"))
+        queue.client().message.publish(
+            url="https://app.test/hook", body="work", callback="https://app.test/done",
+            headers={"Authorization": token},
+        )  # fmt: skip
+        queue.client().message.publish(url=f"{kv.url}/set/k/v", headers={"Authorization": token})
+        queue.deliver_due()
+        recorded = archive(cloud)
+        assert cloud.replay(recorded) == []
+    entries = recorded["log"]["entries"]
+    # The second message is delivered to a fake, which has recorded the call.
+    kinds = [(entry["_fake"], entry["_kind"]) for entry in entries]
+    assert sorted(kinds) == [
+        ("kv_server", "call"), ("queue", "call"), ("queue", "call"), ("queue", "callback"),
+        ("queue", "message"),
+    ]  # fmt: skip
+    delivery = next(entry for entry in entries if entry["_kind"] == "message")
+    assert (delivery["request"]["url"], delivery["request"]["postData"]["text"]) == (
+        "https://app.test/hook", "work",
+    )  # fmt: skip
+    assert (delivery["response"]["status"], delivery["response"]["content"]["text"]) == (
+        200,
+        "done",
+    )
+    assert {"name": "Authorization", "value": "***"} in delivery["request"]["headers"]
+    assert {"time", "timings"} <= delivery.keys()
+
+
+def test_entries_of_an_archive_have_durations() -> None:
+    with Cloud(seed="recorded") as cloud:
+        kv = cloud.kv_server()
+        with kv.faults.delay(0.05):
+            kv.client().get("k")
+        (entry,) = archive(cloud)["log"]["entries"]
+    assert entry["time"] >= 50
+    assert entry["timings"]["wait"] == entry["time"]
+
+
 def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
     with Cloud(seed="recorded", now=NOON, delivery="driven") as cloud:
         session(cloud)

@@ -160,6 +160,13 @@ def test_vectors_are_searched_filtered_and_placed(lists: Lists) -> None:
         {"name": "", "count": 1100}, {"name": "ns/1", "count": 1},
     ]  # fmt: skip
     assert lists.refused("vector_index/lists/vectors", filter="n >")[0] == 422
+    # A filter moves no point, and says which of them match.
+    points, filtered = (
+        lists.get("vector_index/lists/vectors", points="all", **filters)["points"]
+        for filters in ({}, {"filter": "n >= 1098"})
+    )
+    assert [point["point"] for point in filtered] == [point["point"] for point in points]
+    assert [point["id"] for point in filtered if point["matches"]] == ["v1098", "v1099"]
     counts = lists.get("vector_index/lists")
     assert (counts["vectors"], counts["info"]["dimension"]) == (1101, 2)
 
@@ -203,6 +210,10 @@ def test_lists_show_redacted_parts_as_the_api_does(lists: Lists) -> None:
     assert (sent.body, sent.headers.get("X-Secret")) == (b'{"n": 1}', "hush")
     detail = lists.get(f"queue/lists/messages/{sent.id}")
     assert detail["headers"]["X-Secret"][0].startswith("REDACTED:")
+    # What is published again has no redacted value, but the name of the header.
+    for again in (detail, lists.get("queue/lists/runs/wfr_1")):
+        assert "REDACTED" not in json.dumps(again["publish_headers"])
+        assert "X-Secret" in again["redacted_headers"]
     shown = [detail, lists.get("queue/lists/runs/wfr_1"), detail["attempts"][0]]
     shown += [lists.get(f"queue/lists/{name}")["items"][0] for name in ("messages", "schedules")]
     for name in ("body", "input", "body", "preview", "body"):
@@ -346,6 +357,33 @@ def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
     assert ids(full.get("kv_server/lists/keys", search="*kettle*"), "key") == []
 
 
+def test_a_row_of_a_delivery_names_the_step_of_a_run_after_which_it_continues(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    queue.destinations.respond("https://app.example", 200)
+    run = {"Upstash_Workflow_RunId": "wfr_1", "Upstash_Workflow_Url": "https://app.example/f"}
+    publish(lists, queue, "https://app.example/f", Upstash_Workflow_Init="true", **run)
+    step = {"stepId": 1, "stepName": "pay", "stepType": "Run", "out": "1", "concurrent": 1}
+    headers = {**run, "Upstash_Workflow_CallType": "step"}
+    wire_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = {"target": "/v2/publish/https://app.example/f", "body": step, "headers": wire_headers}
+    assert ask(lists.app, "POST", "/fakes/queue/requests", body)[1]["status"] == 200
+    queue.deliver_due()
+    rows = ask(lists.app, "GET", "/journal")[1]
+    texts = [row["text"]["what"].split(" of ")[0] for row in rows if row["kind"] == "attempt"]
+    assert texts == ["first step", 'after step 1 "pay" (Run)']
+
+
+def test_consumer_groups_are_found_by_their_members(lists: Lists) -> None:
+    broker = lists.cloud.broker(topics={"orders": 2})
+    for group, instance in (("billing", "worker-1"), ("mail", "worker-2")):
+        path = f"/consume/{group}/{instance}/orders"
+        body = {"method": "GET", "target": path}
+        answer = ask(lists.app, "POST", f"/fakes/{broker.name}/requests", body)[1]
+        assert answer["status"] == 200, answer
+    groups = lists.get("broker/lists/groups", search="WORKER-2")["items"]
+    assert [group["name"] for group in groups] == ["mail"]
+
+
 def test_a_search_finds_each_of_its_words_in_messages_runs_and_answers(lists: Lists) -> None:
     queue = lists.cloud.queue()
     queue.destinations.respond("https://app.example", (402, '{"code": "card_declined"}'))
@@ -358,6 +396,8 @@ def test_a_search_finds_each_of_its_words_in_messages_runs_and_answers(lists: Li
         found = lists.get(f"queue/lists/{name}", search="CARD_declined graz")
         assert [item["url"] for item in found["items"]], name
         assert lists.get(f"queue/lists/{name}", search="card_declined Lyon")["items"] == []
+        # An item shows what was found in what its row does not have.
+        assert any("card_declined" in str(value) for value in found["items"][0].values()), name
     [run] = lists.get("queue/lists/runs")["items"]
     assert run["now"] == '{"code": "card_declined"}'
     steps = lists.get(f"queue/lists/runs/{run['id']}")["steps"]

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 import pytest
+import redis
 import urllib3
 
 from ..harness import together
@@ -336,6 +337,41 @@ def test_a_call_that_takes_long_shows_its_answer_in_the_end(page: Any, server: S
     page.locator(".trace-answer", has_text="open").wait_for()
     page.locator(".trace-answer", has_text="null").wait_for()
     slow.join()
+
+
+def test_details_on_a_phone_are_closed_by_each_way_and_the_list_stays(
+    page: Any, server: Server
+) -> None:
+    for number in range(40):
+        command(server, "SET", f"key:{number}", "1")
+    page.set_viewport_size({"width": 390, "height": 800})
+    at(page, "activity", ".trace-row")
+    page.evaluate("scrollTo(0, 900)")
+    page.locator(".trace-row", has_text="SET key:15").wait_for()
+    place = page.evaluate("scrollY")
+    close = page.locator("button[aria-label='Close the details']")
+    for leave in (close.click, page.go_back, lambda: page.keyboard.press("Escape")):
+        page.locator(".trace-row", has_text="SET key:15 ").evaluate("(row) => row.click()")
+        page.locator(".trace-pane h3", has_text="SET key:15").wait_for()
+        assert close.is_visible()
+        leave()
+        page.locator(".trace-pane").wait_for(state="hidden")
+        holds(page, "location.hash === '#/activity'")
+        assert page.evaluate("scrollY") == place
+
+
+def test_a_binary_reply_is_shown_in_hexadecimal(page: Any, server: Server) -> None:
+    sent(server, "kv_server", "/set/bytes/%ff%00a/")
+    env = server.ask("GET", "/env")[1]
+    with redis.Redis.from_url(env["REDIS_URL"]) as client:
+        assert client.get("bytes") == b"\xff\x00a"
+    at(page, "activity?search=GET+bytes", ".trace-row")
+    page.locator(".trace-row").click()
+    dump = page.locator("pre[aria-label='Response in hexadecimal']")
+    assert dump.inner_text() == "0000  ff 00 61                 ..a"
+    assert page.inner_text(".trace-pane .tools:has-text('Copy as a test with')").split() == [
+        "Copy", "as", "a", "test", "with", "pytest", "JavaScript", "Go", "curl",
+    ]  # fmt: skip
 
 
 def test_a_call_shows_what_was_sent_and_can_be_copied_as_curl(page: Any, server: Server) -> None:

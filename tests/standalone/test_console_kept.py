@@ -93,9 +93,16 @@ def test_lists_and_activity_are_saved_as_files(page: Any, server: Server) -> Non
     assert (name, [entry["_number"] for entry in archive["log"]["entries"]]) == (
         "activity.har", [rows[0]["number"]],
     )  # fmt: skip
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Retries="1")
+    server.ask("POST", "/clock", {"action": "advance", "by": "1h"})
+    page.fill(".trace input[type=search]", "127.0.0.1:9")
+    page.locator(".trace-row", has_text="attempt 2").wait_for()
+    entries = saved(page, "Save the calls that are shown as HAR")[1]["log"]["entries"]
+    assert [entry["_kind"] for entry in entries] == ["call", "message", "message"]
+    assert [entry["response"]["status"] for entry in entries] == [200, 0, 0]
     page.fill(".trace input[type=search]", "")
-    holds(page, "document.querySelectorAll('.trace-row').length === 2")
-    assert len(saved(page, "Save the calls that are shown as HAR")[1]["log"]["entries"]) == 2
+    holds(page, "document.querySelectorAll('.trace-row').length > 4")
+    assert len(saved(page, "Save the calls that are shown as HAR")[1]["log"]["entries"]) == 5
 
 
 def test_an_unanswered_address_is_forwarded_and_answered_on_the_problem(

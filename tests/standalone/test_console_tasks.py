@@ -109,9 +109,15 @@ def test_a_long_move_shows_its_progress_and_is_stopped(page: Any, server: Server
         assert moves[1].request.post_data_json == {"action": "stop"}
         state["clock"]["move"] = None
         for route in moves:
-            route.fulfill(json={**state["clock"], "fired": []})
+            fired = [
+                "2026-01-01T00:10:00+00:00 delivery of msg_1",
+                "2026-01-01T01:00:00+00:00 retry",
+            ]
+            route.fulfill(json={**state["clock"], "fired": fired})
         page.locator("#moving").wait_for(state="hidden")
-        page.locator("#notice", has_text="It is 2026-01-01 01:00:00 UTC.").wait_for()
+        text = "Stopped at 2026-01-01 01:00:00 UTC, before 2026-01-01 04:00:00. "
+        text += "2 events became due, the last: retry."
+        page.locator("#notice", has_text=text).wait_for()
     finally:
         page.unroute("**/__control__/clock")
         page.unroute("**/__control__/state")
@@ -202,7 +208,9 @@ def test_names_of_keys_are_completed(page: Any, server: Server) -> None:
     page.keyboard.press("Enter")
     assert page.input_value("#command") == "PING\nEXISTS other user:1 "
     page.keyboard.press("Enter")
-    page.locator(".log .entry:first-child", has_text="(integer) 2").wait_for()
+    # The replies of several lines are in the order of the lines.
+    page.locator(".log .entry:nth-child(2)", has_text="(integer) 2").wait_for()
+    assert '"PONG"' in page.locator(".log .entry:first-child").inner_text()
     page.keyboard.type(r'SET b "\xff\x00"')
     page.keyboard.press("Enter")
     wait_until(lambda: base64(server, "GET", "b") == {"base64": "/wA="})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ..harness import wait_until
+from ..harness import together, wait_until
 from .conftest import Serve, Server, fetch
 from .test_console import (
     CHROMIUM,
@@ -59,7 +59,7 @@ AXIS = """async (spans) => {
         ([["step", 0, 1], ["sleep", 1, 7201], ["step", 7201, 7202]], [7200], None),
         ([["step", 0, 1], ["step", 1, 7201], ["step", 7201, 7202]], [], None),
         ([["delivery", 0, 0], ["delivery", 12, 12], ["delivery", 160, 160], ["delivery", 5160, 5160]],
-         [148, 5000], ["0", "+2 s", "+4 s", "+6 s", "+8 s", "+10 s", "+12 s", "+1 h 26 m"]),
+         [148, 5000], ["0", "+2 s", "+4 s", "+6 s", "+8 s", "+10 s", "+1 h 26 m"]),
         # Gaps of one length are all folded, or none.
         ([["call", 9 * at, 9 * at + 0.001] for at in range(20)], [], None),
         ([["call", 5, 5]], [], ["0"]),
@@ -91,8 +91,8 @@ def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) 
         ".over-time .span-column", "(all) => all.map((one) => one.ariaLabel)"
     )
     assert texts == [
-        "1 call: 1 succeeded, 0", "1 call: 1 succeeded, +10 s", "1 call: 1 succeeded, +20 s",
-        "1 call: 1 failed, +30 s",
+        "1 call: 1 succeeded, 00:00:00", "1 call: 1 succeeded, 00:00:10",
+        "1 call: 1 succeeded, 00:00:20", "1 call: 1 failed, 00:00:30",
     ]  # fmt: skip
     columns = page.locator(".over-time .span-column")
     columns.nth(1).click()
@@ -113,7 +113,7 @@ def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) 
     holds(page, f"{LINES} === 3")
     # The chart has the selected span alone, in which a finer one can be selected.
     assert columns.count() == 3
-    assert columns.last.get_attribute("aria-label") == "1 call: 1 succeeded, +20 s"
+    assert columns.last.get_attribute("aria-label") == "1 call: 1 succeeded, 00:00:20"
     columns.nth(2).focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Shift+ArrowRight")
@@ -134,7 +134,69 @@ def test_one_burst_leaves_the_other_columns_visible(page: Any) -> None:
       return [figure.querySelector('figcaption').textContent,
         ...[...figure.querySelectorAll('.span-column > span')].map((bar) => bar.style.height)];
     }""")
-    assert heights == ["highest column: 400 calls; heights are square roots", "100%", *["5%"] * 3]
+    caption = "highest column: 400 calls; heights are square roots; 0 is 1970-01-01 00:00:00 UTC"
+    assert heights == [caption, "100%", *["5%"] * 3]
+
+
+LABELS = """async ([width, times]) => {
+    const {spansElement} = await import("/console/spans.js"), us = (seconds) => seconds * 1e6;
+    const rows = times.map(([kind, from, to]) =>
+        ({name: "row", spans: [{kind, from: us(from), to: us(to)}]}));
+    const figure = spansElement("spans", rows);
+    figure.style.width = `${width}px`;
+    document.body.prepend(figure);
+    for (let turn = 0; turn < 2; turn++) await new Promise(requestAnimationFrame);
+    const boxes = [...figure.querySelectorAll(".span-tick, .span-axis small")]
+        .map((label) => [label.textContent, label.getBoundingClientRect()])
+        .map(([text, {left, right, top}]) => [text, left, right, top]);
+    const {left, right} = figure.querySelector(".span-axis").getBoundingClientRect();
+    figure.remove();
+    return {boxes, left, right};
+}"""
+"""Return the labels of a picture of a width, with their left, right and top, and its own sides."""
+
+
+@together
+@pytest.mark.parametrize("width", [260, 390, 900])
+@pytest.mark.parametrize(
+    "times",
+    [
+        # Two clocks: work of milliseconds, and waits of hours.
+        [["call", 0, 0.003], ["wait", 0.003, 12], ["delivery", 12, 12.2], ["wait", 12.2, 553],
+         ["delivery", 553, 554], ["sleep", 554, 90_000], ["callback", 90_000, 90_000.5]],
+        [["call", 3607 * at, 3607 * at + 1.234] for at in range(40)],
+        [["delivery", 1.5**at, 1.5**at] for at in range(30)],
+        [["step", 0, 553], ["sleep", 553, 99_999]],
+    ],
+)  # fmt: skip
+def test_labels_of_an_axis_never_overlap(page: Any, times: list[Any], width: int) -> None:
+    drawn = page.evaluate(LABELS, [width, times])
+    rows: dict[float, list[Any]] = {}
+    for text, left, right, top in sorted(drawn["boxes"], key=lambda box: box[1]):
+        assert drawn["left"] - 1 <= left <= right <= drawn["right"] + 1, text
+        rows.setdefault(top, []).append((text, left, right))
+    assert drawn["boxes"]
+    for labels in rows.values():
+        assert [pair for pair in pairwise(labels) if pair[0][2] > pair[1][1]] == []
+
+
+def test_a_chart_names_the_column_with_the_focus_and_has_levels(page: Any, server: Server) -> None:
+    for number in range(4):
+        command(server, "SET", f"key:{number}", "1")
+    server.ask("POST", "/clock", {"action": "advance", "by": "10s"})
+    command(server, "INCR")
+    at(page, "activity", ".over-time .span-column")
+    assert page.locator(".span-levels span").all_inner_texts() == ["2", "4"]
+    caption = page.locator(".over-time figcaption")
+    assert caption.inner_text() == "highest column: 4 calls; from 2026-01-01 00:00:00 UTC"
+    page.locator(".over-time .span-column").last.hover()
+    assert caption.inner_text() == "1 call: 1 failed, 00:00:10"
+    page.mouse.move(0, 0)
+    assert caption.inner_text().startswith("highest column")
+    page.locator(".over-time .span-column[tabindex='0']").focus()
+    assert caption.inner_text() == "4 calls: 4 succeeded, 00:00:00"
+    page.keyboard.press("ArrowRight")
+    assert caption.inner_text() == "1 call: 1 failed, 00:00:10"
 
 
 def test_rows_have_durations_and_are_ordered_by_them(window: Window, serve: Serve) -> None:

@@ -23,6 +23,7 @@ from .test_console import (
     Window,
     at,
     browser,
+    command,
     holds,
     page,
     sent,
@@ -208,7 +209,8 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     run("GET dropped", "Injected fault: drop")
     # Several lines are run one after the other, and come back together.
     several = "SET pasted 7\n\nGET pasted\nINCR pasted"
-    run(several, "(integer) 8")
+    run(several, "OK")
+    page.locator(".log .entry:nth-child(3)", has_text="(integer) 8").wait_for()
     page.keyboard.press("ArrowUp")
     assert page.input_value("#command") == several
     page.fill("#command", "PING")
@@ -221,7 +223,7 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     at(page, "fake/kv_server/keys")
     at(page, "fake/kv_server/commands", ".log .entry")
     assert page.locator(".log .entry b").all_inner_texts()[:3] == [
-        "> INCR pasted", "> GET pasted", "> SET pasted 7",
+        "> SET pasted 7", "> GET pasted", "> INCR pasted",
     ]  # fmt: skip
     assert all(":" in text for text in page.locator(".entry .soft").all_inner_texts())
 
@@ -818,6 +820,27 @@ def test_violations_of_one_cause_are_one_card_with_its_times(page: Any, server: 
     page.locator(".trace-row", has_text="POST /hook1").first.wait_for()
 
 
+def test_a_redacted_header_is_asked_for_before_a_message_is_sent_again(
+    page: Any, server: Server
+) -> None:
+    sent(
+        server, "queue", "/v2/publish/http://127.0.0.1:9/x", "body", Upstash_Delay="1h",
+        Upstash_Redact_Fields="header[x-secret]", Upstash_Forward_X_Secret="hush",
+        Upstash_Forward_X_Trace="7",
+    )  # fmt: skip
+    at(page, "fake/queue/messages", "table.rows a")
+    page.click("table.rows a")
+    page.click(".detail summary:text-is('Edit and send again')")
+    page.click(".detail button:text-is('Send again')")
+    page.locator(".detail .bad[role=alert]", has_text="The queue redacts X-Secret.").wait_for()
+    assert len(listed(server, "queue/lists/messages")) == 1
+    typed(page, "Edit and send again", headers='{"X-Secret": "new", "X-Trace": "8"}')
+    wait_until(lambda: len(listed(server, "queue/lists/messages")) == 2)
+    newest = listed(server, "queue/lists/messages")[0]
+    again = server.ask("GET", f"/fakes/queue/lists/messages/{newest['id']}")[1]
+    assert (again["headers"]["X-Secret"], again["headers"]["X-Trace"]) == (["new"], ["8"])
+
+
 # -- search ------------------------------------------------------------------------------------------
 
 
@@ -834,16 +857,33 @@ def test_one_search_finds_what_all_fakes_hold(page: Any, server: Server) -> None
     page.locator("#view h2", has_text="runs").wait_for()
     assert titles.all_inner_texts() == [
         "Upstash Redis · keys", "Upstash Vector · vectors · films", "Kafka REST · records · orders",
-        "QStash, Workflow · messages", "QStash, Workflow · runs",
+        "QStash, Workflow · messages", "QStash, Workflow · runs", "Recorded calls",
     ]  # fmt: skip
-    # The data come before the calls.
-    assert page.locator("#view p:last-child a").inner_text().endswith("recorded calls")
     hits = page.eval_on_selector_all("#view li a", "(all) => all.map((one) => one.hash)")
-    assert len(hits) == 5
+    assert len(hits) == 10
     for place in hits:
-        at(page, place.removeprefix("#/"), ".detail h2")
+        at(page, place.removeprefix("#/"), ".detail h2, .trace-pane h3")
         assert page.locator(".detail .empty").count() == 0
     at(page, "find?search=nowhere-at-all", "#view :text('Nothing was found.')")
+
+
+def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "letter", "x" * 400 + " Salzburg Graz " + "y" * 400)
+    command(server, "INCR", "letter")
+    sent(server, "queue", "/v2/publish/https://app.example/graz")
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    at(page, "find?search=graz+salzburg", "#view h2:has-text('keys')")
+    marks = page.locator("#view li", has_text="letter").first.locator("mark")
+    assert marks.all_inner_texts() == ["Salzburg", "Graz"]
+    at(page, "find?search=app.example", "#view h2:has-text('Violations')")
+    assert page.locator("#view li", has_text="unstubbed").locator("mark").count() > 0
+    at(page, "find?search=INCR", "#view h2:has-text('Failed calls')")
+    failed = page.locator("#view li a.bad", has_text="INCR letter")
+    assert failed.locator("mark").all_inner_texts() == ["INCR"]
+    failed.first.click()
+    page.locator(".trace-pane h3", has_text="INCR letter").wait_for()
 
 
 def test_a_search_opens_the_first_result_of_what_was_typed(page: Any, server: Server) -> None:
@@ -895,9 +935,17 @@ def test_what_falls_due_is_on_a_strip_and_can_be_gone_to(page: Any, server: Serv
     holds(page, "document.querySelectorAll('td[data-name=event]').length === 4")
     page.locator("button:text-is('Go there')").nth(1).press("Enter")
     holds(page, "document.getElementById('now').textContent.includes('00:05:00')")
+    # The selection of columns ends with their time.
+    page.locator("figcaption", has_text="00:05:00 UTC").wait_for()
+    page.locator(".span-column").first.click()
+    page.locator(".trace-chip").wait_for()
+    page.locator("button:text-is('Go there')").first.press("Enter")
+    page.locator(".trace-chip").wait_for(state="detached")
     # As the page shows times.
     typed(page, "Move the clock to a time", to="2026-03-01 00:00:00")
     holds(page, "document.getElementById('now').textContent.includes('2026-03-01')")
+    page.locator(".form .ok", has_text="Moved.").wait_for()
+    assert page.locator("#view span:text-is('Copy as')").count() == 1
 
 
 def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> None:

@@ -168,7 +168,15 @@ def record(fake: Broker, id: str, page_query: PageQuery) -> View:
 
 
 def groups(fake: Broker, page_query: PageQuery) -> View:
-    return page_of_names(_groups(fake), page_query, lambda name: group_view(fake.group(name)))
+    """Return a page of consumer groups, which are found by their names and those of their members."""
+
+    def text(view: View) -> str:
+        return " ".join([view["name"], *(member["name"] for member in view["members"])])
+
+    views = [group_view(fake.group(name)) for name in _groups(fake)]
+    return page_of(
+        views, page_query, sort_key=lambda view: (view["name"],), show=lambda view: view, text=text
+    )
 
 
 def group(fake: Broker, id: str, page_query: PageQuery) -> View:

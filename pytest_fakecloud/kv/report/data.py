@@ -21,6 +21,7 @@ from ...reporting.data import (
     View,
     contains,
     cut,
+    excerpt,
     page_of,
     page_of_names,
     plain,
@@ -428,11 +429,7 @@ def _row_found(keys: _InMemory | _OnServer, entry: _Key, search: str) -> View:
     """Return a row whose preview shows what a search found, if the beginning of the value does not."""
     row = _row(keys, entry)
     if not contains(f"{row['key']}\n{row['preview']}", search):
-        text = _searchable(entry)
-        # The longest word is the one that tells most.
-        longest = max(search.casefold().split(), key=len)
-        start = max(0, text.casefold().find(longest) - PREVIEW // 4)
-        row["preview"] = "…" + text[start : start + PREVIEW]
+        row["preview"] = excerpt(_searchable(entry), search, PREVIEW)
     return row
 
 

@@ -39,7 +39,7 @@ from ..engine.url_groups import UrlGroup
 from ..fake import Queue
 from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
-from ..wire.values import as_text, flow_text, shown_headers, shown_text
+from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
 from ..workflow.model import run_record
 from .steps import step_of, steps_of
 
@@ -343,10 +343,19 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
             for attempt in record.attempts
         ],
         "settings": _settings(record),
-        "publish_headers": _publish_headers(record),
+        **_sent_again(record),
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
         "callbacks": [_message_row(engine.messages[callback._id]) for callback in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
+    }
+
+
+def _sent_again(message: Message) -> View:
+    """Return the headers that publish a message again, and the names of those with a redacted value."""
+    forward, redaction = message.settings.forward, message.settings.redaction
+    return {
+        "publish_headers": _publish_headers(message),
+        "redacted_headers": [name for name, _ in forward if redaction.hides_header(name)],
     }
 
 
@@ -354,7 +363,7 @@ def _publish_headers(message: Message) -> dict[str, str]:
     """Return the headers that publish a message again with its settings.
 
     Its delay, its deduplication, its queue and its workflow run are those of this message only. A run
-    that is started again gets its failure callback anew.
+    that is started again gets its failure callback anew. Headers whose values are redacted are left out.
     """
     settings = message.settings
     if message.workflow is not None:
@@ -379,7 +388,11 @@ def _publish_headers(message: Message) -> dict[str, str]:
     nested = {
         "Upstash-Callback-": settings.callback_headers,
         "Upstash-Failure-Callback-": settings.failure_callback_headers,
-        "Upstash-Forward-": shown_headers(settings.forward, settings.redaction).items(),
+        "Upstash-Forward-": [
+            (name, values)
+            for name, values in header_map(settings.forward).items()
+            if not settings.redaction.hides_header(name)
+        ],
     }
     for prefix, pairs in nested.items():
         for name, value in pairs:
@@ -387,6 +400,13 @@ def _publish_headers(message: Message) -> dict[str, str]:
             start = "" if prefix == "Upstash-Forward-" else "Upstash-"
             own[prefix + name.removeprefix(start)] = as_text(text)
     return {name: value for name, value in own.items() if value}
+
+
+def results_of_messages(fake: Queue, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the step of a workflow run whose result each message has, if the message is still kept."""
+    messages = fake._engine.messages
+    steps = ((id, step_of(messages[id])) for id in ids if id in messages)
+    return {id: step for id, step in steps if step.keys() >= {"stepId", "stepName", "stepType"}}
 
 
 def _is_of_run(name: str) -> bool:
@@ -674,7 +694,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
         "record": run_record(engine, workflow_run),
         "input_is_whole": first is not None and _is_whole(first),
-        "publish_headers": {} if first is None else _publish_headers(first),
+        **({} if first is None else _sent_again(first)),
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),

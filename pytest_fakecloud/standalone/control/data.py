@@ -105,9 +105,9 @@ class DataRoutes:
         ``?search=`` finds text, ``?sort=`` orders by a field (``-`` before it: descending),
         ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
         cursors of another page. Each list has its own filters. Pages of ``vectors`` with
-        the filter ``points=all`` have the places of all vectors that match, on a plane, with the values
-        of the metadata field that the filter ``colour`` names. With ``/`` at its end, the path is
-        that of the item whose id is empty.
+        the filter ``points=all`` have the places of all vectors on a plane, each with whether it
+        matches and with the value of the metadata field that the filter ``colour`` names. With ``/``
+        at its end, the path is that of the item whose id is empty.
         """
         if request.path.endswith("/"):
             return self.item(request)
@@ -265,7 +265,7 @@ class DataRoutes:
             signal.close()
 
     def get_archive(self, request: Request) -> dict[str, Any]:
-        """Return the calls of the journal as an HTTP archive (HAR), without credentials."""
+        """Return the calls and deliveries of the journal as an HTTP archive (HAR), masked."""
         return archive_of(self._cloud)
 
     def dismiss_violations(self, request: Request) -> list[shapes.ViolationData]:
@@ -382,12 +382,28 @@ def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[shapes.RowData]
 def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[shapes.RowData]:
     """Return the rows of entries, from a number on."""
     mask = Mask(cloud)
-    lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
+    entries = list(entries)
+    results = mask.value(_results(cloud, entries))
+    lookups = Lookups(attempts=exchanges_of(cloud), results=results, mask=mask)
     return [
         cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
     ]
+
+
+def _results(cloud: Cloud, entries: Iterable[Entry]) -> dict[str, dict[str, Any]]:
+    """Return the steps of workflow runs after which deliveries continue, by the messages' IDs."""
+    results: dict[str, dict[str, Any]] = {}
+    for fake in cloud.fakes():
+        if find(fake.fixture).delivers:
+            ids = {
+                str(entry.data.get("message_id"))
+                for entry in entries
+                if isinstance(entry, Event) and entry.fake == fake.name and entry.data.get("run")
+            }
+            results |= report_part(fake.fixture, "data").results_of_messages(fake, ids)
+    return results
 
 
 def _progress_fields(entry: object) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {KINDS, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
-import {askText} from "./api.js";
+import {KINDS, copies, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
+import {askText, path} from "./api.js";
+import {commandsOf, requestOf} from "./copying.js";
 import {entries, journal} from "./journal.js";
 import {columnsElement} from "./spans.js";
-import {Trace, hasFailed} from "./trace.js";
+import {Trace, clockTime as time, hasFailed} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
@@ -33,7 +34,7 @@ export class ActivityPage {
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (own(HAS_STATUS, this.status.value)?.(row) ?? true),
       onfilter: () => { this.drawChart(); this.keep(); },
-      details: ({row}) => [this.openLinks(row)],
+      details: ({row}) => [this.openLinks(row), this.testCopies(row)],
       loading: () => journal.older,
       onselect: (row) => go(this.address(row?.number)),
     });
@@ -56,6 +57,13 @@ export class ActivityPage {
       return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, `Open the ${kind}`)] : [];
     });
     return links.length ? el("div", {class: "tools"}, links) : null;
+  }
+  // Code of a test that makes the call again with the credentials of the fake.
+  testCopies(row) {
+    const fake = this.state().fakes.find(({name}) => name === row.peer), request = fake && row.kind === "call" && row.request, sent = request && (requestOf(row, {fakes: [fake]}) ?? commandsOf(row));
+    if (!sent || sent.cut || sent.commands?.length > 1) return null;
+    const {method, url, headers = [], body, commands} = sent, own_ = headers.filter(([name]) => !Object.keys(fake.headers).some((each) => each.toLowerCase() === name.toLowerCase()));
+    return copies({method: "POST", path: path(fake, "/requests"), body: commands ? {body: commands[0]} : {method, target: url.slice(fake.url.length), headers: Object.fromEntries(own_), ...body && {body}}}, "a test");
   }
   address(id) {
     const {search, fake, problems, subject, slowest} = this.trace.wanted, [from, to] = this.chosen ?? [];
@@ -94,7 +102,6 @@ export class ActivityPage {
   between(chosen) {
     if (String(chosen) === String(this.chosen ?? null)) return;
     this.chosen = chosen;
-    const time = (us) => new Date(us / 1000).toISOString().slice(11, 23);
     this.span.hidden = !chosen;
     this.span.textContent = chosen ? `${time(chosen[0])} – ${time(chosen[1])} ✕` : "";
     this.span.setAttribute("aria-label", chosen ? `Stop showing only ${time(chosen[0])} to ${time(chosen[1])}` : "");
@@ -104,11 +111,8 @@ export class ActivityPage {
   }
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
-    // A chart that a pointer drags over stays.
-    if (this.chart.querySelector(".span-columns:active")) return;
-    const times = this.trace.rows.map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => row.at_us);
     const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
-    redraw(this.chart, columnsElement("calls", calls, {noun: "call", start: times.reduce((first, at) => Math.min(first, at), Infinity), pixels: room(), onselect: (from, to) => this.between([from, to])}));
+    redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
 
   draw() {
@@ -122,7 +126,8 @@ export class ActivityPage {
     Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
     this.trace.show({rows: inOrder(all), findings: [], fakes});
-    this.drawChart();
+    // A chart that a pointer drags over stays.
+    if (!this.chart.querySelector(".span-columns:active")) this.drawChart();
     if (this.id !== undefined) this.select();
   }
 }

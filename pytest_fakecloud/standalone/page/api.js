@@ -49,10 +49,7 @@ export async function askText(method, path, body) {
 export const ask = async (...request) => JSON.parse(await askText(...request));
 
 export const path = (fake, rest = "") => `/fakes/${encodeURIComponent(fake.name)}${rest}`;
-export const query = (values) => {
-  const given = Object.entries(values).filter(([, value]) => value !== "" && value != null);
-  return given.length ? "?" + given.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&") : "";
-};
+export const query = (values) => String(new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value != null))).replace(/^(?=.)/, "?");
 export const list = (fake, name, values = {}) => ask("GET", path(fake, `/lists/${name}${query(values)}`));
 export const item = (fake, name, id, values = {}) => ask("GET", path(fake, `/lists/${name}/${id}${query(values)}`));
 // Calls a method of a fake that has no HTTP endpoint, such as creating a topic.

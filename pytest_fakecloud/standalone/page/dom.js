@@ -1,6 +1,6 @@
 // Formatting and small components that all pages share.
 
-import {ask, change} from "./api.js";
+import {ask, change, query} from "./api.js";
 import {TEST_LANGUAGES} from "./copying.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
@@ -42,10 +42,7 @@ export function json(text, what) {
 }
 
 // Returns microseconds: several events can be due within one millisecond.
-export function micros(text) {
-  const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
-  return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
-}
+export const micros = (text) => Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? "").padEnd(6, "0").slice(0, 6));
 export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().replace("Z", `${String(us % 1000).padStart(3, "0")}Z`);
 
 // -- parts --
@@ -85,7 +82,7 @@ export async function copy(text, notice = "Copied.") { try { await navigator.cli
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
 
 // Buttons that copy what was made by hand as code of a test and as a request of the control API.
-export const copies = (made, what = "this") => tools(el("span", {class: "soft"}, "Copy as"), Object.entries(TEST_LANGUAGES).map(([name, write]) => write(made) && copyButton(() => write(made), `Copy as ${name}: ${what}`, name)));
+export const copies = (made, what = "this") => tools(el("span", {class: "soft"}, what === "a test" ? "Copy as a test with" : "Copy as"), Object.entries(TEST_LANGUAGES).map(([name, write]) => write(made) && copyButton(() => write(made), `Copy as ${name}: ${what}`, name)));
 export function download(name, text) {
   const href = URL.createObjectURL(new Blob([text], {type: "application/json"}));
   el("a", {href, download: name}).click();
@@ -133,8 +130,9 @@ export function opened(label, attributes, ...content) {
 // -- forms --
 let made = 0;
 // A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values. `overwrites` returns a
-// question if it would overwrite something else than what the form shows. `edits` is false if nothing is lost with the values.
-export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true} = {}) {
+// question if it would overwrite something else than what the form shows. `edits` is false if nothing is lost with the values,
+// `copied` if the page offers the copies of the change elsewhere.
+export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true, copied = true} = {}) {
   const inputs = {}, out = el("div", {class: "out"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
@@ -158,9 +156,9 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
         return work(values, inputs);
       })].flat().filter((one) => one != null);
       body.dataset.typed = "no";
-      out.replaceChildren(...shown, ...change.number === before ? [] : [copies({...change})]);
+      out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
-      if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
+      if (body.closest(".detail, .violation") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
     document.dispatchEvent(new Event("changed"));
@@ -193,10 +191,8 @@ export const discard = (places) => { for (const one of unsent(places)) one.datas
 export const isTyped = (place) => place.querySelector("form[data-typed=yes]") !== null || place.contains(document.activeElement) && isTyping() && document.activeElement.closest("form")?.dataset.typed !== "no";
 export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");
 
-// -- charts, drawn at the available width in pixels, so that text keeps its size --
-export const picture = (told, wide, high, parts) => svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
+// The width in pixels of a chart, which is drawn at that width, so that text keeps its size.
 export const room = () => Math.max(280, Math.min(900, (document.querySelector(".detail:not([hidden])") ?? document.getElementById("view")).clientWidth - 26));
-export const titled = (text) => svg("title", {}, text);
 
 // -- addresses in the fragment: #/fake/kv_server/keys/user%3A1?search=user --
 export function read(hash = location.hash) {
@@ -208,10 +204,7 @@ export function read(hash = location.hash) {
 function decoded(part) { try { return decodeURIComponent(part); } catch { return part; } }
 
 // Encodes `parts`. Pass an id that the server has already encoded as {raw: id}.
-export function link(parts, values = {}) {
-  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value != null)).toString();
-  return "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + (query ? "?" + query : "");
-}
+export const link = (parts, values = {}) => "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + query(values);
 
 export function go(address, {replace = false} = {}) {
   if (address === location.hash) return;
@@ -236,9 +229,10 @@ export class LivePage {
 }
 
 // -- the clock in the header of every page --
-let clock = {};
+let clock = {}, target = null;
 export function showClock(found) {
   clock = found;
+  target = found.move?.until ?? target;
   const now = $("now");
   now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
   now.dataset.mode = clock.mode;
@@ -269,9 +263,12 @@ export async function moved(body) {
   say(moving, "busy");
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
   let found;
+  target = null;
   try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
-  say(`It is ${both(found.now)} UTC.${found.fired.length ? ` ${count(found.fired.length, "event")} became due.` : ""}`, "good");
+  const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
+  // The notice of a stopped move stays, because where it ended was not chosen.
+  say(`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? ` ${count(fired.length, "event")} became due${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, isStopped ? "busy" : "good");
 }
 export function clockButtons() {
   // A narrow screen shows the other buttons on request.

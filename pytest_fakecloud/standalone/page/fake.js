@@ -2,7 +2,6 @@
 
 import {code, copyButton, el, form, json, laidOut, link, number, own, product, redraw, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
-import {FaultsPage} from "./faults.js";
 
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
 
@@ -27,7 +26,7 @@ class FakePage {
   constructor(fake, tabs) {
     this.fake = fake;
     this.hasLists = Boolean(tabs);
-    this.tabs = [...tabs ?? [], {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
+    this.tabs = [...tabs ?? [], {name: "faults", title: "Faults", counted: "faults", make: async (one) => new (await import("./faults.js")).FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${fake.name}`});
     this.place = el("div");
     this.counts = {};
@@ -40,7 +39,10 @@ class FakePage {
     if (name !== this.current) {
       this.inner?.leave?.();
       this.current = name;
-      this.inner = this.tabs.find((tab) => tab.name === name).make(this.fake);
+      const inner = await this.tabs.find((tab) => tab.name === name).make(this.fake);
+      // Another tab was chosen while the code of this one was loaded.
+      if (this.current !== name) return;
+      this.inner = inner;
       this.place.replaceChildren(this.inner.node);
       this.drawTabs();
     }

@@ -1,7 +1,8 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
+import {digits, dump} from "./elements.js";
 import {ListPage} from "./lists.js";
 
 // In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
@@ -12,9 +13,7 @@ const asRequest = (line) => line.some((word) => BYTE.test(word)) ? [`/${line.map
 const run = (fake, ...line) => sendWell(fake, "POST", ...asRequest(line.map(String))).then((answer) => answer.result);
 const wordOf = (id) => { try { return decodeURIComponent(id); } catch { return id.replace(/%(..)/g, (_, hex) => byte(hex)); } };
 const nameOf = (word) => word === "" ? '""' : word.replace(new RegExp(BYTE, "gu"), (letter) => `\\x${hexOf(letter)}`);
-// Bytes as pairs of hexadecimal digits, and with the characters that they stand for.
-const digits = (hex) => hex.match(/../g)?.join(" ") ?? "", wordOfHex = (hex) => hex.replace(/../g, byte);
-const dump = (hex) => (hex.match(/.{1,16}/g) ?? []).map((line, at) => `${(8 * at).toString(16).padStart(4, "0")}  ${digits(line).padEnd(23)}  ${wordOfHex(line).replace(/[^ -~]/g, ".")}`).join("\n");
+const wordOfHex = (hex) => hex.replace(/../g, byte);
 function wordOfDigits(text) {
   const hex = text.replace(/\s+/g, "");
   if (!/^([0-9a-f]{2})*$/i.test(hex)) throw new Error("The bytes must be pairs of hexadecimal digits, such as 00 ff.");
@@ -187,9 +186,9 @@ const pending = {
   detail: (one, page) => {
     const {fake} = page, [key, group, entry] = partsOf(one.id);
     return [title(one.entry), facts({stream: el("a", {href: link(["fake", fake.name, "keys", {raw: one.id.split(" ")[0]}])}, shownName(key)), group: shownName(group), consumer: shownName(one.consumer), delivered: moment(one.delivered), deliveries: number(one.deliveries)}),
-      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); })),
+      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); say("Acknowledged.", "good"); })),
       form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? []}],
-        async ({consumer}) => { const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry, "JUSTID"); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }),
+        async ({consumer}) => { const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }),
       head("Fields"), one.fields ? code(JSON.stringify(one.fields, null, 2), "fields") : soft("The stream no longer has this entry: it was deleted or trimmed.")];
   },
 };
@@ -318,13 +317,13 @@ class CommandBox {
     this.suggest();
   }
   key(event) {
-    // The shortcut that leads here was pressed once more.
+    // The shortcut that leads here was pressed once more. The keyboard of a screen has no Shift Enter, so there Enter adds a line.
     if (event.key === "/" && !this.input.value) event.preventDefault();
     const open = this.found.length > 0;
     if (event.key === "Tab" && open && !event.shiftKey) { event.preventDefault(); this.take(this.found[Math.max(0, this.place)]); }
     else if (event.key === "Escape" && open) this.offer([]);
     else if (event.key === "Enter" && open && this.place >= 0) { event.preventDefault(); this.take(this.found[this.place]); }
-    else if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); this.run(); }
+    else if (event.key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches) { event.preventDefault(); this.run(); }
     else if (event.key === "ArrowDown" && open) { event.preventDefault(); this.place = (this.place + 1) % this.found.length; this.show(); }
     else if (event.key === "ArrowUp" && open && this.place > 0) { event.preventDefault(); this.place--; this.show(); }
     // Within several lines, the arrow keys move between these.
@@ -349,11 +348,13 @@ class CommandBox {
     sessionStorage.setItem(`said ${this.fake.name}`, JSON.stringify(this.said.slice(-100)));
     this.input.value = "";
     this.suggest();
-    for (const [line, argv] of commands) await this.send(line, argv);
+    let before = null;
+    for (const [line, argv] of commands) before = await this.send(line, argv, before);
   }
-  async send(line, argv) {
+  // The newest replies are above, those of several lines in their order.
+  async send(line, argv, before) {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
-    this.log.prepend(entry);
+    if (before) before.after(entry); else this.log.prepend(entry);
     try {
       const {latest} = await ask("GET", "/state"), [target, body] = asRequest(argv), answer = await send(this.fake, "POST", target, body, {"Upstash-Encoding": "base64"});
       const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.kind === "call");
@@ -366,6 +367,7 @@ class CommandBox {
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
     entry.append(...parts);
     document.dispatchEvent(new Event("changed"));
+    return entry;
   }
 }
 

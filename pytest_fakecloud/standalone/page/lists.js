@@ -142,7 +142,7 @@ export class ListPage {
       this.drawList(this.page);
     }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, note}) =>
       act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const keys = [...this.chosen]; await this.inParts(text, work, keys); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
-      : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.map((one) => this.bulkOfFound(one, page)) : null);
+      : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
   }
   async all() {
     const items = [];

@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, moment, move, number, own, pill, room, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, moment, move, number, own, pill, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
 import {lasted, shortName, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -26,17 +26,20 @@ const replaces = (fake, name, field, noun) => async (values) => values[field] &&
 const FORWARD = "Upstash-Forward-", OWN_FIELDS = {type: "Content-Type", delay: "Upstash-Delay", retries: "Upstash-Retries", label: "Upstash-Label", callback: "Upstash-Callback"};
 function publish(fake, again) {
   const before = again?.publish_headers ?? {"Content-Type": "application/json"}, isOwn = ([name]) => Object.values(OWN_FIELDS).includes(name);
+  const redacted = again?.redacted_headers ?? [];
   const [forwarded, others] = [true, false].map((whether) => Object.entries(before).filter((pair) => !isOwn(pair) && pair[0].startsWith(FORWARD) === whether).map(([name, value]) => [whether ? name.slice(FORWARD.length) : name, value]));
   const own_ = (name, label, rest) => ({name, label, value: before[OWN_FIELDS[name]], ...rest}), asJson = (pairs) => pairs.length ? JSON.stringify(Object.fromEntries(pairs)) : "";
   return form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
     {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
     {name: "body", label: "body", kind: "area", value: again?.body, wide: true}, own_("type", "content type"),
-    {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: asJson(forwarded), wide: true},
+    {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: asJson([...forwarded, ...redacted.map((name) => [name, ""])]), wide: true},
     own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
     {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
     ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "keep", label: "keep it"}, {value: "delete", label: "delete it"}]}] : []],
   async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}) => {
     const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
+    const missing = redacted.filter((name) => named(more, "The headers").some(([typed, value]) => typed === name && !value));
+    if (missing.length) throw new Error(`The queue redacts ${missing.join(", ")}. Enter the value in the headers to forward, or remove the header.`);
     const given = [...named(rest, "The other headers"), ...Object.entries(OWN_FIELDS).map(([name, header]) => [header, fields[name]]).filter(([, value]) => value), ...named(more, "The headers", FORWARD)];
     const made = [await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, Object.fromEntries(given))].flat();
     if (letter === "delete") { await discard(fake, [again.dlq_id]); location.hash = at(fake, "messages", made[0].messageId); }
@@ -75,12 +78,9 @@ function attemptSpans(one) {
     return {name: `Attempt ${each.number}`, key: `attempt ${each.number}`, note: `${short(String(ended(each)), 80)} · ${fine(each.at)}${each.took ? ` · ${lasted(each.took * 1e6)}` : ""}`, failed, spans: [...before, {kind, from, to, failed}], content: [each.waited ? soft(`After ${span(each.waited * 1e6)} (${each.why}).`) : null, answerOf(each)]};
   });
   if (one.next) rows.push({name: "Next attempt", note: both(one.next), spans: [...wait(micros(one.next), one.attempts.length + 1), {kind: "planned", from: micros(one.next), to: micros(one.next)}]});
-  return spansElement("attempts", rows, {start: micros(one.created), pixels: room()});
+  return spansElement("attempts", rows, {start: micros(one.created)});
 }
 const ended = (one) => one.exception ?? (one.status == null ? one.state : one.status);
-function attemptPart(one) {
-  return el("details", {class: "attempt", open: true}, el("summary", {}, `Attempt ${one.number}: `, el("b", {class: isGood(one) ? "ok" : "bad"}, short(String(ended(one)), 80)), el("span", {class: "soft"}, ` ${fine(one.at)}${one.waited ? `, after ${span(one.waited * 1e6)} (${one.why})` : ""}`)), answerOf(one));
-}
 const answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
   one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]];
 
@@ -90,7 +90,7 @@ const messages = {
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
     {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
-  bulk: [{text: "Cancel", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
+  bulk: [{text: "Cancel", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), among: "pending", applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
   empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
 };
 const callbacks = {
@@ -115,7 +115,7 @@ const letters = {
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
     one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
-    one.sent?.attempts.length ? attemptPart(one.sent.attempts.at(-1)) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
+    one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
 
 // A dead letter with its message, if that is still kept.
@@ -157,9 +157,9 @@ const runs = {
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); })),
       tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
-        one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }) : null,
+        one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
-      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.map((step) => stepRow(step, outputs.get(step.message) ?? {}, fake)), {start: micros(one.created), pixels: room()}) : soft("No step has begun yet."),
+      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.map((step) => stepRow(step, outputs.get(step.message) ?? {}, fake)), {start: micros(one.created)}) : soft("No step has begun yet."),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },

@@ -1,8 +1,9 @@
 // One search over the data of all fakes and over the recorded calls.
 
-import {count, el, empty, go, link, number, own, product, redraw, short, soft} from "./dom.js";
-import {list} from "./api.js";
+import {el, empty, go, link, number, own, product, redraw, short, soft} from "./dom.js";
+import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";
+import {hasFailed} from "./trace.js";
 
 const HITS = 5;
 // The lists of each fake that are searched. Some have parts, which another list names: `records` those of each topic.
@@ -14,16 +15,22 @@ async function hitsIn(fake, name, search) {
   const [names, field] = own(PARTS, name) ?? [], parts = names ? (await list(fake, names, {limit: 50})).items.map((one) => ({[field]: one.name})) : [{}];
   return Promise.all(parts.map(async (part) => ({fake, name, part, page: await list(fake, name, {search, limit: HITS, ...part})})));
 }
-function hitElement({fake, name, part}, one) {
-  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name;
-  const about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data].filter(Boolean).map((text) => short(text, 160)).join(" ");
-  return el("li", {}, el("a", {class: "mono", href: link(["fake", fake.name, name, id], part)}, short(one.key && name !== "records" ? one.key : one.name ?? one.id, 80)), el("span", {class: "soft mono"}, about));
+function hitElement({fake, name, part}, one, search) {
+  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name, about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data, one.found].filter(Boolean).join(" ");
+  return resultElement(link(["fake", fake.name, name, id], part), one.key && name !== "records" ? one.key : one.name ?? one.id, about, search);
 }
-
+const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body].filter(Boolean).join(" "), search, hasFailed(row) && "bad");
+const resultElement = (href, name, about, search, kind = "") => el("li", {}, el("a", {class: `mono ${kind}`, href}, marked(short(name, 80), search)), el("span", {class: "soft mono"}, marked(about, search)));
+const groupElement = (title, href, many, results) => many ? [el("h2", {}, el("a", {href}, title), el("span", {class: "many"}, number(many))), el("ul", {class: "sentences"}, results.slice(0, HITS))] : null;
+// A text from shortly before the first word of a search on, with all its words marked.
+function marked(text, search) {
+  const pattern = new RegExp(`(${search.split(/\s+/).map((word) => RegExp.escape?.(word) ?? word.replace(/[^\w\s]/g, "\\$&")).join("|")})`, "giu"), from = Math.max(0, text.search(pattern) - 60);
+  return short((from ? "…" : "") + text.slice(from), 200).split(pattern).map((part, at) => at % 2 ? el("mark", {}, part) : part);
+}
 export class SearchPage {
   constructor(state) {
     Object.assign(this, {state, turn: 0});
-    this.input = el("input", {type: "search", "aria-label": "search everything", placeholder: "Keys and values, vectors, messages, runs, records, bodies", oninput: () => {
+    this.input = el("input", {type: "search", "aria-label": "search everything", placeholder: "Keys, values, messages, runs, calls, errors", oninput: () => {
       this.opens = false;
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.ask(), 200);
@@ -50,15 +57,16 @@ export class SearchPage {
     const turn = ++this.turn, {search = ""} = route.query, words = search.trim(), each = words.toLowerCase().split(/\s+/);
     Object.assign(this, {route, partial: !journal.loaded || journal.older});
     if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
-    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies and recorded calls.")); return; }
+    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies, errors and recorded calls.")); return; }
     const jobs = this.state().fakes.flatMap((fake) => (own(LISTS, fake.fixture) ?? []).map((name) => hitsIn(fake, name, words)));
-    const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.filter((row) => { const text = JSON.stringify([row.text, row.request, row.response]).toLowerCase(); return each.every((word) => text.includes(word)); }).length;
+    const contains = (text) => each.every((word) => text.toLowerCase().includes(word)), violations = (await ask("GET", "/violations")).filter(({kind, text}) => contains(`${kind} ${text}`));
+    const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.toReversed().filter((row) => contains(JSON.stringify([row.text, row.request, row.response]))), [failed, others] = [true, false].map((whether) => calls.filter((row) => hasFailed(row) === whether));
     if (turn !== this.turn) return;
     this.drawn = words;
-    redraw(this.found, found.map((hit) => {
-      const where = link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), title = [product(hit.fake), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · ");
-      return [el("h2", {}, el("a", {href: where}, title), el("span", {class: "many"}, number(hit.page.matching))), el("ul", {class: "sentences"}, hit.page.items.map((one) => hitElement(hit, one)))];
-    }), calls ? el("p", {}, el("a", {href: link(["activity"], {search: words})}, `${count(calls, "recorded call")}`)) : null, this.partial ? soft("Older calls are still being loaded…") : found.length || calls ? null : soft("Nothing was found."));
+    redraw(this.found, found.map((hit) => groupElement([product(hit.fake), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)))),
+    groupElement("Violations", "#/violations", violations.length, violations.map(({kind, text}) => resultElement("#/violations", kind, text, words, "bad"))),
+    groupElement("Failed calls", link(["activity"], {search: words, status: "failed"}), failed.length, failed.map((row) => callElement(row, words))), groupElement(failed.length ? "Other calls" : "Recorded calls", link(["activity"], {search: words}), others.length, others.map((row) => callElement(row, words))),
+    this.partial ? soft("Older calls are still being loaded…") : found.length || violations.length || calls.length ? null : soft("Nothing was found."));
     this.open();
   }
 }

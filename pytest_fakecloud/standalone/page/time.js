@@ -1,6 +1,6 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
+import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {changesTable, fold, lasted} from "./elements.js";
@@ -8,21 +8,22 @@ import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./trace.js";
 
-// Moves the clock to an event, or to the microsecond before it, so that it can be looked at before it happens.
+// Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
 const go = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
-const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, () => move({action: "move_to", to: isoOf(micros(to) - 1)})) : null;
+const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", other: "timer of a fake"};
 // All that is due, as columns over time; below it the next events, or those of the columns that were selected.
 export function timePage() {
   const page = new LivePage("/due", ({now, count: many, matching, moments, due}) => {
     const [from, to] = page.chosen ?? [], select = (chosen) => { page.chosen = chosen; page.path = `/due${chosen ? `?since=${chosen[0]}&until=${chosen[1]}` : ""}`; return page.refresh(); };
+    if (to <= micros(now)) attempt(() => select(null));
     return [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
       many ? [columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: room(), onselect: (...chosen) => attempt(() => select(chosen))}),
         page.chosen ? tools(el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`)) : null, due.length < matching ? soft(`The ${page.chosen ? "first" : "next"} ${due.length} of ${number(matching)}:`) : null,
         table("due events", ["in", "at", "kind", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one), goBefore(one, now))])]
         : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")];
   }, el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}); return done("Moved."); }, {open: false}));
+  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}); return done("Moved."); }, {open: false, copied: false}));
   return page;
 }
 
@@ -38,7 +39,7 @@ function stateFile({kept}) {
     await ask("POST", "/load", `{"state": ${text}}`);
     say(`${file.name} is loaded.`, "good");
     document.dispatchEvent(new Event("changed"));
-  })}), last = kept?.saved_at ? `last saved at ${new Date(kept.saved_at).toLocaleString("sv-SE")}` : "not saved yet";
+  })}), last = kept?.saved_at ? `last saved at ${new Date(kept.saved_at).toLocaleString("sv-SE")} by your clock` : "not saved yet";
   return [el("h2", {}, "State file"), !kept ? soft("The state ends with the server. Start it with --state FILE to keep it.") : kept.failure ? el("p", {class: "banner bad", role: "alert"}, `The state cannot be saved in ${kept.file}: ${kept.failure} It was ${last}.`) : soft(`The server keeps its state in ${kept.file}, ${last}.`),
     tools(saveButton("state.json", () => askText("GET", "/saved"), "Save as state file"), el("button", {type: "button", onclick: () => input.click()}, "Load…"), input)];
 }
@@ -60,7 +61,7 @@ function differences({count: many, sums, changes, not_compared: missing}) {
   const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
   return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= 20) : null];
+    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, ({fake, section, item}) => own(KINDS, section) && link(["fake", fake, section, item])) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= 20) : null];
 }
 
 // -- isolated clouds --
@@ -96,9 +97,10 @@ const solved = new Map();
 function violation(all) {
   const [{kind, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
-  return el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
+  const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
     solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. Retry the `, el("a", {href: link(["fake", known.fake, "dead-letters"])}, "dead letters"), ", then dismiss this.") : null,
     el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
-    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, () => ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}))), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
+    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}); card.remove(); })), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
+  return card;
 }

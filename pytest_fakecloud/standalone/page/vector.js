@@ -1,6 +1,6 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
-import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, picture, redraw, room, short, soft, svg, table, title, titled, tools} from "./dom.js";
+import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {item, list, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
@@ -11,16 +11,16 @@ function grouped(values) {
   const counts = Map.groupBy(values.filter((value) => value !== null), (value) => value), numbers_ = [...counts.keys()];
   if (numbers_.length > MOST_GROUPS && numbers_.every((value) => typeof value === "number")) {
     const least = Math.min(...numbers_), size = (Math.max(...numbers_) - least) / RANGES, name = (at) => Number((least + size * at).toPrecision(4));
-    return {names: Array.from({length: RANGES}, (_, at) => `${name(at)} to ${name(at + 1)}`), groupOf: (value) => value === null ? RANGES : Math.min(RANGES - 1, Math.floor((value - least) / size))};
+    return {scale: "scale-", names: Array.from({length: RANGES}, (_, at) => `${name(at)} to ${name(at + 1)}`), groupOf: (value) => value === null ? RANGES : Math.min(RANGES - 1, Math.floor((value - least) / size))};
   }
   const frequent = [...counts].sort(([, one], [, other]) => other.length - one.length).slice(0, MOST_GROUPS).map(([value]) => value);
-  return {names: frequent.map((value) => short(String(value), 40)), groupOf: (value) => frequent.includes(value) ? frequent.indexOf(value) : frequent.length};
+  return {scale: "", names: frequent.map((value) => short(String(value), 40)), groupOf: (value) => frequent.includes(value) ? frequent.indexOf(value) : frequent.length};
 }
-// All vectors that match, projected onto a plane and coloured by a field of their metadata, with the last query and its hits.
+// All vectors, projected onto a plane and coloured by a field of their metadata, with the last query and its hits. Those that do not match are pale.
 function plot({points: shown, fields, query: last}, page) {
   const query = last && last.point ? last : null, {colour = ""} = page.values;
   if (!shown?.length) return null;
-  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []), {names, groupOf} = grouped(shown.map(({value}) => value));
+  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []), {scale: ramp, names, groupOf} = grouped(shown.map(({value}) => value));
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
   // Both axes have the same scale, the largest at which all points fit.
   const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
@@ -31,20 +31,21 @@ function plot({points: shown, fields, query: last}, page) {
   const at = ([x, y]) => [wide / 2 + (x - middle[0]) * scale, high / 2 - (y - middle[1]) * scale];
   const labels = [], isFree = ([x, y]) => !labels.some(([left, top]) => Math.abs(left - x) < 76 && Math.abs(top - y) < 13) && labels.push([x, y]);
   const radius = shown.length > 300 ? 2.5 : 4;
-  const parts = shown.toSorted((one, other) => found.has(one.id) - found.has(other.id)).flatMap((vector) => {
-    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : groupOf(vector.value)}` : "";
-    return [svg("circle", {class: `vector${hue}${isFound ? " found" : ""}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, titled(`${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
-      (shown.length <= wide / 32 || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+  const many = shown.filter((vector) => vector.matches).length, order = (vector) => found.has(vector.id) + vector.matches;
+  const parts = shown.toSorted((one, other) => order(one) - order(other)).flatMap((vector) => {
+    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : ramp + groupOf(vector.value)}` : "";
+    return [svg("circle", {class: `vector${hue}${isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, svg("title", {}, `${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
+      (many <= wide / 32 && vector.matches || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
-    parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, titled("the last query")),
+    parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, svg("title", {}, "the last query")),
       svg("text", {x: x + 10, y: y - 6}, "query"));
   }
   const others = colour && shown.some(({value}) => groupOf(value) === names.length);
   return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
-    colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : at_}`}), name))) : null) : null,
-    picture(`${count(shown.length, "vector")}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts)];
+    colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : ramp + at_}`}), name))) : null) : null,
+    svg("svg", {class: "picture", role: "img", viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, "aria-label": `${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`}, parts)];
 }
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
@@ -57,9 +58,9 @@ function hits(found, page) {
   return table("hits", ["id", "score", "metadata", "data"], found, (one) => [el("a", {href: page.address(encodeURIComponent(one.id))}, one.id), one.score.toFixed(4), short(one.metadata ?? "", 200), short(one.data ?? "", 200)]);
 }
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
-  {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "genre = 'drama'"}],
+  {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "that of the list"}],
 async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
-  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter ? {filter} : {})})).result, page), {open: false, edits: false});
+  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter || page.values?.filter ? {filter: filter || page.values.filter} : {})})).result, page), {open: false, edits: false});
 const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
 async ({id, by, what, metadata, namespace}) => {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 from zlib import crc32
@@ -91,8 +91,8 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
 
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
     of the namespace's last query vector and the ids that the query returned. With ``points=all`` it
-    has the places of all matching vectors, with the value of the metadata field ``colour``, and the
-    names of the ``fields`` of the metadata.
+    has the places of all vectors, each with whether it matches and with the value of the metadata
+    field ``colour``, and the names of the ``fields`` of the metadata.
     """
     engine, namespace = fake._engine, page_query.filters.get("namespace", "")
     matching = every = list(_scan(engine, namespace))
@@ -118,8 +118,10 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
     ]
     page |= {"items": rows, "total": len(every), "query": query}
     if page_query.filters.get("points") == "all":
-        points = [record for record in matching if contains(_text_of(record), page_query.search)]
-        page |= _points(fake, namespace, points, page_query.filters.get("colour", ""))
+        found_ids = {
+            record.id for record in matching if contains(_text_of(record), page_query.search)
+        }
+        page |= _points(fake, namespace, every, found_ids, page_query.filters.get("colour", ""))
     return page
 
 
@@ -128,12 +130,16 @@ def _text_of(record: VectorRecord) -> str:
 
 
 def _points(
-    fake: VectorIndex, namespace: str, records: Sequence[VectorRecord], colour: str
+    fake: VectorIndex,
+    namespace: str,
+    records: Sequence[VectorRecord],
+    matching: Collection[str],
+    colour: str,
 ) -> View:
     """Return the id, the place and the value of a metadata field of each vector with a dense part.
 
-    The plane is that of at most 200 of the vectors, evenly spaced, because finding it for thousands
-    takes seconds.
+    Vectors that do not match have their places too, so that a filter moves no other. The plane is
+    that of at most 200 of the vectors, evenly spaced, because finding it for thousands takes seconds.
     """
     query_vector, hit_ids = _last_query(fake, namespace)
     step = -(-len(records) // _SAMPLE) or 1
@@ -144,7 +150,12 @@ def _points(
         batch = records[start : start + _BATCH]
         places = [] if plane is None else plane.places(_dense_of(fake, namespace, batch))
         points += [
-            {"id": record.id, "point": place, "value": _scalar(_metadata_of(record).get(colour))}
+            {
+                "id": record.id,
+                "point": place,
+                "value": _scalar(_metadata_of(record).get(colour)),
+                "matches": record.id in matching,
+            }
             for record, place in zip(batch, places, strict=False)
             if place is not None
         ]
