@@ -28,8 +28,6 @@ Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 ``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
 application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
 """
-IN_FULL = 3
-"""Number of findings that are shown in full; the others have a line each."""
 
 
 @dataclass(frozen=True, slots=True)

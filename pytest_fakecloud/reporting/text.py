@@ -24,7 +24,7 @@ from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
 from .history_wording import gap_texts, left_out_text, start_text
 from .history_wording import lines as history_lines
-from .model import IN_FULL, Finding, History, HistoryRow, Report, ReportRow, ScriptSource, Summary
+from .model import Finding, History, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
 from .values import CONTROLS, NUMBER, printable
 from .wording import describe, effect, sentence
@@ -180,15 +180,14 @@ class _Writer:
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
     ) -> list[TextLine]:
-        """Return a list with its title; ``marked`` findings beyond `IN_FULL` have a line each."""
+        """Return a list with its title; the rows of ``marked`` findings have their numbers."""
         numbered = {mark for marks in self._marks.values() for mark in marks} if marked else ()
         lines = [] if len(findings) == 1 else [TextLine(title)]
         for mark, finding in enumerate(findings, 1):
             lead = title if len(findings) == 1 else "-"
             number = f"[{mark}] " if mark in numbered else ""
-            most = 1 if marked and mark > IN_FULL else None
             text = f"{lead} {number}{sentence(finding, self._lookups)}"
-            lines += [TextLine(line, marked) for line in _wrapped(text, "  ", self._width, most)]
+            lines += [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
         return lines if findings else []
 
     def _timeline(self, today: date) -> Iterator[TextLine]:

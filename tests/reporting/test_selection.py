@@ -201,9 +201,7 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
         ]
 
 
-def test_three_findings_are_shown_in_full_with_the_same_numbers_in_text_and_page(
-    cloud: Cloud,
-) -> None:
+def test_findings_have_the_same_numbers_in_text_and_page(cloud: Cloud) -> None:
     server = cloud.kv_server()
     for word in "abcde":
         httpx.post(server.url, json=["GET", word], headers=server.headers)
@@ -216,11 +214,8 @@ def test_three_findings_are_shown_in_full_with_the_same_numbers_in_text_and_page
     report = replace(report, findings=findings)
     listed = text(report, width=100).partition("Findings:\n")[2].splitlines()
     assert [line[:5] for line in listed if line[0] == "-"] == [f"- [{n}]" for n in range(1, 6)]
-    assert len(listed) == 3 * 2 + 2
-    assert listed[-1].endswith(" ...")
     shown = page(cloud, report)
     assert [f"<b>▲{n}</b>" in shown for n in range(1, 7)] == [True] * 5 + [False]
-    assert shown.count("<details><summary><b>▲") == 2
 
 
 def test_a_row_of_two_findings_has_both_numbers(cloud: Cloud) -> None:

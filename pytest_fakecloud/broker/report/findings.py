@@ -141,7 +141,6 @@ def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: _Plac
 
 
 FINDINGS = (commit_too_high, commit_too_low)
-OF_TEST = ()
 
 
 def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:

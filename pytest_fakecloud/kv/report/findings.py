@@ -94,7 +94,6 @@ FINDINGS = tuple(
         never_executed, searched_before_ready,
     )
 )  # fmt: skip
-OF_TEST = ()
 
 
 def subjects(call: Call) -> Iterator[ReportSubject]:

@@ -143,7 +143,6 @@ def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (filter_rejected, lacks_records)
-OF_TEST = ()
 
 
 def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
