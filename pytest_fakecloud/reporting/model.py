@@ -314,8 +314,8 @@ class Report:
 
 Values: TypeAlias = Mapping[str, Any]
 """The values of a finding, and the name of its ``fake``."""
-Sentences: TypeAlias = Mapping[str, str | Callable[[Values, Lookups], str]]
-"""The sentence of each kind of finding: a template filled with its values, or a function."""
+Sentences: TypeAlias = Mapping[str, Callable[[Values, Lookups], str]]
+"""The function that returns the sentence of each kind of finding."""
 
 
 class ScriptSource(NamedTuple):

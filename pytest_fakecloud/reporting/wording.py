@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import string
 from copy import copy
 from functools import cache
 from typing import Any
@@ -14,17 +13,7 @@ from ..core.errors import counted, listed
 from .applications import ServedRequest
 from .calls import Lookups, error_of
 from .model import Finding, ReportRow, Sentences, Summary, Values
-from .values import (
-    EXCERPT,
-    NUMBER,
-    compact,
-    namespace,
-    phrase_of,
-    readable,
-    scalar,
-    shortened,
-    visible,
-)
+from .values import EXCERPT, NUMBER, phrase_of, readable, shortened, visible
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -166,12 +155,7 @@ def _action(event: Event, arguments: list[str], last: Any, lookups: Lookups) -> 
 
 def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
-    says = _sentences()[finding.kind]
-    values = {**finding.values, "fake": finding.fake}
-    if isinstance(says, str):
-        text = _Template(lookups).vformat(_chosen(says, values), (), values)
-    else:
-        text = says(values, lookups)
+    text = _sentences()[finding.kind]({**finding.values, "fake": finding.fake}, lookups)
     if likewise := finding.values.get("likewise"):
         names = [shortened(lookups.short(name)) for name in likewise]
         text += f"; likewise for {listed(names, 3)}"
@@ -189,68 +173,19 @@ def _sentences() -> Sentences:
     return sentences
 
 
-_RESULT = 240
-"""Maximum length of a result in a sentence, in characters."""
-_CHOICE = re.compile(r"\[(\w+)\?([^][|]*)\|?([^][]*)\]")
+def _differs_from_pass(values: Values, lookups: Lookups) -> str:
+    if not values["what"]:
+        return "the last passing run of this test had ended before this row"
+    differs = "then went on with" if values["ended"] else "first did otherwise here:"
+    answer = f" <-- {shortened(values['answer'])}" if values["answer"] else ""
+    return f"the last passing run of this test {differs} {shortened(values['what'])}{answer}"
 
 
-def _chosen(template: str, values: Values) -> str:
-    """Return a template with its choices made: ``[name?…]`` remains if the value is neither empty nor
-    0, and ``[name?…|…]`` becomes the second part otherwise. A choice may contain others.
-    """
-    while (
-        chosen := _CHOICE.sub(lambda choice: choice[2 if values[choice[1]] else 3], template)
-    ) != template:
-        template = chosen
-    return template
-
-
-class _Template(string.Formatter):
-    """Formats the sentence of a finding with its values.
-
-    ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
-    ``{name:result}`` is the result of a command; ``{name:duration}`` is a number of seconds;
-    ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
-    one of strings in quotes; ``{name:namespace}`` is the name of a namespace; ``{name:record}``, or
-    any other noun, is a count with the noun.
-    """
-
-    def __init__(self, lookups: Lookups) -> None:
-        self._lookups = lookups
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        match format_spec:
-            case "":
-                return shortened(str(value))
-            case "raw":
-                return str(value)
-            case "json":
-                is_text = isinstance(value, str)
-                return compact(shortened(value)) if is_text else shortened(compact(value))
-            case "result":
-                return shortened(scalar(value), _RESULT)
-            case "duration":
-                return _duration(value)
-            case "id":
-                return self._lookups.named(value)
-            case "list":
-                return listed([shortened(str(item)) for item in value])
-            case "quoted":
-                return listed([compact(shortened(item)) for item in value])
-            case "namespace":
-                return namespace(value)
-            case _:
-                return counted(value, format_spec)
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration with two significant digits, or more if it is many days."""
-    if seconds < 0.001:
-        return "less than 1 ms"
-    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    size, unit = next((unit_size for unit_size in units if seconds >= unit_size[0]), (1, "s"))
-    count = seconds / size
-    return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
+def _clock_frozen(values: Values, lookups: Lookups) -> str:
+    return (
+        f"{values['seconds']} s of wall-clock time passed while the fake clock was frozen; "
+        "fakecloud.clock.advance() moves it, time.sleep() does not"
+    )
 
 
 def _rejected(values: Values, lookups: Lookups) -> str:
@@ -269,12 +204,10 @@ _WHY_REJECTED = {
     "unknown": "the credentials are not those of {fake}",
 }
 _SENTENCES: Sentences = {
-    "differs_from_pass": "the last passing run of this test [what?[ended?then went on with|first did "
-    "otherwise here:] {what}[answer? <-- {answer}]|had ended before this row]",
-    "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
-    "fakecloud.clock.advance() moves it, time.sleep() does not",
+    "differs_from_pass": _differs_from_pass,
+    "clock_frozen": _clock_frozen,
     "rejected": _rejected,
-    "violation": "[{violation:raw}] {text:raw}",
-    "failed": "{text:raw}",
-    "more": "and {count:raw} more",
+    "violation": lambda values, lookups: f"[{values['violation']}] {values['text']}",
+    "failed": lambda values, lookups: str(values["text"]),
+    "more": lambda values, lookups: f"and {values['count']} more",
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Call
-from ...core.errors import counted
+from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ...reporting.calls import (
     SEVERAL,
@@ -20,7 +21,7 @@ from ...reporting.calls import (
     is_error,
     on_connection,
 )
-from ...reporting.model import ScriptSource, Sentences, Summary
+from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.values import (
     HIDDEN,
     PIPELINED,
@@ -222,27 +223,107 @@ def _result(value: Any, is_base64: bool = False) -> str:
     return shortened(scalar(each_from_base64(value) if is_base64 else value), ROOM)
 
 
+# -- findings -------------------------------------------------------------------------------------
+
+
+def _never_executed(values: Values, lookups: Lookups) -> str:
+    reason = "no EXEC followed"
+    if values["discarded"]:
+        reason = "DISCARD followed"
+    elif values["ended"]:
+        reason = "a watched key was changed, so EXEC executed nothing"
+    commands = listed(list(map(shortened, values["commands"])))
+    return f"{commands} queued in a transaction, but not executed: {reason}"
+
+
+def _searched_before_ready(values: Values, lookups: Lookups) -> str:
+    keys = listed(list(map(shortened, values["keys"])))
+    return (
+        f"the search found nothing because changes of {keys} were not indexed yet: run "
+        "SEARCH.WAITINDEXING before it"
+    )
+
+
+def _ttl_in_other_unit(values: Values, lookups: Lookups) -> str:
+    kind = "Unix time" if values["is_time"] else "a duration"
+    return (
+        f"{values['given']} of {shortened(values['key'])} is read as {kind} in {values['unit']}; the "
+        f"number is Unix time in {values['meant']}"
+    )
+
+
+def _score_in_other_unit(values: Values, lookups: Lookups) -> str:
+    return (
+        f"{values['command']} {shortened(values['key'])} has the bound {values['bound']}, Unix time in "
+        f"{values['unit']}; the scores, such as {values['score']}, are in {values['other']}"
+    )
+
+
+def _unlikely_ttl(values: Values, lookups: Lookups) -> str:
+    return (
+        f"{values['given']} of {shortened(values['key'])} is {timedelta(seconds=values['seconds'])}"
+    )
+
+
+def _expires_by_wall_clock(values: Values, lookups: Lookups) -> str:
+    return (
+        f"{values['command']} {shortened(values['key'])} expires at {values['at']}, computed from the "
+        f"wall clock; the fake's clock is at {values['now']}: use EX, or clock=real"
+    )
+
+
+def _expire_not_executed(values: Values, lookups: Lookups) -> str:
+    return f"{shortened(values['key'])} has no TTL: the {values['command']} was not executed"
+
+
+def _ttl_removed(values: Values, lookups: Lookups) -> str:
+    return (
+        f"this SET removed the TTL of {shortened(values['key'])} (it had neither EX, PX nor KEEPTTL), "
+        "so the key never expires"
+    )
+
+
+def _lock_of_another(values: Values, lookups: Lookups) -> str:
+    holder, earlier = (compact(shortened(values[name])) for name in ("holder", "earlier"))
+    return (
+        f"{shortened(values['key'])} was deleted while it held {holder}; {earlier}, which it held "
+        "before, had expired"
+    )
+
+
+def _lost_update(values: Values, lookups: Lookups) -> str:
+    written, overwritten, read = (
+        _result(values[name]) for name in ("written", "overwritten", "read")
+    )
+    late = "; its WATCH came after that write" if values["watch_late"] else ""
+    return (
+        f"{values['write']} {shortened(values['item'])} wrote {written} over {overwritten}, which "
+        f"another {values['other']} had written after this {values['own']}'s {values['check']} "
+        f"returned {read}{late}"
+    )
+
+
+def _check_then_set(values: Values, lookups: Lookups) -> str:
+    many = values["many"] or "two"
+    over = "each over the one before" if values["many"] else "the second over the first"
+    instead = "HSETNX" if values["of_field"] else f"{values['write']} with NX"
+    return (
+        f"{many} {values['read']} commands found that {values['item']} did not exist, then {many} "
+        f"{values['write']} commands wrote it, {over}: the check and the write are separate; use "
+        f"{instead} or a script"
+    )
+
+
 SENTENCES: Sentences = {
-    "never_executed": "{commands:list} queued in a transaction, but not executed: [ended?[discarded?"
-    "DISCARD followed|a watched key was changed, so EXEC executed nothing]|no EXEC followed]",
-    "searched_before_ready": "the search found nothing because changes of {keys:list} were not indexed "
-    "yet: run SEARCH.WAITINDEXING before it",
-    "ttl_in_other_unit": "{given} of {key} is read as [is_time?Unix time|a duration] in {unit}; the "
-    "number is Unix time in {meant}",
-    "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
-    "such as {score}, are in {other}",
-    "expire_not_executed": "{key} has no TTL: the {command:raw} was not executed",
-    "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json}, which it held "
-    "before, had expired",
-    "ttl_removed": "this SET removed the TTL of {key} (it had neither EX, PX nor KEEPTTL), so the "
-    "key never expires",
-    "lost_update": "{write} {item} wrote {written:result} over {overwritten:result}, which another "
-    "{other:raw} had written after this {own:raw}'s {check} returned {read:result}"
-    "[watch_late?; its WATCH came after that write]",
-    "check_then_set": "[many?{many}|two] {read} commands found that {item:raw} did not exist, then "
-    "[many?{many}|two] {write} commands wrote it, [many?each over the one before|the second over the "
-    "first]: the check and the write are separate; use [of_field?HSETNX|{write} with NX] or a script",
-    "unlikely_ttl": "{given:raw} of {key} is {seconds:duration}",
-    "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
-    "fake's clock is at {now:raw}: use EX, or clock=real",
+    "never_executed": _never_executed,
+    "searched_before_ready": _searched_before_ready,
+    "ttl_in_other_unit": _ttl_in_other_unit,
+    "score_in_other_unit": _score_in_other_unit,
+    "unlikely_ttl": _unlikely_ttl,
+    "expires_by_wall_clock": _expires_by_wall_clock,
+    "expire_not_executed": _expire_not_executed,
+    "ttl_removed": _ttl_removed,
+    "lock_of_another": _lock_of_another,
+    "lost_update": _lost_update,
+    "check_then_set": _check_then_set,
 }

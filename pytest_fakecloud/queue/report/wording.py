@@ -406,10 +406,18 @@ _WRONG_SIGNATURE = {
 }
 
 
+def _unlikely_duration(values: Values, lookups: Lookups) -> str:
+    return f"the {values['setting']} {values['given']} is {values['means']}"
+
+
+def _line(values: Values, lookups: Lookups) -> str:
+    return str(values["line"])
+
+
 SENTENCES: Sentences = {
-    "unlikely_duration": "the {setting:raw} {given:raw} is {means:raw}",
+    "unlikely_duration": _unlikely_duration,
     "wrong_signature": _wrong_signature,
-    "message_waits": "{line:raw}",
-    "dead_letter": "{line:raw}",
-    "schedule_waits": "{line:raw}",
+    "message_waits": _line,
+    "dead_letter": _line,
+    "schedule_waits": _line,
 }
