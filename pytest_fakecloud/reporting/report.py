@@ -296,11 +296,6 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
-    @cached_property
-    def tasks(self) -> dict[int, int]:
-        """The task that sent each call, 0 if it was none, by the call's number; only known ones."""
-        return {number: site.task for number, site in records_of(self.cloud).sites.items()}
-
     def calls_of(self, fake: Any) -> list[Call]:
         return [call for call in self.calls if call.fake == fake.name]
 

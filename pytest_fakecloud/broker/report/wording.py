@@ -177,21 +177,26 @@ def _behind(values: Values, lookups: Lookups) -> str:
 
 
 def _commit_too_high(values: Values, lookups: Lookups) -> str:
-    partition, offset, end = values["partition"], values["offset"], values["end"]
+    partition, offset, end = shortened(values["partition"]), values["offset"], values["end"]
     text = f"group {shortened(values['group'])} committed {offset} in {partition}"
     text += f", whose end offset is {end}" if values["beyond"] else ""
     if values["next"]:
         text += f"; the last offset it received is {values['last']}, so commit {values['next']}"
     else:
         text += f"; it has received no record of {partition}"
-    fits = f"; {offset} is the next offset of {listed(values['fits'])}" if values["fits"] else ""
+    fits = (
+        f"; {offset} is the next offset of {listed(list(map(shortened, values['fits'])))}"
+        if values["fits"]
+        else ""
+    )
     return text + fits
 
 
 def _commit_too_low(values: Values, lookups: Lookups) -> str:
     offset, group = values["offset"], shortened(values["group"])
+    partition = shortened(values["partition"])
     return (
-        f"group {group} received {values['partition']}@{offset} again after it had committed {offset}: "
+        f"group {group} received {partition}@{offset} again after it had committed {offset}: "
         f"a committed offset is that of the next record, so commit {values['next']}"
     )
 

@@ -90,7 +90,7 @@ def _for_each_database(detect: Detector) -> Detector:
 FINDINGS = tuple(
     detector if detector in _OF_SERVERS else _for_each_database(detector)
     for detector in (
-        keys.races, keys.wrong_time, keys.expire_not_executed, keys.lock_of_another, keys.ttl_removed,
+        keys.wrong_time, keys.expire_not_executed, keys.lock_of_another, keys.ttl_removed,
         never_executed, searched_before_ready,
     )
 )  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 from ...core.calls import Action, Call, Entry
-from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
+from ...reporting.calls import QUEUED, SEVERAL, is_error, on_connection, reply
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
 from ...reporting.values import each_from_base64, parsed
@@ -78,10 +78,6 @@ class Command:
     @cached_property
     def at_us(self) -> int:
         return self.entry.at_us
-
-    @cached_property
-    def client(self) -> object:
-        return self.entry.client if isinstance(self.entry, Call) else None
 
     @cached_property
     def sets_nx(self) -> bool:
@@ -218,29 +214,6 @@ def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
 
 def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
     return [command for command in history(test, fake) if command.result is not UNKNOWN]
-
-
-def clients_of(test: ObservedTest, fake: ServerOrDatabase) -> Callable[[Command], object]:
-    """Return a function that returns who sent a command: its connection, or its task if several tasks
-    share a connection of the task; None if any of these tasks may have sent it.
-    """
-    sharing: dict[object, set[int]] = {}
-    for call in test.calls_of(fake):
-        if task := test.tasks.get(call.number):
-            sharing.setdefault(call.client, set()).add(task)
-    among = {task for tasks in sharing.values() if len(tasks) > 1 for task in tasks}
-
-    def client_of(command: Command) -> object:
-        task = test.tasks.get(command.entry.number)
-        is_unknown = task is None and bool(among)
-        return None if is_unknown else task if task in among else command.client
-
-    return client_of
-
-
-def by_execution(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
-    """Return the history in order of execution: a fault's function may run before its call."""
-    return sorted(history(test, fake), key=lambda command: executed_at(command.entry))
 
 
 def with_expiries(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[tuple[Command, Expiries]]:

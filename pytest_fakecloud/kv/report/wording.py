@@ -247,22 +247,23 @@ def _searched_before_ready(values: Values, lookups: Lookups) -> str:
 def _ttl_in_other_unit(values: Values, lookups: Lookups) -> str:
     kind = "Unix time" if values["is_time"] else "a duration"
     return (
-        f"{values['given']} of {shortened(values['key'])} is read as {kind} in {values['unit']}; the "
-        f"number is Unix time in {values['meant']}"
+        f"{shortened(values['given'])} of {shortened(values['key'])} is read as {kind} in "
+        f"{values['unit']}; the number is Unix time in {values['meant']}"
     )
 
 
 def _score_in_other_unit(values: Values, lookups: Lookups) -> str:
+    key, bound, score = (shortened(values[name]) for name in ("key", "bound", "score"))
     return (
-        f"{values['command']} {shortened(values['key'])} has the bound {values['bound']}, Unix time in "
-        f"{values['unit']}; the scores, such as {values['score']}, are in {values['other']}"
+        f"{values['command']} {key} has the bound {bound}, Unix time in {values['unit']}; the scores, "
+        f"such as {score}, are in {values['other']}"
     )
 
 
 def _unlikely_ttl(values: Values, lookups: Lookups) -> str:
-    return (
-        f"{values['given']} of {shortened(values['key'])} is {timedelta(seconds=values['seconds'])}"
-    )
+    seconds = values["seconds"]
+    span = f"{seconds:g} s" if seconds < 60 else str(timedelta(seconds=seconds))
+    return f"{shortened(values['given'])} of {shortened(values['key'])} is {span}"
 
 
 def _expires_by_wall_clock(values: Values, lookups: Lookups) -> str:
@@ -291,29 +292,6 @@ def _lock_of_another(values: Values, lookups: Lookups) -> str:
     )
 
 
-def _lost_update(values: Values, lookups: Lookups) -> str:
-    written, overwritten, read = (
-        _result(values[name]) for name in ("written", "overwritten", "read")
-    )
-    late = "; its WATCH came after that write" if values["watch_late"] else ""
-    return (
-        f"{values['write']} {shortened(values['item'])} wrote {written} over {overwritten}, which "
-        f"another {values['other']} had written after this {values['own']}'s {values['check']} "
-        f"returned {read}{late}"
-    )
-
-
-def _check_then_set(values: Values, lookups: Lookups) -> str:
-    many = values["many"] or "two"
-    over = "each over the one before" if values["many"] else "the second over the first"
-    instead = "HSETNX" if values["of_field"] else f"{values['write']} with NX"
-    return (
-        f"{many} {values['read']} commands found that {values['item']} did not exist, then {many} "
-        f"{values['write']} commands wrote it, {over}: the check and the write are separate; use "
-        f"{instead} or a script"
-    )
-
-
 SENTENCES: Sentences = {
     "never_executed": _never_executed,
     "searched_before_ready": _searched_before_ready,
@@ -324,6 +302,4 @@ SENTENCES: Sentences = {
     "expire_not_executed": _expire_not_executed,
     "ttl_removed": _ttl_removed,
     "lock_of_another": _lock_of_another,
-    "lost_update": _lost_update,
-    "check_then_set": _check_then_set,
 }

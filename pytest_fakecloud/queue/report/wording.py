@@ -407,7 +407,7 @@ _WRONG_SIGNATURE = {
 
 
 def _unlikely_duration(values: Values, lookups: Lookups) -> str:
-    return f"the {values['setting']} {values['given']} is {values['means']}"
+    return f"the {values['setting']} {shortened(values['given'])} is {values['means']}"
 
 
 def _line(values: Values, lookups: Lookups) -> str:
