@@ -26,7 +26,7 @@ from .history_wording import gap_texts, left_out_text, start_text
 from .history_wording import lines as history_lines
 from .model import Finding, History, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
-from .values import CONTROLS, NUMBER, printable
+from .values import CONTROLS, printable
 from .wording import describe, effect, sentence
 
 WIDTH = 80
@@ -241,7 +241,9 @@ class _Writer:
         if not is_known:
             packed = _packed([*place, *words.remarks], self._width - len(indent))
             lines += self._lines_below([*below, *packed], indent)
-        lines += self._script_lines(words.script, indent)
+        # The scripts of a library are not the application's.
+        if not row.library:
+            lines += self._script_lines(words.script, indent)
         return lines, [] if is_known else self._lines_below(note, indent)
 
     def _described(self, line: FoldedRow) -> Summary:
@@ -367,10 +369,10 @@ def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> lis
 
 # -- selection -------------------------------------------------------------------------------------
 
-KEPT = 60
-"""Maximum number of rows that are shown."""
+MOST_LINES = 60
+"""Maximum number of lines of rows that are all shown."""
 NEWEST = 30
-"""Number of rows at the end that are always shown."""
+"""Number of lines at the end that are always shown, and of earlier ones with errors or faults."""
 _SAME = attrgetter(
     "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
 )
@@ -427,8 +429,7 @@ def _results_from(row: ReportRow, before: ReportRow) -> bool:
 def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
     """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
-    Attempts of the same message are folded even if their attempt numbers differ, and so are at least
-    three rows in whose words a single number counts on.
+    Attempts of the same message are folded even if their attempt numbers differ.
     """
     blocks: list[list[FoldedRow]] = []
     for line in every:
@@ -436,53 +437,25 @@ def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
             blocks[-1].append(line)
         else:
             blocks.append([line])
-    groups: list[list[list[FoldedRow]]] = []
-    last_key: object = None
-    for block in blocks:
-        block = [block[0], *folded(block[1:])] if len(block) > 1 else block
-        key = [_key(line, block[0].row.depth) for line in block]
-        if key == last_key and _count_on(groups[-1], block):
-            groups[-1].append(block)
-        else:
-            groups.append([block])
-        last_key = key
-    return [line for group in groups for line in _folded_group(group)]
+    blocks = [[block[0], *folded(block[1:])] for block in blocks]
+    return [
+        replace(lines[0], rows=tuple(row for line in lines for row in line.rows))
+        for _, group in groupby(blocks, _key)
+        for lines in zip(*group, strict=True)
+    ]
 
 
-def _folded_group(group: Sequence[Sequence[FoldedRow]]) -> Iterator[FoldedRow]:
-    columns = list(zip(*group, strict=True))
-    counts_on = any(any(_steps(lines[0].row, lines[-1].row)) for lines in columns)
-    if len(group) == 2 and counts_on:  # two numbers are no series
-        yield from (*group[0], *group[1])
-        return
-    for lines in columns:
-        yield replace(lines[0], rows=tuple(row for line in lines for row in line.rows))
-
-
-def _count_on(group: Sequence[Sequence[FoldedRow]], later: Sequence[FoldedRow]) -> bool:
-    """Return whether at most one number in the words of each line differs, by one more or less in
-    each block.
-    """
-    for lines in zip(*group, later, strict=True):
-        first, last = _steps(lines[0].row, lines[1].row), _steps(lines[-2].row, lines[-1].row)
-        if first != last or [abs(step) for step in first if step] not in ([], [1]):
-            return False
-    return True
-
-
-def _steps(row: ReportRow, later: ReportRow) -> list[int]:
-    """Return by how much each number in the words of a row differs from that in a later row."""
-    numbers = (
-        [int(number) for number in NUMBER.findall("\0".join(source_row.words))]
-        for source_row in (row, later)
-    )
-    return [second - first for first, second in zip(*numbers, strict=True)]
-
-
-def _key(line: FoldedRow, depth: int) -> tuple[object, ...]:
-    """Return what is equal in lines that can be folded, given the depth of their blocks."""
-    effects = repr([event.data for event in line.effects])
-    return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
+def _key(block: Sequence[FoldedRow]) -> list[tuple[object, ...]]:
+    """Return what is equal in blocks that can be folded."""
+    return [
+        (
+            _SAME(line.row),
+            line.row.depth - block[0].row.depth,
+            repr([event.data for event in line.effects]),
+            len(line.rows),
+        )
+        for line in block
+    ]
 
 
 FEW = 20
@@ -544,13 +517,13 @@ def shortened_rows(
 ) -> Iterator[FoldedRow | int]:
     """Yield the lines to show and, between them, the number of rows that are left out.
 
-    The last lines are shown, others with findings, errors or faults, and the ends of each kind.
-    The middle of a long series, such as 200 writes of a pipeline, is left out first.
+    The last lines are shown, and of those before them all with findings, and the last ones with
+    errors or faults.
     """
-    shown = _shown([line.row for line in every], marked)
+    shown = _shown_places(every, marked)
     left_out = 0
-    for line in every:
-        if not any(row.number in shown for row in line.rows):
+    for at, line in enumerate(every):
+        if at not in shown:
             left_out += len(line)
             continue
         if left_out:
@@ -559,37 +532,11 @@ def shortened_rows(
         yield line
 
 
-def _shown(every: Sequence[ReportRow], marked: Collection[int]) -> set[int]:
-    if len(every) <= KEPT:
-        return {row.number for row in every}
-    first: dict[object, int] = {}
-    last: dict[object, int] = {}
-    for row in every:
-        kind = row.kind, row.peer, row.operation
-        first.setdefault(kind, row.number)
-        last[kind] = row.number
-    ends = {*first.values(), *last.values()}
-    others = [row for at, row in enumerate(every)
-              if row.number in marked or not row.ok or not _is_in_series(every, at)]  # fmt: skip
-    newest = others[-NEWEST:]
-
-    def weight(row: ReportRow) -> tuple[bool | int, ...]:
-        """Return findings before errors, before faults, before the ends of a kind, before others."""
-        # A fault explains the error of its row, so an error without a fault weighs more.
-        is_unexplained = not row.ok and not row.faults
-        is_notable = not row.ok or bool(row.faults)
-        return row.number in marked, is_unexplained, is_notable, row.number in ends, row.began
-
-    by_weight = sorted(others[:-NEWEST], key=weight, reverse=True)
-    return {row.number for row in (*newest, *by_weight[: KEPT - NEWEST])}
-
-
-def _is_in_series(every: Sequence[ReportRow], at: int) -> bool:
-    """Return whether the neighbours of a row send the same to keys or things numbered alike."""
-    around = every[max(0, at - 2) : at + 3]
-    kinds = {
-        (row.kind, row.peer, row.operation, row.where, row.faults,
-         *(NUMBER.sub("#", subject.name) for subject in row.subjects))
-        for row in around
-    }  # fmt: skip
-    return len(around) == 5 and len(kinds) == 1
+def _shown_places(every: Sequence[FoldedRow], marked: Collection[int]) -> set[int]:
+    if len(every) <= MOST_LINES:
+        return set(range(len(every)))
+    start = len(every) - NEWEST
+    rows = [(at, row) for at, line in enumerate(every[:start]) for row in line.rows]
+    with_findings = {at for at, row in rows if row.number in marked}
+    wrong = list(dict.fromkeys(at for at, row in rows if not row.ok or row.faults))
+    return {*with_findings, *wrong[-NEWEST:], *range(start, len(every))}

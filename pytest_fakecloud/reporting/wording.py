@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from copy import copy
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from ..cloud.services import SERVICES, report_part
-from ..core.calls import Call, Event, set_facts
+from ..core.calls import Call, Event
 from ..core.errors import counted, listed
 from .applications import ServedRequest
 from .calls import Lookups, error_of
 from .model import Finding, ReportRow, Sentences, Summary, Values
-from .values import EXCERPT, NUMBER, phrase_of, readable, shortened, visible
+from .values import EXCERPT, phrase_of, readable, shortened, visible
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -47,11 +46,7 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     entry = row.entry
     if row.failure:
         return Summary(f"this entry cannot be shown: {row.failure}")
-    words = [*map(_counted_on, row.words, last.words)]
     if isinstance(entry, Call):
-        if words != list(row.words):
-            entry = copy(entry)
-            set_facts(entry, {**entry.facts, "words": [words]})
         return _call(row, last, entry, lookups)
     if isinstance(entry, ServedRequest):
         is_form = entry.body_type.startswith("multipart/")
@@ -65,22 +60,11 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
             summary: Summary = part.attempt_summary(row, last, lookups)
             return summary
         if row.kind == "action":
-            return Summary(_action(entry, words, last.entry, lookups))
+            return Summary(_action(entry, row.words, last.entry, lookups))
         event_text = report_part(row.service, "event_text")
         what = event_text(entry, lookups) if event_text else f"{entry.kind}: {entry.text}"
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
-
-
-def _counted_on(word: str, last: str) -> str:
-    """Return a word with its numbers as ranges, such as ``0…11``, where those of the last differ."""
-    ends = iter(NUMBER.findall(last))
-
-    def between(number: re.Match[str]) -> str:
-        end = next(ends)
-        return number[0] if end == number[0] else f"{number[0]}…{end}"
-
-    return word if word == last else NUMBER.sub(between, word)
 
 
 def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
@@ -130,7 +114,7 @@ def status_line(call: Call) -> str:
     return f"{call.status} {phrase_of(call.status)}".strip() + ending
 
 
-def _action(event: Event, arguments: list[str], last: Any, lookups: Lookups) -> str:
+def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups) -> str:
     argument_list = ", ".join(arguments)
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:

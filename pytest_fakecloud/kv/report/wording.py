@@ -39,12 +39,6 @@ ROOM = 240
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
-_LIMITERS = {
-    "c12c2b62": "fixed-window", "f8c78d62": "sliding-window", "7b6940a4": "token-bucket",
-    "b2efc027": "fixed-window", "74740bb3": "sliding-window", "d60be5bd": "token-bucket",
-    "1861a700": "cached-fixed-window",
-}  # fmt: skip
-"""Names of the scripts of ``upstash_ratelimit`` (first line) and ``@upstash/ratelimit``."""
 _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
@@ -149,7 +143,7 @@ def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) 
     end_of_keys = 3 + int(line[2])
     keys = _script_arguments(script, "KEYS", line[3:end_of_keys])
     arguments = _script_arguments(script, "ARGV", line[end_of_keys:])
-    return " ".join([name, _LIMITERS.get(script.sha, script.sha), *keys, *arguments])
+    return " ".join([name, script.sha, *keys, *arguments])
 
 
 def _script(line: Sequence[str], scripts: Mapping[str, str]) -> ScriptSource | None:
@@ -164,9 +158,9 @@ def _script(line: Sequence[str], scripts: Mapping[str, str]) -> ScriptSource | N
 
 
 def _sent_script(line: Sequence[str]) -> ScriptSource | None:
-    """Return the script that a command contains, unless the script has a name."""
+    """Return the script that a command contains; None if it has only the hash of one."""
     script = _script(line, {})
-    return script if script and script.source and script.sha not in _LIMITERS else None
+    return script if script and script.source else None
 
 
 def _script_arguments(script: ScriptSource, kind: str, arguments: Sequence[str]) -> list[str]:
