@@ -62,7 +62,11 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
         hints += _misspelt(linked_error)
     frames = frames_of(error)
     hints += [*_never_sent(frames), *_dropped_pipelines()]
-    hints += [*_replaced_time(cloud, frames), *_moved_clocks(frames), *_patched_sleep(frames)]
+    hints += [
+        *_replaced_time(cloud, frames),
+        *_moved_clocks(cloud, frames),
+        *_patched_sleep(frames),
+    ]
     return list(dict.fromkeys(hints))
 
 
@@ -188,8 +192,10 @@ def _parts(value: object) -> Iterator[tuple[str, str, type]]:
 # -- clocks ----------------------------------------------------------------------------------------
 
 
-def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
-    """Yield hints about libraries that move ``time.time()``, but not the fakes' clock."""
+def _moved_clocks(cloud: BaseCloud, frames: Sequence[FrameType]) -> Iterator[str]:
+    """Yield hints about libraries that move ``time.time()``, which a frozen clock does not follow."""
+    if cloud.clock.mode != "frozen":
+        return
     used = {root(time.time), *packages_of(frames)}
     machine: Any = sys.modules.get("time_machine")
     if machine is not None and machine.escape_hatch.is_travelling():
@@ -200,8 +206,8 @@ def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
             used.add("time_machine")
     for package in sorted({"freezegun", "time_machine"} & used):
         yield (
-            f"{package} moves time.time() of this process only, and the fakes have a clock of their "
-            "own: move it with fakecloud.clock.move_to(), or use "
+            f"{package} moves time.time() of this process only, and the clock of the fakes is frozen: "
+            "move it with fakecloud.clock.move_to(), or use "
             "@pytest.mark.fakecloud(process_time=True) instead"
         )
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..cloud.base import BaseCloud, closed_addresses
 from ..cloud.fake import Fake
@@ -305,9 +305,6 @@ class ObservedTest:
     def attempts_of(self, queue: Any) -> list[Event]:
         events = [entry for entry in self.entries if isinstance(entry, Event)]
         return [event for event in events if (event.kind, event.fake) == ("attempt", queue.name)]
-
-
-Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given a fake
 
 
 # -- detectors of all services ----------------------------------------------------------------------

@@ -23,9 +23,6 @@ class _Place(NamedTuple):
     def of(cls, record: dict[str, Any]) -> _Place:
         return cls(record["topic"], record["partition"], record["offset"])
 
-    def is_before(self, other: _Place) -> bool:
-        return self[:2] == other[:2] and self.offset < other.offset
-
     @property
     def of_partition(self) -> str:
         return f"{self.topic}-{self.partition}"

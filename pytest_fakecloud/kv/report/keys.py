@@ -153,3 +153,6 @@ def lock_of_another(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Find
         if deletes and len(set(values)) > 1 and not expiries.expired(key, command.at_us):
             yield command.finding("lock_of_another", holder=values[-1], earlier=values[0])
         command.drop_replaced(holders)
+
+
+DETECTORS = (wrong_time, expire_not_executed, lock_of_another, ttl_removed)

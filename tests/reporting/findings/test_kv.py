@@ -67,7 +67,7 @@ def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.M
 
     monkeypatch.setattr(cloud.fakes()[0], "_ttl_ms", broken)
     text = section(cloud)
-    assert "ttl_removed failed: RuntimeError: no ttl" in text
+    assert "of_keys failed: RuntimeError: no ttl" in text
     assert "SET b 1 <-- OK" in text
 
 
