@@ -14,16 +14,15 @@ from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.model import AppliedFault, ReportRow
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import about_key, report_of
-from pytest_fakecloud.reporting.text import (
+from pytest_fakecloud.reporting.selection import (
     MOST_LINES,
     NEWEST,
     FoldedRow,
     folded,
     merged,
-    section,
     shortened_rows,
-    text,
 )
+from pytest_fakecloud.reporting.text import section, text
 
 
 def row(number: int, same: object = "", **more: Any) -> ReportRow:
