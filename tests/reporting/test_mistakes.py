@@ -21,7 +21,8 @@ from pydantic import BaseModel
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, plugin
-from pytest_fakecloud.reporting.mistakes import VARIABLES, at_import, mistakes
+from pytest_fakecloud.reporting.mistakes import mistakes
+from pytest_fakecloud.reporting.variables import VARIABLES, at_import
 
 from ..harness import Run, apart
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -142,9 +142,9 @@ class Command:
         ttl = self.ttl
         return None if ttl is None else ttl.deadline_us(self.at_us)
 
-    def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
-        """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
-        return about_key(kind, self.entry, self.key, evidence, **values)
+    def finding(self, kind: str, /, **values: Any) -> Finding:
+        """Return a finding about the command's key."""
+        return about_key(kind, self.entry, self.key, **values)
 
 
 def _has_ttl_of_fields(spec: CommandSpec) -> bool:
@@ -340,14 +340,10 @@ class Database:
         self.name = fake.name
         self.number = number
         self._fake = fake
-        self._rewound = getattr(fake, "_rewound", 0)
 
     def _ttl_ms(self, key: str) -> int:
         ttl_ms: int = self._execute("PTTL", key)
         return ttl_ms
-
-    def keys(self) -> list[str]:
-        return [_word(key) for key in self._execute("KEYS", "*")]
 
     def _execute(self, *words: str) -> Any:
         engine, session = self._fake._engine, self._fake._new_session()
