@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import listed, plural
-from ...core.timers import clock_time, to_datetime
+from ...core.timers import clock_time
 from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import ReportRow, Sentences, Summary, Values
 from ...reporting.values import (
@@ -159,9 +159,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     message = result["messageId"]
     if not result.get("deduplicated"):
         return lookups.short(message)
-    first = lookups.published.get(message)
-    since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
-    return f"{call.status} deduplicated: {lookups.short(message)}{since}"
+    return f"{call.status} deduplicated: {lookups.short(message)}"
 
 
 def _callback_summary(call: Call) -> Summary | None:
