@@ -96,7 +96,7 @@ _INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
-"""How the names of the variables begin that official clients read (``reporting.mistakes``)."""
+"""How the names of the variables begin that official clients read (``reporting.variables``)."""
 _RUN = pytest.StashKey["Run"]()
 """The run of a configuration, with early fakes from its start, else once one of its tests has used a
 fake or the marker.
@@ -349,7 +349,7 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
         return
     text = str(report.longrepr).upper()
     if any(beginning in text for beginning in VARIABLES):
-        from .reporting.mistakes import at_import
+        from .reporting.variables import at_import
 
         lines = at_import(call.excinfo.value)
         if lines:

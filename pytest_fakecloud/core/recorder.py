@@ -51,11 +51,10 @@ _LOOKS = 1_000
 
 class CallSite(NamedTuple):
     """The places of the application that made a call: the caller, then the callers of its function;
-    and the number of the task of an event loop that sent it. Both are empty if they are unknown.
+    empty if they are unknown.
     """
 
     places: tuple[CodePlace, ...] = ()
-    task: int = 0
 
 
 class CallLines(NamedTuple):

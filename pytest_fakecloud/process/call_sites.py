@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import itertools
 import socket
 import sys
 import threading
@@ -24,7 +23,6 @@ from functools import lru_cache
 from itertools import islice, takewhile
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
 from ..core.frames import code_place, is_own, stack_of
 from ..core.libraries import is_library
@@ -51,14 +49,11 @@ _SOCKETS = {
 _MAX_FRAMES = 300  # to search in a stack
 _MOST_PLACES = 6  # to record for a call
 _Future: TypeAlias = "asyncio.Future[object] | concurrent.futures.Future[object]"
-_NUMBERS: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
-"""A number for each task that made a call. Unlike its id(), no later task has the same."""
-_COUNT = itertools.count(1)
 
 
 def call_site(client: tuple[str, int] | None) -> CallSite:
-    """Return the places of the application that make the current call, and the task that does, given
-    the address of the client's socket, if it has one.
+    """Return the places of the application that make the current call, given the address of the
+    client's socket, if it has one.
     """
     stack = _stack(sys._getframe(1))
     here = _application(stack)
@@ -66,19 +61,17 @@ def call_site(client: tuple[str, int] | None) -> CallSite:
     job = _job_of(stack)
     if here or loop is not None or job is not None:
         # Without a place, a task of this thread makes the call, and runs only library code.
-        task = None if loop is None else asyncio.current_task(loop)
-        return _site(_Caller(here, task, job=job))
+        return _site(_Caller(here, job=job))
     callers = [caller for caller in _waiting_callers() if caller.address in (None, client)]
     callers = [caller for caller in callers if caller.address is not None] or callers
     return _site(callers[0]) if len(callers) == 1 else CallSite()
 
 
 def _site(caller: _Caller) -> CallSite:
-    frames, task, _, job = caller
-    if job is not None and (awaiting := _awaiting(job)) is not None:
-        frames, task, _, _ = awaiting
-    number = 0 if task is None else _NUMBERS.setdefault(task, next(_COUNT))
-    return CallSite(tuple(map(code_place, frames[:_MOST_PLACES])), number)
+    frames = caller.frames
+    if caller.job is not None and (awaiting := _awaiting(caller.job)) is not None:
+        frames = awaiting.frames
+    return CallSite(tuple(map(code_place, frames[:_MOST_PLACES])))
 
 
 class _Caller(NamedTuple):
@@ -88,7 +81,6 @@ class _Caller(NamedTuple):
     """
 
     frames: list[FrameType]
-    task: asyncio.Task[object] | None = None
     address: tuple[str, int] | None = None
     job: _Future | None = None
 
@@ -103,7 +95,7 @@ def _waiting_callers() -> Iterator[_Caller]:
             frames = _application(stack)
             job = None if address is None else _job_of(stack)
             if frames or job is not None:
-                yield _Caller(frames, None, address, job)
+                yield _Caller(frames, address, job)
 
 
 def _stack(frame: FrameType) -> list[FrameType]:
@@ -152,7 +144,7 @@ def _tasks(stack: list[FrameType], loop: asyncio.AbstractEventLoop) -> Iterator[
         yield _Caller([])
         return
     if asyncio.current_task(loop) is None and (callback := _application(stack)):
-        yield _Caller(callback, None, _socket_address(stack))
+        yield _Caller(callback, _socket_address(stack))
     every = {task: _task_frames(task, stack) for task in tasks}
     inside = {_task_inside(frame) for frames in every.values() for frame in frames}
     for task, frames in every.items():
@@ -163,10 +155,10 @@ def _tasks(stack: list[FrameType], loop: asyncio.AbstractEventLoop) -> Iterator[
         if not application:
             # One of these libraries may make calls.
             if not _NOT_CLIENTS.issuperset(module_of(frame).partition(".")[0] for frame in frames):
-                yield _Caller([], task, address)
+                yield _Caller([], address)
         # Skip a task that runs the application's code or only pauses: it waits for no response.
         elif not _PAUSES.issuperset(map(module_of, frames[frames.index(application[0]) + 1 :])):
-            yield _Caller(application, task, address)
+            yield _Caller(application, address)
 
 
 def _task_frames(task: asyncio.Task[object], stack: list[FrameType]) -> list[FrameType]:
@@ -252,7 +244,7 @@ def _awaiting(job: _Future) -> _Caller | None:
                 if getattr(innermost, "_fut_waiter", None) in futures or (
                     frames[-1:] == stack[:1] and _holds(frames, futures)
                 ):
-                    tasks.append(_Caller(_application(frames[::-1]), task))
+                    tasks.append(_Caller(_application(frames[::-1])))
         if any(module_of(frame).startswith("concurrent.futures.") for frame in _library(stack)):
             threads.append(_Caller(_application(stack)))
     threads = [thread for thread in threads if thread.frames]

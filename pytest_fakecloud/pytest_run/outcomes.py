@@ -409,7 +409,8 @@ def _journal(
 def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
     from ..reporting.missing_requests import hints_about_error, hints_about_silence, old_token_hints
-    from ..reporting.mistakes import mistakes, unread_variables, unrequested_fakes
+    from ..reporting.mistakes import mistakes
+    from ..reporting.variables import unread_variables, unrequested_fakes
 
     item = phase.item
     lines: list[str] = []

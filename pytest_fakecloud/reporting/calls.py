@@ -19,7 +19,6 @@ from ..cloud.services import report_part
 from ..core.calls import Call, Entry, Event, faults_ended, interruptions_ended
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
-from ..core.timers import instant_us
 from ..queue.accesses import PUBLISHING
 from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
 
@@ -254,8 +253,7 @@ class Lookups:
     """Lookups of one cloud and its journal.
 
     - ``ids``: the short forms of ids: messages, schedules, and long names of consumers.
-    - ``published``: when each message was first published, in microseconds; ``bodies``: the
-      beginning of its body.
+    - ``bodies``: the beginning of the body of each message.
     - ``end_offsets``: the end offsets of the partitions, by fake and topic.
     - ``attempts``: the request and the outcome of each attempt, by the number at which it began.
     - ``created_by_lost_call``: the message that a request created whose answer was lost, by the
@@ -271,7 +269,6 @@ class Lookups:
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
-    published: Mapping[str, int] = field(default_factory=dict)
     bodies: Mapping[str, str] = field(default_factory=dict)
     end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     attempts: Mapping[int, Exchanged] = field(default_factory=dict)
@@ -313,11 +310,6 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     messages = [message for queue in queues for message in _tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
     calls = [entry for entry in entries if isinstance(entry, Call)]
-    created = list(_created(calls))
-    published: dict[str, int] = {}
-    for message_id, call in created:
-        published.setdefault(message_id, call.at_us)
-    published.update((message.id, instant_us(message.created)) for message in messages)
     instances = {str(call.facts.get("instance")) for call in calls if call.service == "broker"}
     runs = {str(run) for entry in entries if isinstance(entry, Event)
             and len(run := entry.data.get("run") or "") > _LONG}  # fmt: skip
@@ -326,8 +318,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     steps, results = report_part("queue", "findings").steps_of_messages(entries)
     return Lookups(
         ids=_abbreviated(ids) | _abbreviated(runs) | _abbreviated_names(instances),
-        published=published,
-        bodies={message_id: _beginning(call) for message_id, call in created
+        bodies={message_id: _beginning(call) for message_id, call in _created(calls)
                 if call.route != "batch"},
         end_offsets={(broker.name, topic.name): topic.end_offsets
                      for broker in brokers for topic in _tried(broker.topics)},

@@ -28,8 +28,6 @@ Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 ``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
 application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
 """
-IN_FULL = 3
-"""Number of findings that are shown in full; the others have a line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +72,11 @@ class ReportRow:
     receiver; they are equal for an event inside a fake. ``cause`` is the number of the row in which
     it is nested (0: none) and ``depth`` the nesting depth. ``follows`` is the number of the call
     that caused an event. ``attempt`` is the number of the delivery attempt (0: not a delivery).
-    Rows that differ only in time, attempt and the numbers in their ``words`` have equal values of
-    ``same``; ``took_us`` is the duration of a call, request or delivery on the cloud's clock (None
-    until it has ended, and for other rows). ``words`` are the arguments of an action or of a single
-    command. ``library`` is the package that made a call of its own, such as a task queue. ``entry``
-    is the masked journal entry, ``delivery`` the queue's event of an attempt.
+    Rows that differ only in time and attempt have equal values of ``same``; ``took_us`` is the
+    duration of a call, request or delivery on the cloud's clock (None until it has ended, and for
+    other rows). ``words`` are the arguments of an action. ``library`` is the package that made a call
+    of its own, such as a task queue. ``entry`` is the masked journal entry, ``delivery`` the queue's
+    event of an attempt.
     """
 
     number: int
@@ -316,8 +314,8 @@ class Report:
 
 Values: TypeAlias = Mapping[str, Any]
 """The values of a finding, and the name of its ``fake``."""
-Sentences: TypeAlias = Mapping[str, str | Callable[[Values, Lookups], str]]
-"""The sentence of each kind of finding: a template filled with its values, or a function."""
+Sentences: TypeAlias = Mapping[str, Callable[[Values, Lookups], str]]
+"""The function that returns the sentence of each kind of finding."""
 
 
 class ScriptSource(NamedTuple):

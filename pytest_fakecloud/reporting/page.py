@@ -22,7 +22,7 @@ from ..cloud.base import BaseCloud
 from ..core.assets import asset
 from ..core.errors import counted, shown
 from .as_json import as_json
-from .model import IN_FULL, Report
+from .model import Report
 from .replay import states
 from .values import Mask, printable, shortened, write_private
 
@@ -75,21 +75,25 @@ def write(
 
 
 def write_index(folder: Path) -> Path | None:
-    """Write the index of all pages in a folder, grouped by finding; return None without pages."""
+    """Write the index of all pages in a folder; return None without pages."""
     pages = sorted(path for path in folder.glob("*.html") if path.name != _INDEX)
     if not pages:
         return None
-    groups: dict[str, list[tuple[Path, Mapping[str, Any]]]] = {}
-    for path in pages:
-        data = _data_of(path)
-        groups.setdefault(_first_finding(data, "kind"), []).append((path, data))
     title = counted(len(pages), "failing test")
-    # Sort groups by size, with the most frequent finding first and tests without a finding last.
-    ordered = sorted(groups.items(), key=lambda group: (not group[0], -len(group[1])))
-    body = [f"<header><h1>{title}</h1>"]
-    for kind, members in ordered:
-        body += _group(kind, members)
-    return write_private(folder / _INDEX, _whole(title, "\n".join([*body, "</header>"])))
+    items = "\n".join(map(_indexed, pages))
+    body = f"<header><h1>{title}</h1><ul>{items}</ul></header>"
+    return write_private(folder / _INDEX, _whole(title, body))
+
+
+def _indexed(path: Path) -> str:
+    """Return a link to a page, with the error, the first line of the history and the first finding."""
+    data = _data_of(path)
+    history = data.get("history") or {}
+    finding: Mapping[str, Any] = next(iter(data.get("findings", ())), {})
+    lines = [headline(data.get("failure", "")), history.get("text", ""), finding.get("text", "")]
+    below = [f'<br><span class="soft">{html.escape(line)}</span>' for line in lines if line]
+    link = f'<a href="{html.escape(quote(path.name))}">'
+    return f"<li>{link}{html.escape(data.get('test', path.stem))}</a>{''.join(below)}</li>"
 
 
 def _data_of(path: Path) -> Mapping[str, Any]:
@@ -99,32 +103,6 @@ def _data_of(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return report if isinstance(report, dict) else {}
-
-
-def _first_finding(data: Mapping[str, Any], field: str) -> str:
-    """Return a field of the first finding in a page's data; empty if there is none."""
-    first: Mapping[str, Any] = next(iter(data.get("findings", ())), {})
-    return str(first.get(field, ""))
-
-
-def _history(data: Mapping[str, Any]) -> str:
-    """Return the first line of the history in a page's data; empty if there is none."""
-    return str((data.get("history") or {}).get("text", ""))
-
-
-def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[str]:
-    texts = {_first_finding(data, "text") for _, data in members}
-    shared = texts.pop() if len(texts) == 1 else ""
-    heading = shared or kind.replace("_", " ").capitalize() or "No finding"
-    count = f" ({len(members)})" if len(members) > 1 else ""
-    yield f"<section><h2>{html.escape(heading)}{count}</h2><ul>"
-    for path, data in members:
-        finding = "" if shared else _first_finding(data, "text")
-        lines = [headline(data.get("failure", "")), _history(data), finding]
-        below = [f'<br><span class="soft">{html.escape(line)}</span>' for line in lines if line]
-        link = f'<a href="{html.escape(quote(path.name))}">'
-        yield f"<li>{link}{html.escape(data.get('test', path.stem))}</a>{''.join(below)}</li>"
-    yield "</ul></section>"
 
 
 def file_name(name: str) -> str:
@@ -184,7 +162,6 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
     yield from _findings("Violations", data["violations"], links)
     yield from _findings("Findings", data["findings"], links, marked=True)
-    yield from _first_error(rows, links)
     yield from _findings("Unfinished", waiting, links)
     yield from _findings("Failed", failed, links)
     if log := data.get("log"):
@@ -289,9 +266,6 @@ def _findings(
         if rest:
             whole = f'<pre tabindex="0">{html.escape(rest)}</pre>'
             text += f"<details><summary>More</summary>{whole}</details>"
-        if marked and index > IN_FULL:
-            brief = mark + html.escape(shortened(first, 80))
-            text = f"<details><summary>{brief}</summary>{text}</details>"
         yield f"<li>{text}</li>"
     yield "</ul></section>"
 
@@ -311,23 +285,3 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
     )
     called = f" (called at {' from '.join(places[:_MOST_PLACES])})" if places else ""
     return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>{html.escape(called)}'
-
-
-def _first_error(rows: Sequence[Mapping[str, Any]], links: _Links) -> Iterator[str]:
-    """Yield links to the failed rows: first to one without an injected fault, if possible.
-
-    If calls that a row made have failed, the first link leads to the first of these calls instead.
-    """
-    wrong = [row for row in rows if not row["ok"]]
-    if not wrong:
-        return
-    injected = {row[name] for row in rows if row["faults"] for name in ("number", "cause")}
-    causes = {row["cause"] for row in wrong}
-    deepest = [row for row in wrong if row["number"] not in causes] or wrong
-    first = next((row for row in deepest if row["number"] not in injected), deepest[0])
-    count = f"{len(wrong)} failed rows" if len(wrong) > 1 else "Failed row"
-    others = [links[row["number"]][1] for row in wrong if row is not first]
-    answer = html.escape(shortened(first["text"]["answer"], _LONGEST))
-    listed = [f"{links[first['number']][0]} {answer}", *others[: _MOST_LINKS - 1]]
-    listed += ["…"] if len(others) >= _MOST_LINKS else []
-    yield f'<p class="soft">{count}: {" · ".join(listed)}</p>'

@@ -11,11 +11,11 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..cloud.base import BaseCloud, closed_addresses
 from ..cloud.fake import Fake
-from ..cloud.services import SERVICES, report_part
+from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
@@ -24,7 +24,7 @@ from .calls import Lookups, lines_of, lookups_of, records_of
 from .history import history_of
 from .model import Finding, History, Report, ReportedFake, ReportRow, ReportSubject
 from .rows import rows
-from .values import NUMBER, Mask
+from .values import Mask
 
 MOST_UNFINISHED = 8
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -206,12 +206,14 @@ def concerning(
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, with those merged that differ only in the numbers of their subjects, such as
+    """Return findings, with those merged that differ only in the names of their subjects, such as
     ``user:1`` and ``user:2``; the other subjects are ``likewise``.
     """
     merged: dict[object, Finding] = {}
     for finding in findings:
-        same = finding.kind, finding.fake, _facts_of(finding)
+        names = [subject.name for subject in finding.subjects]
+        facts = {name: value for name, value in finding.values.items() if value not in names}
+        same = finding.kind, finding.fake, repr(facts)
         first = merged.setdefault(same, finding)
         if first is finding:
             continue
@@ -225,25 +227,12 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
     return list(merged.values())
 
 
-def _facts_of(finding: Finding) -> str:
-    """Return the facts of a finding without the names and the numbers of its subjects."""
-    names = [subject.name for subject in finding.subjects]
-    facts = {name: value for name, value in finding.values.items() if value not in names}
-    numbers = {number for name in names for number in NUMBER.findall(name)}
-    return NUMBER.sub(lambda number: "#" if number[0] in numbers else number[0], repr(facts))
-
-
 def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Finding]], list[Any]]]:
     """Yield each detector with its arguments after the test: a fake, or none for a whole journal."""
-    used = {item.service for item in (*test.fakes, *test.entries)}
-    of_tests: list[Callable[[ObservedTest], Iterator[Finding]]] = []
-    for fixture, service in SERVICES.items():
-        part = report_part(fixture, "findings") if used & {fixture, service.word} else None
-        if part is not None:
-            fakes = [fake for fake in test.fakes if fake.fixture == fixture]
-            yield from ((detector, [fake]) for detector in part.FINDINGS for fake in fakes)
-            of_tests += part.OF_TEST
-    yield from ((detector, []) for detector in (*of_tests, *_OF_ALL))
+    for fake in test.fakes:
+        part = report_part(fake.fixture, "findings")
+        yield from ((detector, [fake]) for detector in (part.FINDINGS if part is not None else ()))
+    yield clock_frozen, []
 
 
 def about_entry(kind: str, entry: Entry, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
@@ -307,28 +296,15 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
-    @cached_property
-    def tasks(self) -> dict[int, int]:
-        """The task that sent each call, 0 if it was none, by the call's number; only known ones."""
-        return {number: site.task for number, site in records_of(self.cloud).sites.items()}
-
     def calls_of(self, fake: Any) -> list[Call]:
         return [call for call in self.calls if call.fake == fake.name]
 
     def actions_on(self, fake: Any) -> list[Action]:
         return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
-    def calls_to(self, service: str) -> Iterator[Call]:
-        """Yield the calls to the fakes of a service, one fake after the other."""
-        for fake in self.fakes:
-            if fake.service == service:
-                yield from self.calls_of(fake)
-
-    def events(self, *kinds: str) -> list[Event]:
-        return [e for e in self.entries if isinstance(e, Event) and e.kind in kinds]
-
-
-Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given a fake
+    def attempts_of(self, queue: Any) -> list[Event]:
+        events = [entry for entry in self.entries if isinstance(entry, Event)]
+        return [event for event in events if (event.kind, event.fake) == ("attempt", queue.name)]
 
 
 # -- detectors of all services ----------------------------------------------------------------------
@@ -354,6 +330,3 @@ def _blocks(call: Call) -> bool:
     return call.outcome != "answered" or any(
         line[0].upper() in _BLOCKING or "BLOCK" in map(str.upper, line) for line in lines_of(call)
     )
-
-
-_OF_ALL = (clock_frozen,)

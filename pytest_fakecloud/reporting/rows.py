@@ -20,9 +20,9 @@ from ..core.errors import describe_error
 from ..core.frames import place_at
 from ..core.recorder import CallLines, CallSite
 from .applications import ServedRequest
-from .calls import SEVERAL, Lookups, has_full_answer, records_of
+from .calls import Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
-from .values import NUMBER, Mask
+from .values import Mask
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
 """Details that may differ between two otherwise equal events."""
@@ -168,24 +168,18 @@ class _Builder:
         # Leave out the error of a fault's function, which is reported as a violation of the test.
         note = "" if call.violation == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
-        facts = masked.facts
-        lines = facts.get("words") if not steps and call.route not in SEVERAL else None
-        # A number in a script's source does not count the calls.
-        is_single = isinstance(lines, list) and len(lines) == 1 and lines[0][0].upper() != "EVAL"
-        words = lines[0] if lines and is_single else []
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
         request = (masked.target, masked.request_body)
         row = replace(
             _row_for(call), entry=masked, kind="call", actor=CLIENT,
-            operation=_operation(masked, facts.get("command")),
+            operation=_operation(masked, masked.facts.get("command")),
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._sites.get(call.number, CallSite())),
             library=_library_of(self._lines.get(call.number)),
             ended=faults_ended(call) if any(fault.kind == "call" for fault in faults) else 0,
-            words=tuple(words),
-            same=(masked.method, call.route, _without_numbers(words) or request,
-                  masked.response_body, call.outcome, note, *(step.request_body for step in steps)),
+            same=(masked.method, call.route, request, masked.response_body, call.outcome,
+                  note, *(step.request_body for step in steps)),
         )  # fmt: skip
         if attempt is None:
             return row
@@ -223,12 +217,8 @@ class _Builder:
         return replace(
             _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
             subjects=tuple(dict.fromkeys(subjects)), where=Place(**masked.data["where"]),
-            words=tuple(words), same=(action.kind, repr(details), _without_numbers(words)),
+            words=tuple(words), same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
-
-
-def _without_numbers(words: Iterable[str]) -> list[str]:
-    return [NUMBER.sub("#", word) for word in words]
 
 
 def _place_of(site: CallSite) -> Place | None:

@@ -1,32 +1,25 @@
-"""A report as text, for the terminal.
-
-The rows to show are selected first (fold repetitions, merge events, leave out the rest), by their
-data and never by their wording.
-"""
+"""A report as text, for the terminal."""
 
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
-from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from pathlib import PurePath
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
-from ..core.calls import Call, Event
-from ..core.errors import counted, cut, listed
+from ..core.calls import Call
+from ..core.errors import counted, cut
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
 from .history_wording import gap_texts, left_out_text, start_text
 from .history_wording import lines as history_lines
-from .model import IN_FULL, Finding, History, HistoryRow, Report, ReportRow, ScriptSource, Summary
+from .model import Finding, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
-from .values import CONTROLS, NUMBER, printable
+from .selection import FoldedRow, folded, merged, shortened_rows, touched_rows, without_untouched
+from .values import CONTROLS, printable
 from .wording import describe, effect, sentence
 
 WIDTH = 80
@@ -180,15 +173,14 @@ class _Writer:
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
     ) -> list[TextLine]:
-        """Return a list with its title; ``marked`` findings beyond `IN_FULL` have a line each."""
+        """Return a list with its title; the rows of ``marked`` findings have their numbers."""
         numbered = {mark for marks in self._marks.values() for mark in marks} if marked else ()
         lines = [] if len(findings) == 1 else [TextLine(title)]
         for mark, finding in enumerate(findings, 1):
             lead = title if len(findings) == 1 else "-"
             number = f"[{mark}] " if mark in numbered else ""
-            most = 1 if marked and mark > IN_FULL else None
             text = f"{lead} {number}{sentence(finding, self._lookups)}"
-            lines += [TextLine(line, marked) for line in _wrapped(text, "  ", self._width, most)]
+            lines += [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
         return lines if findings else []
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
@@ -242,7 +234,9 @@ class _Writer:
         if not is_known:
             packed = _packed([*place, *words.remarks], self._width - len(indent))
             lines += self._lines_below([*below, *packed], indent)
-        lines += self._script_lines(words.script, indent)
+        # The scripts of a library are not the application's.
+        if not row.library:
+            lines += self._script_lines(words.script, indent)
         return lines, [] if is_known else self._lines_below(note, indent)
 
     def _described(self, line: FoldedRow) -> Summary:
@@ -364,233 +358,3 @@ def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> lis
         placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
     )  # fmt: skip
     return [line.replace("\0", " ") for line in lines]
-
-
-# -- selection -------------------------------------------------------------------------------------
-
-KEPT = 60
-"""Maximum number of rows that are shown."""
-NEWEST = 30
-"""Number of rows at the end that are always shown."""
-_SAME = attrgetter(
-    "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FoldedRow:
-    """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row."""
-
-    rows: tuple[ReportRow, ...]
-    effects: tuple[Event, ...] = ()
-    summary: str = ""
-    """What stands for all of the rows, if they do not concern the history."""
-
-    @property
-    def row(self) -> ReportRow:
-        return self.rows[0]
-
-    def __len__(self) -> int:
-        return len(self.rows) + len(self.effects)
-
-
-def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
-    """Return a line for each row; an event is part of the line of the call that caused it.
-
-    A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
-    """
-    lines: list[FoldedRow] = []
-    place: dict[int, int] = {}
-    for row in every:
-        at = place.get(row.follows)
-        if at is None and lines and _results_from(row, lines[-1].row):
-            at = len(lines) - 1
-        if at is not None and row.number not in marked and isinstance(row.entry, Event):
-            lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
-            continue
-        place[row.number] = len(lines)
-        lines.append(FoldedRow((row,)))
-    return lines
-
-
-def _results_from(row: ReportRow, before: ReportRow) -> bool:
-    if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
-        return False
-    reason, data = row.entry.data.get("cause") or (), before.entry.data
-    return (
-        row.operation == "rebalance"
-        and before.operation in ("join", "leave", "expire")
-        and tuple(reason) == (before.operation, data.get("instance"))
-        and (row.peer, row.entry.data.get("group")) == (before.peer, data.get("group"))
-    )
-
-
-def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
-    """Return the lines with repetitions folded. A row is folded together with its nested rows.
-
-    Attempts of the same message are folded even if their attempt numbers differ, and so are at least
-    three rows in whose words a single number counts on.
-    """
-    blocks: list[list[FoldedRow]] = []
-    for line in every:
-        if blocks and line.row.depth > blocks[-1][0].row.depth:
-            blocks[-1].append(line)
-        else:
-            blocks.append([line])
-    groups: list[list[list[FoldedRow]]] = []
-    last_key: object = None
-    for block in blocks:
-        block = [block[0], *folded(block[1:])] if len(block) > 1 else block
-        key = [_key(line, block[0].row.depth) for line in block]
-        if key == last_key and _count_on(groups[-1], block):
-            groups[-1].append(block)
-        else:
-            groups.append([block])
-        last_key = key
-    return [line for group in groups for line in _folded_group(group)]
-
-
-def _folded_group(group: Sequence[Sequence[FoldedRow]]) -> Iterator[FoldedRow]:
-    columns = list(zip(*group, strict=True))
-    counts_on = any(any(_steps(lines[0].row, lines[-1].row)) for lines in columns)
-    if len(group) == 2 and counts_on:  # two numbers are no series
-        yield from (*group[0], *group[1])
-        return
-    for lines in columns:
-        yield replace(lines[0], rows=tuple(row for line in lines for row in line.rows))
-
-
-def _count_on(group: Sequence[Sequence[FoldedRow]], later: Sequence[FoldedRow]) -> bool:
-    """Return whether at most one number in the words of each line differs, by one more or less in
-    each block.
-    """
-    for lines in zip(*group, later, strict=True):
-        first, last = _steps(lines[0].row, lines[1].row), _steps(lines[-2].row, lines[-1].row)
-        if first != last or [abs(step) for step in first if step] not in ([], [1]):
-            return False
-    return True
-
-
-def _steps(row: ReportRow, later: ReportRow) -> list[int]:
-    """Return by how much each number in the words of a row differs from that in a later row."""
-    numbers = (
-        [int(number) for number in NUMBER.findall("\0".join(source_row.words))]
-        for source_row in (row, later)
-    )
-    return [second - first for first, second in zip(*numbers, strict=True)]
-
-
-def _key(line: FoldedRow, depth: int) -> tuple[object, ...]:
-    """Return what is equal in lines that can be folded, given the depth of their blocks."""
-    effects = repr([event.data for event in line.effects])
-    return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
-
-
-FEW = 20
-"""Number of lines up to which calls of the application are listed that the history does not touch."""
-_RUN = 4
-"""Minimum number of consecutive rows that are summarised."""
-
-
-def touched_rows(history: History) -> set[int]:
-    """Return the numbers of the rows that a history mentions, and of the requests that made them."""
-    causes = {row.cause for row in history.rows}
-    return {*history.calls, *causes, *(gap.row for gap in history.gaps)}
-
-
-def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> list[FoldedRow]:
-    """Return the lines with one for each run of calls that succeeded and that no history or finding
-    mentions. A library's calls always have one, those of the application only in a long report.
-    """
-    blocks: list[list[FoldedRow]] = []
-    for line in every:
-        if blocks and line.row.depth:
-            blocks[-1].append(line)
-        else:
-            blocks.append([line])
-    lines: list[FoldedRow] = []
-    for library, group in groupby(blocks, partial(_untouched_by, touched, len(every) > FEW)):
-        run = [line for block in group for line in block]
-        rows = tuple(row for line in run for row in line.rows)
-        if library is None or len(rows) < _RUN:
-            lines += run
-            continue
-        calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
-        if library:
-            lines.append(FoldedRow(rows, summary=f"{library}: {calls}"))
-            continue
-        names = Counter(f"{row.peer} {row.operation}" for row in rows)
-        texts = [f"{name} (x{times})" if times > 1 else name for name, times in names.items()]
-        summary = f"{calls} that the history does not touch: {listed(texts, 6)}"
-        lines.append(FoldedRow(rows, summary=summary))
-    return lines
-
-
-def _untouched_by(
-    touched: Collection[int], is_long: bool, block: Sequence[FoldedRow]
-) -> str | None:
-    """Return the library that made the calls of a block, or an empty string for the application; None
-    if the block is shown.
-    """
-    rows = [row for line in block for row in line.rows]
-    if any(row.number in touched or not row.ok or row.faults for row in rows):
-        return None
-    libraries = {row.library for row in rows}
-    library = libraries.pop() if len(libraries) == 1 else ""
-    return library if library or is_long else None
-
-
-def shortened_rows(
-    every: Sequence[FoldedRow], marked: Collection[int]
-) -> Iterator[FoldedRow | int]:
-    """Yield the lines to show and, between them, the number of rows that are left out.
-
-    The last lines are shown, others with findings, errors or faults, and the ends of each kind.
-    The middle of a long series, such as 200 writes of a pipeline, is left out first.
-    """
-    shown = _shown([line.row for line in every], marked)
-    left_out = 0
-    for line in every:
-        if not any(row.number in shown for row in line.rows):
-            left_out += len(line)
-            continue
-        if left_out:
-            yield left_out
-            left_out = 0
-        yield line
-
-
-def _shown(every: Sequence[ReportRow], marked: Collection[int]) -> set[int]:
-    if len(every) <= KEPT:
-        return {row.number for row in every}
-    first: dict[object, int] = {}
-    last: dict[object, int] = {}
-    for row in every:
-        kind = row.kind, row.peer, row.operation
-        first.setdefault(kind, row.number)
-        last[kind] = row.number
-    ends = {*first.values(), *last.values()}
-    others = [row for at, row in enumerate(every)
-              if row.number in marked or not row.ok or not _is_in_series(every, at)]  # fmt: skip
-    newest = others[-NEWEST:]
-
-    def weight(row: ReportRow) -> tuple[bool | int, ...]:
-        """Return findings before errors, before faults, before the ends of a kind, before others."""
-        # A fault explains the error of its row, so an error without a fault weighs more.
-        is_unexplained = not row.ok and not row.faults
-        is_notable = not row.ok or bool(row.faults)
-        return row.number in marked, is_unexplained, is_notable, row.number in ends, row.began
-
-    by_weight = sorted(others[:-NEWEST], key=weight, reverse=True)
-    return {row.number for row in (*newest, *by_weight[: KEPT - NEWEST])}
-
-
-def _is_in_series(every: Sequence[ReportRow], at: int) -> bool:
-    """Return whether the neighbours of a row send the same to keys or things numbered alike."""
-    around = every[max(0, at - 2) : at + 3]
-    kinds = {
-        (row.kind, row.peer, row.operation, row.where, row.faults,
-         *(NUMBER.sub("#", subject.name) for subject in row.subjects))
-        for row in around
-    }  # fmt: skip
-    return len(around) == 5 and len(kinds) == 1

@@ -632,7 +632,7 @@ function gapText(from_us, to_us) {
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }
 
 // The words before the content of a string that the report decoded (`decoded()` in values.py).
-const ENCODINGS = {Base64: "Base64 of ", JWT: "JWT with ", "JSON in a string": "as a string: "};
+const ENCODINGS = {Base64: "Base64 of ", "JSON in a string": "as a string: "};
 
 // Print a value as JSON, with short lists and objects in one line. `marked` names the encodings of decoded strings.
 function pretty(value, marked = false) {

@@ -25,7 +25,6 @@ from unicodedata import category, normalize
 from ..cloud.base import BaseCloud, secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
 from ..core.errors import listed
-from ..core.timers import to_datetime
 from .applications import ServedRequest
 
 HIDDEN = "***"
@@ -250,13 +249,10 @@ PIPELINED = 12
 """Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
-_TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
-"""A JSON web token, possibly with a masked signature."""
 _BASE64_LEAST = 16
 """Minimum length of a string that is decoded as Base64; shorter words may be Base64 by chance."""
 _LONGEST_KEPT = 20_000
 """Maximum length of a body whose readable form is kept for the next time."""
-_END_OF_TIME = 253_402_300_800
 _WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
@@ -391,7 +387,7 @@ _readable_once = lru_cache(maxsize=1_000)(_readable)
 
 
 def decoded(value: Any) -> Any:
-    """Decode the strings in a JSON value that contain JSON, Base64 or web tokens.
+    """Decode the strings in a JSON value that contain JSON or Base64.
 
     A decoded string becomes an object that names its encoding, so that it cannot be mistaken for
     JSON that was sent. A value that is nested too deeply is returned unchanged.
@@ -430,10 +426,6 @@ def _inside(text: str) -> Any:
     if text[:1] in ("{", "["):
         value = parsed(text)
         return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text
-    token = _TOKEN.fullmatch(text)
-    if token:
-        claims = parsed(from_base64(_padded(token[1])))
-        return {"JWT": _with_times(claims)} if isinstance(claims, dict) else text
     if len(text) < _BASE64_LEAST:
         return text
     coded = _padded(text) if "-" in text or "_" in text else text
@@ -450,17 +442,6 @@ def _inside(text: str) -> Any:
 def _padded(text: str) -> str:
     """Convert URL-safe Base64 to the standard alphabet, with padding."""
     return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
-
-
-def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
-    readable_claims = dict(claims)
-    for name in ("exp", "nbf", "iat"):
-        seconds = claims.get(name)
-        if type(seconds) is int and 0 < seconds < _END_OF_TIME:
-            readable_claims[name] = (
-                f"{seconds} ({to_datetime(seconds * 1_000_000):%Y-%m-%d %H:%M:%SZ})"
-            )
-    return readable_claims
 
 
 def each_from_base64(value: Any) -> Any:

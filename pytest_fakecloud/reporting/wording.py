@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import string
-from copy import copy
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from ..cloud.services import SERVICES, report_part
-from ..core.calls import Call, Event, set_facts
+from ..core.calls import Call, Event
 from ..core.errors import counted, listed
 from .applications import ServedRequest
 from .calls import Lookups, error_of
 from .model import Finding, ReportRow, Sentences, Summary, Values
-from .values import (
-    EXCERPT,
-    NUMBER,
-    compact,
-    namespace,
-    phrase_of,
-    readable,
-    scalar,
-    shortened,
-    visible,
-)
+from .values import EXCERPT, phrase_of, readable, shortened, visible
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -58,11 +46,7 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     entry = row.entry
     if row.failure:
         return Summary(f"this entry cannot be shown: {row.failure}")
-    words = [*map(_counted_on, row.words, last.words)]
     if isinstance(entry, Call):
-        if words != list(row.words):
-            entry = copy(entry)
-            set_facts(entry, {**entry.facts, "words": [words]})
         return _call(row, last, entry, lookups)
     if isinstance(entry, ServedRequest):
         is_form = entry.body_type.startswith("multipart/")
@@ -76,22 +60,11 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
             summary: Summary = part.attempt_summary(row, last, lookups)
             return summary
         if row.kind == "action":
-            return Summary(_action(entry, words, last.entry, lookups))
+            return Summary(_action(entry, row.words, last.entry, lookups))
         event_text = report_part(row.service, "event_text")
         what = event_text(entry, lookups) if event_text else f"{entry.kind}: {entry.text}"
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
-
-
-def _counted_on(word: str, last: str) -> str:
-    """Return a word with its numbers as ranges, such as ``0…11``, where those of the last differ."""
-    ends = iter(NUMBER.findall(last))
-
-    def between(number: re.Match[str]) -> str:
-        end = next(ends)
-        return number[0] if end == number[0] else f"{number[0]}…{end}"
-
-    return word if word == last else NUMBER.sub(between, word)
 
 
 def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
@@ -141,7 +114,7 @@ def status_line(call: Call) -> str:
     return f"{call.status} {phrase_of(call.status)}".strip() + ending
 
 
-def _action(event: Event, arguments: list[str], last: Any, lookups: Lookups) -> str:
+def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups) -> str:
     argument_list = ", ".join(arguments)
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:
@@ -166,12 +139,7 @@ def _action(event: Event, arguments: list[str], last: Any, lookups: Lookups) -> 
 
 def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
-    says = _sentences()[finding.kind]
-    values = {**finding.values, "fake": finding.fake}
-    if isinstance(says, str):
-        text = _Template(lookups).vformat(_chosen(says, values), (), values)
-    else:
-        text = says(values, lookups)
+    text = _sentences()[finding.kind]({**finding.values, "fake": finding.fake}, lookups)
     if likewise := finding.values.get("likewise"):
         names = [shortened(lookups.short(name)) for name in likewise]
         text += f"; likewise for {listed(names, 3)}"
@@ -189,68 +157,19 @@ def _sentences() -> Sentences:
     return sentences
 
 
-_RESULT = 240
-"""Maximum length of a result in a sentence, in characters."""
-_CHOICE = re.compile(r"\[(\w+)\?([^][|]*)\|?([^][]*)\]")
+def _differs_from_pass(values: Values, lookups: Lookups) -> str:
+    if not values["what"]:
+        return "the last passing run of this test had ended before this row"
+    differs = "then went on with" if values["ended"] else "first did otherwise here:"
+    answer = f" <-- {shortened(values['answer'])}" if values["answer"] else ""
+    return f"the last passing run of this test {differs} {shortened(values['what'])}{answer}"
 
 
-def _chosen(template: str, values: Values) -> str:
-    """Return a template with its choices made: ``[name?…]`` remains if the value is neither empty nor
-    0, and ``[name?…|…]`` becomes the second part otherwise. A choice may contain others.
-    """
-    while (
-        chosen := _CHOICE.sub(lambda choice: choice[2 if values[choice[1]] else 3], template)
-    ) != template:
-        template = chosen
-    return template
-
-
-class _Template(string.Formatter):
-    """Formats the sentence of a finding with its values.
-
-    ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
-    ``{name:result}`` is the result of a command; ``{name:duration}`` is a number of seconds;
-    ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
-    one of strings in quotes; ``{name:namespace}`` is the name of a namespace; ``{name:record}``, or
-    any other noun, is a count with the noun.
-    """
-
-    def __init__(self, lookups: Lookups) -> None:
-        self._lookups = lookups
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        match format_spec:
-            case "":
-                return shortened(str(value))
-            case "raw":
-                return str(value)
-            case "json":
-                is_text = isinstance(value, str)
-                return compact(shortened(value)) if is_text else shortened(compact(value))
-            case "result":
-                return shortened(scalar(value), _RESULT)
-            case "duration":
-                return _duration(value)
-            case "id":
-                return self._lookups.named(value)
-            case "list":
-                return listed([shortened(str(item)) for item in value])
-            case "quoted":
-                return listed([compact(shortened(item)) for item in value])
-            case "namespace":
-                return namespace(value)
-            case _:
-                return counted(value, format_spec)
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration with two significant digits, or more if it is many days."""
-    if seconds < 0.001:
-        return "less than 1 ms"
-    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    size, unit = next((unit_size for unit_size in units if seconds >= unit_size[0]), (1, "s"))
-    count = seconds / size
-    return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
+def _clock_frozen(values: Values, lookups: Lookups) -> str:
+    return (
+        f"{values['seconds']} s of wall-clock time passed while the fake clock was frozen; "
+        "fakecloud.clock.advance() moves it, time.sleep() does not"
+    )
 
 
 def _rejected(values: Values, lookups: Lookups) -> str:
@@ -269,12 +188,10 @@ _WHY_REJECTED = {
     "unknown": "the credentials are not those of {fake}",
 }
 _SENTENCES: Sentences = {
-    "differs_from_pass": "the last passing run of this test [what?[ended?then went on with|first did "
-    "otherwise here:] {what}[answer? <-- {answer}]|had ended before this row]",
-    "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
-    "fakecloud.clock.advance() moves it, time.sleep() does not",
+    "differs_from_pass": _differs_from_pass,
+    "clock_frozen": _clock_frozen,
     "rejected": _rejected,
-    "violation": "[{violation:raw}] {text:raw}",
-    "failed": "{text:raw}",
-    "more": "and {count:raw} more",
+    "violation": lambda values, lookups: f"[{values['violation']}] {values['text']}",
+    "failed": lambda values, lookups: str(values["text"]),
+    "more": lambda values, lookups: f"and {values['count']} more",
 }

@@ -729,7 +729,7 @@ LARGE = [Seen("x")] * 1_000
         ("é" * 70, "'" + "é" * 59 + "…"),
         (LARGE, "list of 1000"),
         ({"rows": LARGE}, "{'rows': list of 1000}"),
-        (CallSite((), LARGE), "CallSite((), list of 1000)"),  # type: ignore[arg-type]
+        (CallSite(LARGE), "CallSite(list of 1000)"),  # type: ignore[arg-type]
         ([[[[LARGE]]]], "[[[list of 1]]]"),
         ([{"deep": {"er": [1]}}], "[{'deep': {'er': list of 1}}]"),
         (object(), "object"),

@@ -232,25 +232,6 @@ def test_a_call_has_the_line_of_the_task_that_sent_it(
     assert place == "send" or (is_async and other is waiting_in_a_library and place == "")
 
 
-def test_calls_have_the_number_of_the_task_that_sent_them(cloud: Cloud) -> None:
-    server = cloud.kv_server()
-
-    async def send(client: httpx.AsyncClient, *keys: str) -> None:
-        for key in keys:
-            await client.post(server.url, json=["GET", key])
-
-    async def application() -> None:
-        async with httpx.AsyncClient(headers=server.headers) as client:
-            await send(client, "a")
-            await asyncio.create_task(send(client, "b", "c"))
-            await asyncio.wait_for(send(client, "d"), 30)
-
-    asyncio.run(application())
-    sites = cloud.journal._recorder.shared.sites
-    first, second, third, _ = (sites[call.number].task for call in server.journal.calls())
-    assert 0 < first < second == third
-
-
 # -- in worker threads -----------------------------------------------------------------------------
 
 

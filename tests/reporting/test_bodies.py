@@ -133,7 +133,7 @@ CLAIMS = "eyJhbGciOiJIUzI1NiJ9." + b64('{"sub":"ada","exp":1772366400}').rstrip(
         ({"a": '{"b": "[1]"}'}, {"a": {"JSON in a string": {"b": {"JSON in a string": [1]}}}}),
         ([b64('{"n": 1}') + " ", b64("a long secret")], [ANY, {"Base64": "a long secret"}]),
         ({"a": b64('{"name": "ada"}')}, {"a": {"Base64": {"name": "ada"}}}),
-        (f"{CLAIMS}.***", {"JWT": {"sub": "ada", "exp": "1772366400 (2026-03-01 12:00:00Z)"}}),
+        (f"{CLAIMS}.***", f"{CLAIMS}.***"),
         ("{not JSON}", "{not JSON}"),
         ("msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP", "msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP"),
         ("aGVsbG8=", "aGVsbG8="),  # too short, because it may be Base64 by chance

@@ -8,7 +8,7 @@ import pytest
 
 from ..harness import QUIET, quiet_but
 
-FINDING = "EX 1800000 of lock:7 is 21 d"
+FINDING = "EX 1800000 of lock:7 is 20 days, 20:00:00"
 HISTORY = "last call: lock:7: SET lock:7 1 NX EX 1800000"
 LOCKED = """
 def test_lock(kv_server):

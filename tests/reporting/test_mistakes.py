@@ -21,7 +21,8 @@ from pydantic import BaseModel
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, plugin
-from pytest_fakecloud.reporting.mistakes import VARIABLES, at_import, mistakes
+from pytest_fakecloud.reporting.mistakes import mistakes
+from pytest_fakecloud.reporting.variables import VARIABLES, at_import
 
 from ..harness import Run, apart
 
@@ -54,6 +55,7 @@ def in_a_subprocess(check: bool) -> None:
 
 
 def with_freezegun(cloud: Cloud) -> None:
+    cloud.clock.freeze()
     with freeze_time("2020-01-01"):
         fails()
 
@@ -144,6 +146,9 @@ def test_what_a_fixture_does_to_the_clock_is_seen(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = raised(lambda cloud: fails(), cloud)
+    with freeze_time("2020-01-01"):
+        assert mistakes(cloud, error) == []  # a running clock follows
+    cloud.clock.freeze()
     with time_machine.travel("2020-01-01"):
         (hint,) = mistakes(cloud, error)
     assert hint.startswith("time_machine moves")

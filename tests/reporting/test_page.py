@@ -1,4 +1,4 @@
-"""The pages of failing tests: self-contained, masked, escaped, with an index grouped by finding."""
+"""The pages of failing tests: self-contained, masked, escaped, with an index."""
 
 from __future__ import annotations
 
@@ -191,26 +191,28 @@ def test_junit_knows_the_page(run: Run, pytester: pytest.Pytester) -> None:
     assert re.search(r'<property name="fakecloud_timeline" value="[^"]*pages/[^"]*\.html"', junit)
 
 
-def test_the_index_groups_tests_by_finding(cloud: Cloud, tmp_path: Path) -> None:
-    for name, kind in (("a", "lost_update"), ("b", ""), ("c", "lost_update"), ("d", "no_ttl")):
-        written(cloud, tmp_path, test=f"test_x.py::test_{name}", failure="E   AssertionError: <1>")
-        text = "one" if name == "a" else "another"
-        findings = [{"kind": kind, "text": f"{text} <k>"}] if kind else []
-        data = {"test": f"test_{name}", "failure": "E   assert <1>", "findings": findings}
-        path = tmp_path / f"{file_name(f'test_x.py::test_{name}')}.json"
-        path.write_text(json.dumps(data), encoding="utf-8")
+def test_the_index_has_the_error_the_history_and_the_first_finding(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    for name in "ab":
+        path = written(cloud, tmp_path, test=f"test_{name}", failure="E   AssertionError: <1>")
+        findings = [{"kind": "ttl_removed", "text": f"finding {number} <k>"} for number in (1, 2)]
+        data = {
+            "test": f"test_{name}",
+            "failure": "E   assert <1>",
+            "history": {"text": "SET k <1>"},
+            "findings": findings if name == "a" else [],
+        }
+        path.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")
     (tmp_path / "without.html").touch()
     index = write_index(tmp_path)
     assert index is not None
-    text = index.read_text(encoding="utf-8")
-    assert re.findall(r"<h2>(.*?)</h2>", text) == [
-        "Lost update (2)", "another &lt;k&gt;", "No finding (2)",
-    ]  # fmt: skip
-    assert re.findall(r"<a [^>]*>(.*?)</a>", text) == [
-        "test_a", "test_c", "test_d", "test_b", "without",
-    ]  # fmt: skip
-    assert text.count("assert &lt;1&gt;") == 4
-    assert text.count("one &lt;k&gt;") == 1
+    items = re.findall("<li>(.*?)</li>", index.read_text(encoding="utf-8"))
+    assert [re.sub("<.*?>", "|", item) for item in items] == [
+        "|test_a|||assert &lt;1&gt;|||SET k &lt;1&gt;|||finding 1 &lt;k&gt;|",
+        "|test_b|||assert &lt;1&gt;|||SET k &lt;1&gt;|",
+        "|without|",
+    ]
 
 
 def test_a_folder_without_pages_gets_no_index(tmp_path: Path) -> None:

@@ -99,25 +99,16 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
     )
     assert assertion in text
     assert text.index(assertion) < text.index(link) < text.index('id="timeline"')
-    failed = (
-        'Failed row: <a href="#row-6">row 6: queue → https://shop.example.com/hook attempt 1</a>'
-    )
-    assert f"{failed} 500" in text
     assert document(report(failure="gone")).count("<pre>gone</pre>") == 1
     assert headline(FAILURE) == "assert 4 == 3"
     assert headline("gone\nwhere") == "where"
 
 
-def test_a_link_names_the_call_that_failed_and_the_log_comes_last() -> None:
+def test_the_log_comes_last_and_is_open_without_findings() -> None:
+    findings, unfinished = [finding("a cause", 5)], [finding("left", 5)]
     text = document(
-        report(
-            row(9, "POST /pay", kind="request", peer="application", ok=False),
-            row(5, "SET k", actor="application", cause=9, depth=1, ok=False),
-            log="shop: retrying", findings=[finding("a cause", 5)], unfinished=[finding("left", 9)],
-        )
-    )  # fmt: skip
-    deepest = '2 failed rows: <a href="#row-2">row 2: application → kv SET k</a> OK · '
-    assert f'{deepest}<a href="#row-1">row 1</a></p>' in text
+        report(row(5, "SET k"), log="shop: retrying", findings=findings, unfinished=unfinished)
+    )
     assert text.index("left") < text.index("<details><summary>Log</summary>") < text.index("<main>")
     assert "<details open><summary>Log" in document(report(log="shop: retrying"))
 

@@ -23,9 +23,6 @@ class _Place(NamedTuple):
     def of(cls, record: dict[str, Any]) -> _Place:
         return cls(record["topic"], record["partition"], record["offset"])
 
-    def is_before(self, other: _Place) -> bool:
-        return self[:2] == other[:2] and self.offset < other.offset
-
     @property
     def of_partition(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -141,7 +138,6 @@ def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: _Plac
 
 
 FINDINGS = (commit_too_high, commit_too_low)
-OF_TEST = ()
 
 
 def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:

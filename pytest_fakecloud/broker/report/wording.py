@@ -176,11 +176,33 @@ def _behind(values: Values, lookups: Lookups) -> str:
     return f"group {values['group']} is {listed(parts)}{owner}"
 
 
+def _commit_too_high(values: Values, lookups: Lookups) -> str:
+    partition, offset, end = shortened(values["partition"]), values["offset"], values["end"]
+    text = f"group {shortened(values['group'])} committed {offset} in {partition}"
+    text += f", whose end offset is {end}" if values["beyond"] else ""
+    if values["next"]:
+        text += f"; the last offset it received is {values['last']}, so commit {values['next']}"
+    else:
+        text += f"; it has received no record of {partition}"
+    fits = (
+        f"; {offset} is the next offset of {listed(list(map(shortened, values['fits'])))}"
+        if values["fits"]
+        else ""
+    )
+    return text + fits
+
+
+def _commit_too_low(values: Values, lookups: Lookups) -> str:
+    offset, group = values["offset"], shortened(values["group"])
+    partition = shortened(values["partition"])
+    return (
+        f"group {group} received {partition}@{offset} again after it had committed {offset}: "
+        f"a committed offset is that of the next record, so commit {values['next']}"
+    )
+
+
 SENTENCES: Sentences = {
-    "commit_too_high": "group {group} committed {offset} in {partition}[beyond?, whose end offset is "
-    "{end}]; [next?the last offset it received is {last}, so commit {next}|it has received no record "
-    "of {partition}][fits?; {offset} is the next offset of {fits:list}]",
-    "commit_too_low": "group {group} received {partition}@{offset} again after it had committed "
-    "{offset}: a committed offset is that of the next record, so commit {next}",
+    "commit_too_high": _commit_too_high,
+    "commit_too_low": _commit_too_low,
     "group_behind": _behind,
 }

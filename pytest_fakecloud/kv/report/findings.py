@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
 from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ContractError
 from ...reporting.calls import QUEUED, command_of, envelope, has_full_answer, lines_of
 from ...reporting.model import Finding, ReportSubject
-from ...reporting.report import Detector, ObservedTest, about_entry
+from ...reporting.report import ObservedTest, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table.registry import COMMANDS
@@ -70,31 +69,14 @@ def searched_before_ready(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 yield command.finding("searched_before_ready", keys=sorted(keys))
 
 
-_OF_SERVERS = (never_executed, searched_before_ready)
+def of_keys(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+    """Find facts about the keys of each database of a server that clients have used."""
+    for database in databases_of(test, fake):
+        for detector in keys.DETECTORS:
+            yield from detector(test, database)
 
 
-def _for_each_database(detect: Detector) -> Detector:
-    """Call a detector for each database of a server that clients have used."""
-
-    @wraps(detect)
-    def detect_each(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-        place = fake.name, "databases"
-        if place not in test.commands:
-            test.commands[place] = databases_of(test, fake)
-        for database in test.commands[place]:
-            yield from detect(test, database)
-
-    return detect_each
-
-
-FINDINGS = tuple(
-    detector if detector in _OF_SERVERS else _for_each_database(detector)
-    for detector in (
-        keys.races, keys.wrong_time, keys.expire_not_executed, keys.lock_of_another, keys.ttl_removed,
-        never_executed, searched_before_ready,
-    )
-)  # fmt: skip
-OF_TEST = ()
+FINDINGS = (of_keys, never_executed, searched_before_ready)
 
 
 def subjects(call: Call) -> Iterator[ReportSubject]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 from ...core.calls import Action, Call, Entry
-from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
+from ...reporting.calls import QUEUED, SEVERAL, is_error, on_connection, reply
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
 from ...reporting.values import each_from_base64, parsed
@@ -80,10 +80,6 @@ class Command:
         return self.entry.at_us
 
     @cached_property
-    def client(self) -> object:
-        return self.entry.client if isinstance(self.entry, Call) else None
-
-    @cached_property
     def sets_nx(self) -> bool:
         """Whether the command sets a key only if the key does not exist."""
         return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
@@ -146,9 +142,9 @@ class Command:
         ttl = self.ttl
         return None if ttl is None else ttl.deadline_us(self.at_us)
 
-    def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
-        """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
-        return about_key(kind, self.entry, self.key, evidence, **values)
+    def finding(self, kind: str, /, **values: Any) -> Finding:
+        """Return a finding about the command's key."""
+        return about_key(kind, self.entry, self.key, **values)
 
 
 def _has_ttl_of_fields(spec: CommandSpec) -> bool:
@@ -218,29 +214,6 @@ def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
 
 def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
     return [command for command in history(test, fake) if command.result is not UNKNOWN]
-
-
-def clients_of(test: ObservedTest, fake: ServerOrDatabase) -> Callable[[Command], object]:
-    """Return a function that returns who sent a command: its connection, or its task if several tasks
-    share a connection of the task; None if any of these tasks may have sent it.
-    """
-    sharing: dict[object, set[int]] = {}
-    for call in test.calls_of(fake):
-        if task := test.tasks.get(call.number):
-            sharing.setdefault(call.client, set()).add(task)
-    among = {task for tasks in sharing.values() if len(tasks) > 1 for task in tasks}
-
-    def client_of(command: Command) -> object:
-        task = test.tasks.get(command.entry.number)
-        is_unknown = task is None and bool(among)
-        return None if is_unknown else task if task in among else command.client
-
-    return client_of
-
-
-def by_execution(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
-    """Return the history in order of execution: a fault's function may run before its call."""
-    return sorted(history(test, fake), key=lambda command: executed_at(command.entry))
 
 
 def with_expiries(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[tuple[Command, Expiries]]:
@@ -367,14 +340,10 @@ class Database:
         self.name = fake.name
         self.number = number
         self._fake = fake
-        self._rewound = getattr(fake, "_rewound", 0)
 
     def _ttl_ms(self, key: str) -> int:
         ttl_ms: int = self._execute("PTTL", key)
         return ttl_ms
-
-    def keys(self) -> list[str]:
-        return [_word(key) for key in self._execute("KEYS", "*")]
 
     def _execute(self, *words: str) -> Any:
         engine, session = self._fake._engine, self._fake._new_session()

@@ -1,12 +1,8 @@
-"""Findings about keys: their TTL, and clients that compete for them."""
+"""Findings about keys: their TTL, and locks."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 from ...core.timers import process_seconds, to_datetime
@@ -18,8 +14,6 @@ from .history import (
     Command,
     Database,
     ServerOrDatabase,
-    by_execution,
-    clients_of,
     commands,
     has_no_ttl,
     with_expiries,
@@ -107,106 +101,7 @@ def _whole(text: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
 
 
-# -- clients that compete for a key ----------------------------------------------------------------
-
-_RACE_US = 1_000_000
-"""Maximum time in microseconds from the first check to the second write of a race."""
-_CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
-"""Commands that check for a value, with the number of words up to the key or field."""
-_UNCHECKED = {"SET", "HSET"}
-"""Writes that are unconditional without options."""
-
-
-@dataclass(slots=True)
-class _Updates:
-    """The last write of a key or field, and the reads and WATCHes of clients around it."""
-
-    last: tuple[object, Command, str] | None = None
-    """With the client and the value; None if another command may have changed the value since."""
-    current: dict[object, Command] = field(default_factory=dict)
-    """The last read of each client, if after the last write."""
-    outdated: dict[object, Command] = field(default_factory=dict)
-    """The last read of each client, if before the last write."""
-    late_watchers: set[object] = field(default_factory=set)
-    """Clients that have sent WATCH since the last write."""
-    race: list[tuple[Command, Command]] = field(default_factory=list)
-    """The check and the write of each client that found no value, since the first such write."""
-
-    def note_write(
-        self, client: object, command: Command, item: Iterable[str], value: str
-    ) -> Finding | None:
-        """Note a write; return a finding if it loses a write by another client."""
-        before, self.last = self.last, (client, command, value)
-        first, read = self.current.pop(client, None), self.outdated.pop(client, None)
-        late = client in self.late_watchers
-        self.outdated |= self.current
-        self.current.clear()
-        self.late_watchers.clear()
-        if read is None or before is None or before[0] == client:
-            if first or before is None or before[0] != client:
-                self.race = [(first, command)] if first and first.result in (None, 0) else []
-            return None
-        _, lost, overwritten = before
-        if read.result in (None, 0):
-            self.race += [(read, command)] if self.race else []
-            is_over = all(write.result not in (None, 0) for write in self.outdated.values())
-            return _check_then_set(self.race, item) if self.race and is_over else None
-        if read.result == overwritten or (lost.deadline_us or math.inf) <= command.at_us:
-            return None
-        values = {"written": value, "overwritten": overwritten, "read": read.result}
-        values |= {"write": command.name, "check": read.name, "item": " ".join(item)}
-        values["own"] = "connection" if client == command.client else "task"
-        values["other"] = "connection" if before[0] == lost.client else "task"
-        return command.finding("lost_update", watch_late=late, **values)
-
-
-def races(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
-    """Find writes that replaced what another client wrote after this client's read, and clients that
-    all found a value missing, within a second, and then all wrote it.
-
-    Examples: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``. Both send
-    ``GET k``, which does not exist, and then ``SET k``.
-    """
-    client_of = clients_of(test, fake)
-    updates = defaultdict[str, Any](lambda: defaultdict[tuple[str, ...], _Updates](_Updates))
-    for command in by_execution(test, fake):
-        client, of_key = client_of(command), updates[command.key]
-        is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
-        written = _written(command) if is_write and command.result is not UNKNOWN else {}
-        if command.name == "WATCH":
-            for key in updates.keys() & command.arguments:
-                for update in updates[key].values():
-                    update.late_watchers.add(client)
-        elif len(command.words) == _CHECKS.get(command.name):
-            if command.name.endswith("GET") or command.result == 0:
-                update = of_key[tuple(command.arguments)]
-                update.outdated.pop(client, None)
-                update.current[client] = command
-        elif client is not None and written:
-            for item, value in written.items():
-                if finding := of_key[item].note_write(client, command, item, value):
-                    yield finding
-        elif command.changes:
-            for key in updates if command.changes_any else updates.keys() & command.arguments:
-                for update in updates[key].values():
-                    update.last = None
-
-
-def _check_then_set(race: Sequence[tuple[Command, Command]], item: Iterable[str]) -> Finding | None:
-    """Return a finding if all happened within a second, and each write replaced the one before it."""
-    checks = sorted((check for check, _ in race), key=lambda check: check.entry.number)
-    writes = [write for _, write in race]
-    replaced = all(
-        (deadline := earlier.deadline_us) is None or later.at_us < deadline
-        for earlier, later in itertools.pairwise(writes)
-    )
-    if not replaced or writes[-1].at_us - checks[0].at_us > _RACE_US:
-        return None
-    evidence = [command.entry.number for command in (*checks, *writes)]
-    reads = " or ".join(dict.fromkeys(check.name for check in checks))
-    values: dict[str, Any] = {"read": reads, "write": writes[-1].name, "item": " ".join(item)}
-    values |= {"many": len(race) if len(race) > 2 else 0, "of_field": writes[-1].name == "HSET"}
-    return writes[-1].finding("check_then_set", evidence, **values)
+# -- commands that were not executed, and locks --------------------------------------------------
 
 
 def expire_not_executed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
@@ -260,13 +155,4 @@ def lock_of_another(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Find
         command.drop_replaced(holders)
 
 
-def _written(command: Command) -> dict[tuple[str, ...], str]:
-    """Return the values that a command wrote to a key, to fields or to members with its scores."""
-    key, words = command.key, command.words
-    if command.name == "SET" and command.succeeded:
-        return {(key,): words[2]}
-    if command.name == "HSET":
-        return {(key, name): value for name, value in zip(words[2::2], words[3::2], strict=False)}
-    if command.name == "ZADD" and not command.zadd_options:
-        return {(key, name): score for score, name in zip(words[2::2], words[3::2], strict=False)}
-    return {}
+DETECTORS = (wrong_time, expire_not_executed, lock_of_another, ttl_removed)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Call
-from ...core.errors import counted
+from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ...reporting.calls import (
     SEVERAL,
@@ -20,7 +21,7 @@ from ...reporting.calls import (
     is_error,
     on_connection,
 )
-from ...reporting.model import ScriptSource, Sentences, Summary
+from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.values import (
     HIDDEN,
     PIPELINED,
@@ -38,12 +39,6 @@ ROOM = 240
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
-_LIMITERS = {
-    "c12c2b62": "fixed-window", "f8c78d62": "sliding-window", "7b6940a4": "token-bucket",
-    "b2efc027": "fixed-window", "74740bb3": "sliding-window", "d60be5bd": "token-bucket",
-    "1861a700": "cached-fixed-window",
-}  # fmt: skip
-"""Names of the scripts of ``upstash_ratelimit`` (first line) and ``@upstash/ratelimit``."""
 _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
@@ -148,7 +143,7 @@ def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) 
     end_of_keys = 3 + int(line[2])
     keys = _script_arguments(script, "KEYS", line[3:end_of_keys])
     arguments = _script_arguments(script, "ARGV", line[end_of_keys:])
-    return " ".join([name, _LIMITERS.get(script.sha, script.sha), *keys, *arguments])
+    return " ".join([name, script.sha, *keys, *arguments])
 
 
 def _script(line: Sequence[str], scripts: Mapping[str, str]) -> ScriptSource | None:
@@ -163,9 +158,9 @@ def _script(line: Sequence[str], scripts: Mapping[str, str]) -> ScriptSource | N
 
 
 def _sent_script(line: Sequence[str]) -> ScriptSource | None:
-    """Return the script that a command contains, unless the script has a name."""
+    """Return the script that a command contains; None if it has only the hash of one."""
     script = _script(line, {})
-    return script if script and script.source and script.sha not in _LIMITERS else None
+    return script if script and script.source else None
 
 
 def _script_arguments(script: ScriptSource, kind: str, arguments: Sequence[str]) -> list[str]:
@@ -222,27 +217,83 @@ def _result(value: Any, is_base64: bool = False) -> str:
     return shortened(scalar(each_from_base64(value) if is_base64 else value), ROOM)
 
 
+# -- findings -------------------------------------------------------------------------------------
+
+
+def _never_executed(values: Values, lookups: Lookups) -> str:
+    reason = "no EXEC followed"
+    if values["discarded"]:
+        reason = "DISCARD followed"
+    elif values["ended"]:
+        reason = "a watched key was changed, so EXEC executed nothing"
+    commands = listed(list(map(shortened, values["commands"])))
+    return f"{commands} queued in a transaction, but not executed: {reason}"
+
+
+def _searched_before_ready(values: Values, lookups: Lookups) -> str:
+    keys = listed(list(map(shortened, values["keys"])))
+    return (
+        f"the search found nothing because changes of {keys} were not indexed yet: run "
+        "SEARCH.WAITINDEXING before it"
+    )
+
+
+def _ttl_in_other_unit(values: Values, lookups: Lookups) -> str:
+    kind = "Unix time" if values["is_time"] else "a duration"
+    return (
+        f"{shortened(values['given'])} of {shortened(values['key'])} is read as {kind} in "
+        f"{values['unit']}; the number is Unix time in {values['meant']}"
+    )
+
+
+def _score_in_other_unit(values: Values, lookups: Lookups) -> str:
+    key, bound, score = (shortened(values[name]) for name in ("key", "bound", "score"))
+    return (
+        f"{values['command']} {key} has the bound {bound}, Unix time in {values['unit']}; the scores, "
+        f"such as {score}, are in {values['other']}"
+    )
+
+
+def _unlikely_ttl(values: Values, lookups: Lookups) -> str:
+    seconds = values["seconds"]
+    span = f"{seconds:g} s" if seconds < 60 else str(timedelta(seconds=seconds))
+    return f"{shortened(values['given'])} of {shortened(values['key'])} is {span}"
+
+
+def _expires_by_wall_clock(values: Values, lookups: Lookups) -> str:
+    return (
+        f"{values['command']} {shortened(values['key'])} expires at {values['at']}, computed from the "
+        f"wall clock; the fake's clock is at {values['now']}: use EX, or clock=real"
+    )
+
+
+def _expire_not_executed(values: Values, lookups: Lookups) -> str:
+    return f"{shortened(values['key'])} has no TTL: the {values['command']} was not executed"
+
+
+def _ttl_removed(values: Values, lookups: Lookups) -> str:
+    return (
+        f"this SET removed the TTL of {shortened(values['key'])} (it had neither EX, PX nor KEEPTTL), "
+        "so the key never expires"
+    )
+
+
+def _lock_of_another(values: Values, lookups: Lookups) -> str:
+    holder, earlier = (compact(shortened(values[name])) for name in ("holder", "earlier"))
+    return (
+        f"{shortened(values['key'])} was deleted while it held {holder}; {earlier}, which it held "
+        "before, had expired"
+    )
+
+
 SENTENCES: Sentences = {
-    "never_executed": "{commands:list} queued in a transaction, but not executed: [ended?[discarded?"
-    "DISCARD followed|a watched key was changed, so EXEC executed nothing]|no EXEC followed]",
-    "searched_before_ready": "the search found nothing because changes of {keys:list} were not indexed "
-    "yet: run SEARCH.WAITINDEXING before it",
-    "ttl_in_other_unit": "{given} of {key} is read as [is_time?Unix time|a duration] in {unit}; the "
-    "number is Unix time in {meant}",
-    "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
-    "such as {score}, are in {other}",
-    "expire_not_executed": "{key} has no TTL: the {command:raw} was not executed",
-    "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json}, which it held "
-    "before, had expired",
-    "ttl_removed": "this SET removed the TTL of {key} (it had neither EX, PX nor KEEPTTL), so the "
-    "key never expires",
-    "lost_update": "{write} {item} wrote {written:result} over {overwritten:result}, which another "
-    "{other:raw} had written after this {own:raw}'s {check} returned {read:result}"
-    "[watch_late?; its WATCH came after that write]",
-    "check_then_set": "[many?{many}|two] {read} commands found that {item:raw} did not exist, then "
-    "[many?{many}|two] {write} commands wrote it, [many?each over the one before|the second over the "
-    "first]: the check and the write are separate; use [of_field?HSETNX|{write} with NX] or a script",
-    "unlikely_ttl": "{given:raw} of {key} is {seconds:duration}",
-    "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
-    "fake's clock is at {now:raw}: use EX, or clock=real",
+    "never_executed": _never_executed,
+    "searched_before_ready": _searched_before_ready,
+    "ttl_in_other_unit": _ttl_in_other_unit,
+    "score_in_other_unit": _score_in_other_unit,
+    "unlikely_ttl": _unlikely_ttl,
+    "expires_by_wall_clock": _expires_by_wall_clock,
+    "expire_not_executed": _expire_not_executed,
+    "ttl_removed": _ttl_removed,
+    "lock_of_another": _lock_of_another,
 }

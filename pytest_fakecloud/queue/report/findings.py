@@ -25,9 +25,9 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
     return item.get("headers") or {}, str(item.get("body") or "")
 
 
-def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
+def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
     """Find deliveries rejected with 401 or 403, with the reasons in their signature."""
-    for event in test.events("attempt"):
+    for event in test.attempts_of(queue):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
@@ -61,9 +61,9 @@ def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
     return reasons
 
 
-def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
+def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
     """Find delays that are likely in another unit."""
-    for call in test.calls_to("queue"):
+    for call in test.calls_of(queue):
         if call.route not in (*PUBLISHING, "create_schedule") or not has_full_answer(call):
             continue
         headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
@@ -78,8 +78,7 @@ def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
                 yield replace(finding, subjects=tuple(subjects(call)))
 
 
-FINDINGS = ()
-OF_TEST = (wrong_signature, unlikely_duration)
+FINDINGS = (wrong_signature, unlikely_duration)
 
 
 def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:

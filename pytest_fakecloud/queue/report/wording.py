@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import listed, plural
-from ...core.timers import clock_time, to_datetime
+from ...core.timers import clock_time
 from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import ReportRow, Sentences, Summary, Values
 from ...reporting.values import (
@@ -159,9 +159,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     message = result["messageId"]
     if not result.get("deduplicated"):
         return lookups.short(message)
-    first = lookups.published.get(message)
-    since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
-    return f"{call.status} deduplicated: {lookups.short(message)}{since}"
+    return f"{call.status} deduplicated: {lookups.short(message)}"
 
 
 def _callback_summary(call: Call) -> Summary | None:
@@ -406,10 +404,18 @@ _WRONG_SIGNATURE = {
 }
 
 
+def _unlikely_duration(values: Values, lookups: Lookups) -> str:
+    return f"the {values['setting']} {shortened(values['given'])} is {values['means']}"
+
+
+def _line(values: Values, lookups: Lookups) -> str:
+    return str(values["line"])
+
+
 SENTENCES: Sentences = {
-    "unlikely_duration": "the {setting:raw} {given:raw} is {means:raw}",
+    "unlikely_duration": _unlikely_duration,
     "wrong_signature": _wrong_signature,
-    "message_waits": "{line:raw}",
-    "dead_letter": "{line:raw}",
-    "schedule_waits": "{line:raw}",
+    "message_waits": _line,
+    "dead_letter": _line,
+    "schedule_waits": _line,
 }

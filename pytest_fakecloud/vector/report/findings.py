@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -64,11 +64,6 @@ def _calls(test: ObservedTest, fake: Any) -> list[Call]:
 
 def _namespace(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
-
-
-def _written(call: Call, routes: Collection[str] = UPSERTS) -> list[dict[str, Any]]:
-    """Return the records that a call wrote by one of the routes, even if its answer was lost."""
-    return items_of(call.request_body) if call.route in routes and executed(call) else []
 
 
 def _written_after(
@@ -135,15 +130,17 @@ def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
             upserts = [
                 call.number
                 for call in _calls(test, fake)
-                if _namespace(call) == query.namespace
-                and any(str(item.get("id")) in missing for item in _written(call))
+                # An upsert whose answer was lost was executed, too.
+                if call.route in UPSERTS
+                and executed(call)
+                and _namespace(call) == query.namespace
+                and any(str(item.get("id")) in missing for item in items_of(call.request_body))
             ]
             if missing and upserts:
                 yield query.finding("queried_before_ready", upserts[-1:], ids=sorted(missing))
 
 
 FINDINGS = (filter_rejected, lacks_records)
-OF_TEST = ()
 
 
 def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import counted, listed
 from ...reporting.calls import Lookups, envelope, has_full_answer
-from ...reporting.model import Sentences, Summary
+from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 
@@ -123,10 +123,24 @@ def _score(score: float) -> str:
     return next((text for text in texts if text != "1" or score == 1), "1")
 
 
+def _filter_rejected(values: Values, lookups: Lookups) -> str:
+    return f"the filter rejected {listed(list(map(shortened, values['ids'])))}: {values['why']}"
+
+
+def _queried_before_ready(values: Values, lookups: Lookups) -> str:
+    return (
+        f"the query ran before {listed(list(map(shortened, values['ids'])))} could be found: an upsert "
+        "is answered before its records are indexed; wait until the index has no pending vectors"
+    )
+
+
+def _vectors_pending(values: Values, lookups: Lookups) -> str:
+    count, where = counted(values["count"], "vector"), namespace(values["namespace"])
+    return f"{count} of {where} pending: queries return vectors only when they are indexed"
+
+
 SENTENCES: Sentences = {
-    "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
-    "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "
-    "before its records are indexed; wait until the index has no pending vectors",
-    "vectors_pending": "{count:vector} of {namespace:namespace} pending: queries return vectors only "
-    "when they are indexed",
+    "filter_rejected": _filter_rejected,
+    "queried_before_ready": _queried_before_ready,
+    "vectors_pending": _vectors_pending,
 }

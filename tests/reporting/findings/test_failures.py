@@ -63,18 +63,6 @@ def session_is_renamed(cloud: Cloud, key: str) -> Callable[[str], object]:
     return server.value
 
 
-def carts_race(cloud: Cloud, key: str) -> Callable[[str], object]:
-    """Two browsers that add to the value they have read."""
-    server = cloud.kv_server()
-    server.load({key: "1", "other": "1"})
-    with httpx.Client(headers=server.headers) as ann, httpx.Client(headers=server.headers) as bob:
-        for client in (ann, bob):
-            client.post(server.url, json=["GET", key])
-        for client in (ann, bob):
-            client.post(server.url, json=["SET", key, f"2 of {id(client)}"])
-    return server.value
-
-
 def reminder_in_milliseconds(cloud: Cloud, key: str) -> Callable[[str], object]:
     """A code that is valid for a minute in the wrong unit."""
     server = cloud.kv_server()
@@ -109,7 +97,6 @@ def seats_are_released(cloud: Cloud, key: str) -> Callable[[str], object]:
     [
         (guards, "expire_not_executed"),
         (session_is_renamed, "ttl_removed"),
-        (carts_race, "lost_update"),
         (reminder_in_milliseconds, "unlikely_ttl"),
         (token_until, "expires_by_wall_clock"),
         (seats_are_released, "expires_by_wall_clock"),

@@ -5,11 +5,9 @@ Cases that consist only of commands are in ``../scenarios/commands.txt``.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +15,6 @@ import redis
 import redis.asyncio
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.recorder import CallSite
 from pytest_fakecloud.reporting.calls import Lookups
 from pytest_fakecloud.reporting.report import MOST, report_of
 from pytest_fakecloud.reporting.text import section
@@ -70,7 +67,7 @@ def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.M
 
     monkeypatch.setattr(cloud.fakes()[0], "_ttl_ms", broken)
     text = section(cloud)
-    assert "ttl_removed failed: RuntimeError: no ttl" in text
+    assert "of_keys failed: RuntimeError: no ttl" in text
     assert "SET b 1 <-- OK" in text
 
 
@@ -156,156 +153,3 @@ def test_a_guard_stays_because_its_expire_was_not_executed(
         send(*repair)
         assert "expire_not_executed" not in kinds(cloud)
         cloud.restore(saved)
-
-
-@pytest.mark.parametrize("initial", [None, "5"])
-@pytest.mark.parametrize("protocol", ["rest", "resp"])
-def test_tasks_that_share_a_pool_of_connections_race(
-    cloud: Cloud, protocol: str, initial: str | None
-) -> None:
-    server = cloud.kv_server()
-    if initial is not None:
-        server.load({"k": initial})
-
-    async def run() -> None:
-        http = httpx.AsyncClient(headers=server.headers)
-        native = redis.asyncio.Redis.from_url(server.database_url)
-        both_read, readers = asyncio.Event(), 0
-
-        async def send(*words: str) -> None:
-            if protocol == "rest":
-                await http.post(server.url, json=words)
-            else:
-                await native.execute_command(*words)
-
-        async def task(value: str) -> None:
-            nonlocal readers
-            await send("GET", "k")
-            readers += 1
-            if readers == 2:
-                both_read.set()
-            await both_read.wait()
-            await send("SET", "k", value)
-
-        await asyncio.gather(send("PING"), send("PING"))  # so that the pool has two connections
-        await asyncio.gather(task("6"), task("7"))
-        await http.aclose()
-        await native.aclose()
-
-    asyncio.run(run())
-    assert kinds(cloud) == ["check_then_set" if initial is None else "lost_update"]
-
-
-def test_a_call_of_an_unknown_task_may_be_one_of_a_task_that_is_known(cloud: Cloud) -> None:
-    """Its task could be the one whose read is then outdated, so nothing was lost for certain."""
-    server, sites = cloud.kv_server(), [(1, "GET k"), (0, "SET k 1"), (2, "GET k"), (1, "SET k 2")]
-    server.load({"k": "0"})
-    shared = cloud.journal._recorder.shared
-    with httpx.Client(headers=server.headers) as client:
-        for task, line in sites:
-            shared.find_site = lambda _, task=task: CallSite(task=task)  # type: ignore[misc]
-            client.post(server.url, json=line.split())
-    assert kinds(cloud) == []
-
-
-Send = Callable[..., Awaitable[object]]
-
-
-async def interleaved(send: Send) -> None:
-    """Two tasks both read before they write."""
-    have_read = [asyncio.Event(), asyncio.Event()]
-
-    async def task(number: int) -> None:
-        if number:
-            await have_read[0].wait()
-        await send("GET", "k")
-        have_read[number].set()
-        await have_read[1].wait()
-        await asyncio.sleep(0)
-        if number:
-            await has_written.wait()
-        await send("SET", "k", number, "EX", 60)
-        has_written.set()
-
-    has_written = asyncio.Event()
-    await asyncio.gather(task(0), task(1))
-
-
-async def a_write_between(send: Send) -> None:
-    """A task writes between the read and the write of another."""
-    await send("GET", "k")
-    await asyncio.create_task(read_and_write(send, 6))
-    await send("SET", "k", 7)
-
-
-async def in_turn(send: Send) -> None:
-    """Two tasks, of which one begins when the other has ended."""
-    for number in range(2):
-        await asyncio.create_task(read_and_write(send, number))
-
-
-async def one_task(send: Send) -> None:
-    await send("GET", "k")
-    await send("GET", "k")
-    await send("SET", "k", 6)
-    await send("SET", "k", 7)
-
-
-async def one_command_each(send: Send) -> None:
-    """Each command has a task of its own, as with ``asyncio.wait_for()`` of Python 3.11."""
-    for words in (("GET", "k"), ("SET", "k", 6), ("GET", "k"), ("SET", "k", 7)):
-        await asyncio.create_task(cast("Coroutine[Any, Any, object]", send(*words)))
-
-
-async def read_and_write(send: Send, value: int) -> None:
-    await send("GET", "k")
-    await send("SET", "k", value)
-
-
-@pytest.mark.parametrize("initial", [None, "5"])
-@pytest.mark.parametrize("protocol", ["rest", "resp"])
-@pytest.mark.parametrize(
-    ("work", "races"),
-    [
-        (interleaved, True),
-        (a_write_between, True),
-        (in_turn, False),
-        (one_task, False),
-        (one_command_each, False),
-    ],
-)
-def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
-    cloud: Cloud, work: Callable[[Send], Any], races: bool, protocol: str, initial: str | None
-) -> None:
-    server, senders = cloud.kv_server(), [0]
-    # `tests/process/test_call_sites.py` has tests of the search for the task that sent a call.
-    cloud.journal._recorder.shared.find_site = lambda client: CallSite(task=senders[-1])
-    if initial is not None:
-        server.load({"k": initial})
-
-    async def run() -> None:
-        limits = httpx.Limits(max_connections=1)
-        http = httpx.AsyncClient(headers=server.headers, limits=limits)
-        url = server.database_url
-        native = redis.asyncio.Redis.from_url(url, single_connection_client=True)
-
-        async def send(*words: Any) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            senders.append(int(task.get_name().rpartition("-")[2]))
-            if protocol == "rest":
-                await http.post(server.url, json=words)
-            else:
-                await native.execute_command(*words)
-
-        await work(send)
-        await http.aclose()
-        await native.aclose()
-
-    asyncio.run(run())
-    assert len({call.client for call in server.journal.calls()}) == 1
-    every = found(cloud)
-    kind = "check_then_set" if initial is None else "lost_update"
-    assert [finding.kind for finding in every] == [kind] * races
-    if kind == "lost_update" and every:
-        assert "another task had written after this task's GET" in sentence(every[0], Lookups())

@@ -11,8 +11,6 @@ from pytest_fakecloud.kv.errors import CommandError
 from .cases import Scene, commands, kinds
 
 SCENES = {
-    "check_then_set": "~b: GET k | ~a: GET k | ~a: SET k 1 | ~b: SET k 2",
-    "lost_update": "~b: SET k 0 | ~a: SET k 0 | ~a: GET k | ~b: SET k 1 | ~a: SET k 2",
     "lock_of_another": "~a: SET lock a NX EX 5 | @ 6s | ~b: SET lock b NX EX 5 | ~b: DEL lock",
     "ttl_removed": "~a: SET k a EX 50 | ~b: SET k b",
 }
