@@ -1236,7 +1236,7 @@ class Allowed:
         """Raise ``ContractError`` for an entry that no trial needed."""
         if self._unused:
             text = next(iter(self._unused))
-            raise ContractError(f"allow={text!r}: no run shows this anomaly: leave it out")
+            raise ContractError(f"allow={text!r}: no trial shows this anomaly: leave it out")
 
 
 def find_anomalies(evidence: Evidence, allowed: Allowed) -> list[Anomaly]:

@@ -239,7 +239,7 @@ def drawn(function: Callable[..., object], **choices: Any) -> DrawnCall:
 
     Each argument has a list of choices, of which the first are the simplest, or a strategy of
     Hypothesis: ``drawn(transfer, amount=[1, 50, 1000], to=st.text())``. A function gets a copy of its
-    arguments in each run.
+    arguments in each trial.
     """
     if not callable(function):
         raise ContractError(f"{shown(function)} is not a function: pass drawn(function, name=[…])")
@@ -496,5 +496,5 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def replay_text(schedule: str, inputs: Inputs) -> str:
-    """Return the arguments of ``replay_schedule`` that replay a run."""
+    """Return the arguments of ``replay_schedule`` that replay a trial."""
     return f'"{schedule}"' + (f", inputs={dict(inputs)!r}" if inputs else "")

@@ -97,7 +97,7 @@ class _Edge(NamedTuple):
 
 @dataclass
 class _Log:
-    """The transactions of one run, with all writes by key and value, and all reads."""
+    """The transactions of one trial, with all writes by key and value, and all reads."""
 
     transactions: list[_Transaction]
     writes: dict[tuple[str, Any], _Write] = field(default_factory=dict)

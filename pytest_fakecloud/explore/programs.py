@@ -91,7 +91,7 @@ def kinds_of(kinds: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
     names = names_of("kinds", kinds)
     unknown = [name for name in names if name not in KINDS]
     if unknown:
-        raise ContractError(unknown_name("kind of event", unknown[0], KINDS))
+        raise ContractError(unknown_name("kind of disturbance", unknown[0], KINDS))
     return frozenset(cast("Sequence[Kind]", names))
 
 
@@ -131,7 +131,7 @@ def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Sch
 
 
 def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
-    """Raise ``ContractError`` for an event of a strand that no program can begin."""
+    """Raise ``ContractError`` for a disturbance of a strand that no program can begin."""
     clients = [program.name for program in programs]
     for disturbance in schedule:
         for name in (
@@ -169,7 +169,7 @@ current_replay: ContextVar[Replay | None] = ContextVar("replay", default=None)
 
 _Recorder: TypeAlias = Callable[[str, tuple[Any, ...], dict[str, Any]], _Recording]
 current_observer: ContextVar[_Recorder | None] = ContextVar("observer", default=None)
-"""Records a call, by name and arguments, of the run in which the current code runs."""
+"""Records a call, by name and arguments, of the trial in which the current code runs."""
 
 
 def observed(function: Callable[P, T]) -> Callable[P, T]:

@@ -1,4 +1,4 @@
-"""Promises that ``explore()`` checks: after every step, at the end of a run, or against a model."""
+"""Promises that ``explore()`` checks: after every step, at the end of a trial, or against a model."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def sometimes(predicate: Callable[..., object]) -> Check:
 
 
 def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-    """Check that a predicate is true at the end of a run, or becomes true within a time limit.
+    """Check that a predicate is true at the end of a trial, or becomes true within a time limit.
 
     The clock advances by up to ``within``, timer by timer, and queues deliver their messages.
     """
@@ -198,7 +198,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
 
 class Promises:
-    """The checks of one ``explore()`` call, at the end of each run and some also after every step."""
+    """The checks of one ``explore()`` call, at the end of each trial and some also after every step."""
 
     def __init__(
         self, checks: Callable[..., object] | Sequence[Callable[..., object]] | None
@@ -226,7 +226,7 @@ class Promises:
         return sum(promise.was_reached for promise in self._sometimes)
 
     def finish(self) -> None:
-        """Check the promises that had to hold at least once in any run."""
+        """Check the promises that had to hold at least once in any trial."""
         __tracebackhide__ = True
         for promise in self._sometimes:
             if not promise.was_reached:

@@ -179,7 +179,7 @@ class Operation:
 
 @dataclass
 class History:
-    """One run, for checks to inspect.
+    """One trial, for checks to inspect.
 
     ``cloud`` contains the fakes. ``schedule`` is the schedule as a string. ``operations`` are the calls
     of functions marked with ``observed``, ``clients`` the clients as operations. ``results`` maps

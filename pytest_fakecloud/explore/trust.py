@@ -145,7 +145,7 @@ class Trust:
             hints = [did_you_mean(key, self.written) for key in self.unwritten]
             named = ", ".join(map("".join, zip(self.unwritten, hints, strict=True)))
             is_meant = "" if hints[-1] else " (correct if it must not exist)"
-            yield f"no run wrote a key that the promise read: {named}{is_meant}"
+            yield f"no trial wrote a key that the promise read: {named}{is_meant}"
         if self.writes:
             noticed = self.writes - len(self.unnoticed)
             missed = f"; not {', '.join(self.unnoticed)}" if self.unnoticed else ""

@@ -256,8 +256,8 @@ class World(Fakes):
         if seconds and self.is_in_promise():
             raise ContractError(
                 "a promise that is checked after every step waits, but time that passes in it would "
-                "change the run: read from the fakes, or wait in a check at the end of a run, such as "
-                "eventually()"
+                "change the trial: read from the fakes, or wait in a check at the end of a trial, such "
+                "as eventually()"
             )
 
     def run_in_check(self, run: Callable[[], object]) -> None:
@@ -323,7 +323,7 @@ class Randomness:
     def begin(self, series: int) -> None:
         source = f"{self._seed} {series}"
         random.seed(source)
-        # uuid1() never goes back behind the time that it has used last, in whatever run.
+        # uuid1() never goes back behind the time that it has used last, in whatever trial.
         vars(uuid).update(dict.fromkeys(self._uuid_times))
         if self._numpy is not None:
             self._numpy.seed(random.Random(source).randrange(2**32))

@@ -39,7 +39,7 @@ def find_cause(
     """Return the conflict, or the line of the disturbance, that broke the promise; None if it is
     uncertain.
 
-    Two calls are only a cause if runs under other schedules confirm that their order decides. A
+    Two calls are only a cause if trials under other schedules confirm that their order decides. A
     disturbance is only a cause if the schedule contains no other.
     """
     if undisturbed is not None:
@@ -69,7 +69,7 @@ def _first_decisive(
 
 
 def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
-    """Return a conflict of two calls as one of three, if the promise also holds in a run in which the
+    """Return a conflict of two calls as one of three, if the promise also holds in a trial in which the
     second call comes after a third one: then the order of the first two does no harm by itself.
     """
     if conflict.before is not None:
@@ -81,7 +81,7 @@ def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
     groups = [
         [*group] for _, group in itertools.groupby(later, lambda candidate: candidate[0].at_us)
     ]
-    # Most orders do harm however late the second call comes, which one run shows.
+    # Most orders do harm however late the second call comes, which one trial shows.
     if not groups or not experiments.holds_if_delayed(middle, later[-1][0]):
         return conflict
     for group in groups[:_MOST_CONFLICTS]:
@@ -94,7 +94,7 @@ def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
 
 @dataclass(frozen=True, slots=True)
 class _Experiments:
-    """Runs under other schedules, which show whether the order of two calls decides."""
+    """Trials under other schedules, which show whether the order of two calls decides."""
 
     trial: Trial
     play: Callable[[Schedule], Trial]

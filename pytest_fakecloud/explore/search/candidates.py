@@ -340,7 +340,7 @@ class RandomTrials:
                 yield trial
 
     def _with_priorities(self, others: Sequence[Disturbance]) -> Iterator[Trial]:
-        """Run strands by random priorities; in every other run, one of ``others`` happens, too."""
+        """Run strands by random priorities; in every other trial, one of ``others`` happens, too."""
         tally, player = self._player.tally, self._player
         for first in itertools.count(step=_DRAWN_AHEAD):
             jobs = [

@@ -1,7 +1,7 @@
-"""Dynamic partial-order reduction: run one of all equivalent orders of conflicting steps.
+"""Dynamic partial-order reduction: try one of all equivalent orders of conflicting steps.
 
 Two steps conflict when they access the same data and at least one of them writes it. After each
-run, every race (two conflicting steps of different strands whose order nothing else determines) is
+trial, every race (two conflicting steps of different strands whose order nothing else determines) is
 reversed in a later trial. Source sets select the strand that runs instead; sleep sets prevent
 orders from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
 """

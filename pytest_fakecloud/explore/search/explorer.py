@@ -8,7 +8,7 @@ The search tries, in this order:
    with two disturbances that the first ones make likely, until each likely single disturbance has
    been tried.
 4. Second phase: the other schedules with one disturbance, then all with two disturbances, take
-   turns with interleavings (also of timers), schedules that extend runs in new states, and random
+   turns with interleavings (also of timers), schedules that extend trials in new states, and random
    schedules.
 
 A failing schedule is then shrunk, and stored for later searches.
@@ -55,13 +55,13 @@ _LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
 rarer.
 """
 _GUIDED = 3.0
-"""Weight of the schedules that extend runs, relative to one search for interleavings."""
+"""Weight of the schedules that extend trials, relative to one search for interleavings."""
 _BEFORE_GUIDED = 5
 """Number of rounds of the second phase before them, so that a small budget has all single
 disturbances.
 """
 _GUIDED_AHEAD = 4
-"""Number of schedules that extend runs, which are chosen together."""
+"""Number of schedules that extend trials, which are chosen together."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single disturbances, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -323,7 +323,7 @@ class Explorer:
                     yield trial
 
     def _guided_jobs(self) -> list[Job]:
-        """Return the next schedules that extend runs, which several processes can run together."""
+        """Return the next schedules that extend trials, which several processes can run together."""
         schedules = iter(self._frontier.next, None)
         new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
         return [Job(schedule, notes=True) for schedule in itertools.islice(new, _GUIDED_AHEAD)]
@@ -500,7 +500,7 @@ class Replays:
 
 def replay(player: Player, trial: Trial) -> Replays:
     """Run a failing schedule again; the last of these trials keeps its journal and its stacks."""
-    # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
+    # Replay a stuck trial only once, because each replay takes seconds and leaves threads behind.
     total = 1 if trial.is_stuck else REPLAYS
     failing, failed = None, 0
     for number in range(total):

@@ -1,4 +1,4 @@
-"""Schedules that extend runs which reached a new state: guided by what the fakes contain.
+"""Schedules that extend trials which reached a new state: guided by what the fakes contain.
 
 A trial that reached a fingerprint that no earlier trial had is kept, and one more disturbance is
 added to it at each of its new points: the retry after a failed attempt, the next start of a

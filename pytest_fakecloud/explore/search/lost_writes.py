@@ -55,7 +55,7 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
     # Without writes, a key that stays as it was may be all that there is to promise.
     says_nothing = not reads_data and bool(trust.writes or not trust.reads)
     if is_checked and says_nothing and len(missed) == trust.writes:
-        text = f"it read {trust.reads}, which no run wrote" if trust.reads else "it read nothing"
+        text = f"it read {trust.reads}, which no trial wrote" if trust.reads else "it read nothing"
         if missed:
             text += f", and it does not notice if a write is lost, such as {missed[0]}"
         raise ContractError(

@@ -75,7 +75,8 @@ def budget_of(argument: int | Duration) -> SearchBudget:
         now = monotonic()
         return SearchBudget(argument, now + seconds, now)
     raise ContractError(
-        f"budget={shown(argument)} is not a budget: pass a number of runs (500), or a span such as '10s'"
+        f"budget={shown(argument)} is not a budget: pass a number of trials (500), or a span such as "
+        "'10s'"
     )
 
 
@@ -226,12 +227,12 @@ class Tally:
     pairs: int = 0
     all_pairs: int | None = None
     drawn: int = 0
-    """Random schedules and stored failures, including runs with random priorities."""
+    """Random schedules and stored failures, including trials with random priorities."""
     priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
     guided: int = 0
     """Schedules that add a disturbance to a trial that reached a new state."""
     states: int = 0
-    """Number of distinct states that runs have reached."""
+    """Number of distinct states that trials have reached."""
     last_new_state: int = 0
     """The number of the trial that reached the last new one."""
     coverage: Coverage = field(default_factory=Coverage)
@@ -245,7 +246,7 @@ class Tally:
     alone: str = ""
     """Why the search could not use the processes that the caller wanted."""
     anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
-    """The anomalies that runs showed, by name and subject."""
+    """The anomalies that trials showed, by name and subject."""
     inputs: int = 0
     """Number of the drawn inputs that the trials had; 0 if no client has any."""
 

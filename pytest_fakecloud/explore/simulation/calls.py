@@ -97,7 +97,7 @@ class Calls(Part):
             return proceed()
         is_left_over = self._turns.here() is None and self._state.is_left_over()
         if is_left_over or (request.client and request.client[1] in self._state.left_ports):
-            self._trial.notes["not explored: late calls for a request of an earlier run"] = None
+            self._trial.notes["not explored: late calls for a request of an earlier trial"] = None
             return Effect("drop")
         strand, is_own_thread = self._strand_of(request)
         is_outside = (not is_own_thread and self._state.note_outsider()) or (

@@ -209,7 +209,7 @@ class TrialClock(Part):
         if self._forced_moves > MOST_STEPS:
             waiting = [s for s in self._state.strands if s.state == "waiting"]
             raise ContractError(
-                f"time has moved {MOST_STEPS:,} times and the run goes on: "
+                f"time has moved {MOST_STEPS:,} times and the trial goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self.move_to(target)
@@ -446,7 +446,7 @@ class TrialClock(Part):
             self._add_sleeper(strand, seconds, gate.release)
             gate.acquire()
             if self._turns.has_ended:
-                raise RuntimeError("the run has ended in which this thread began to sleep")
+                raise RuntimeError("the trial has ended in which this thread began to sleep")
         return True
 
     async def sleep_in_loop(self, seconds: float) -> bool:
@@ -606,7 +606,7 @@ class TrialClock(Part):
         for keyspace in self._fakes.keyspaces.values():
             ends_ms.update(keyspace.expires.values(), keyspace.volatile.values())
         times = self._fakes.clock.due_times()
-        for at_ms in ends_ms:  # No comprehension, because every point of a run comes here.
+        for at_ms in ends_ms:  # No comprehension, because every point of a trial comes here.
             times.add(at_ms * 1000)
         ordered = sorted(times)
         first = bisect_right(ordered, now)

@@ -157,7 +157,7 @@ class Simulation:
         name = latest.most_common(1)[0][0]
         strands = [strand for strand in self.state.strands if strand.name == name]
         return (
-            f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the run: "
+            f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the trial: "
             "explore() is for code that ends, so give its loop an end"
         )
 

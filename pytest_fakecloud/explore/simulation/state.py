@@ -100,7 +100,7 @@ class Outsiders:
                 raise ContractError(
                     f"the thread {thread.name}, which began before explore(), makes calls for the code "
                     "and goes on working, in real time, so that its calls would be part of a later "
-                    "run: start it, or the pool that it belongs to, within the explored function"
+                    "trial: start it, or the pool that it belongs to, within the explored function"
                 )
 
     def _rests(self, thread: threading.Thread, count: int | None) -> bool:
@@ -394,7 +394,7 @@ class TrialState:
 
 @functools.cache
 def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
-    """Return the choices of these kinds, as one tuple for all points and runs that have them."""
+    """Return the choices of these kinds, as one tuple for all points and trials that have them."""
     return tuple(choice for choice in choices if choice[0] in kinds)
 
 
@@ -415,5 +415,5 @@ def seconds(span_us: int) -> str:
 
 def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:
     """Add a note to an exception that names the schedule in which a check raised it."""
-    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed run"
+    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed trial"
     error.add_note(f"raised by check=, {where}")

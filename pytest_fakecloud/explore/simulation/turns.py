@@ -380,7 +380,7 @@ def is_of_a_strand(thread: threading.Thread) -> bool:
 
 
 class Threads:
-    """A pool of threads that runs share."""
+    """A pool of threads that trials share."""
 
     def __init__(self) -> None:
         self._idle: list[_PoolThread] = []
