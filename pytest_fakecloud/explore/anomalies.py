@@ -15,9 +15,9 @@ from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
 from ..queue.accesses import PUBLISHING
 from ..reporting.calls import command_of
-from .accesses import MESSAGES, NUMBER, Access, Anomaly
+from .accesses import MESSAGES, NUMBER, Access
 from .schedule import CLOCK, HOLD_US, ORDERS, Disturbance
-from .trial import Trial
+from .trial import Anomaly, Trial
 
 _CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
 """Options of writes that have no effect unless a condition holds."""

@@ -14,7 +14,7 @@ from ..core.timers import Timer
 from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
-from .accesses import Access, Anomaly
+from .accesses import Access
 from .footprint import Footprint
 from .schedule import Disturbance, Kind, Schedule
 
@@ -132,6 +132,20 @@ class Conflict:
     after: Line
     before: Line | None
     touch: Touch
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A pattern that a trial shows: its name, the key or call that it is about, and what
+    happened.
+    """
+
+    name: str
+    subject: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.subject}): {self.words}"
 
 
 @dataclass(slots=True)

@@ -38,16 +38,17 @@ class Exploration:
     ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
     there are no others), ``singles`` with one disturbance, ``pairs`` with two, ``guided`` ones that
     extend a trial in a new state, and ``drawn`` random ones. ``states`` is the number of distinct
-    states that trials have reached, and ``last_new_state`` the number of the schedule that reached the
-    last new one. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown). ``calls``
-    maps each client to its calls in the trial in which it made most, ``points`` to the points at which
-    disturbances were tried; ``kinds`` maps each kind of them to the number of times it was applied.
-    ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
-    allow. ``likely`` maps a number of ordered switches to the minimum probability that a bug that
-    needs them was found. ``reads`` is what the promise read, ``unwritten`` the keys of it that no trial
-    wrote. Each of ``writes`` was left out in a trial of its own; the promise did not notice
-    ``unnoticed``. ``inputs`` is the number of drawn inputs. ``anomalies`` are those that trials
-    showed. ``notes`` describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
+    states that trials have reached, and ``last_new_state`` the number of the schedule that reached
+    the last new one. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if
+    unknown). ``calls`` maps each client to its calls in the trial in which it made most, ``points``
+    to the points at which disturbances were tried; ``kinds`` maps each kind of them to the number
+    of times it was applied. ``untried`` are the kinds that were never possible, ``unreached`` those
+    that the budget did not allow. ``likely`` maps a number of ordered switches to the minimum
+    probability that a bug that needs them was found. ``reads`` is what the promise read,
+    ``unwritten`` the keys of it that no trial wrote. Each of ``writes`` was left out in a trial of
+    its own; the promise did not notice ``unnoticed``. ``inputs`` is the number of drawn inputs.
+    ``anomalies`` are those that trials showed. ``notes`` describe unexplored code, ``seconds`` is
+    wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Sequence[str]) -> None:

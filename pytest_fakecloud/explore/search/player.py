@@ -15,7 +15,6 @@ from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_t
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..accesses import Anomaly
 from ..anomalies import LAST, Allowed, AnomalyError, Evidence, find_anomalies
 from ..inputs import Inputs, with_inputs
 from ..observers import mark
@@ -24,7 +23,7 @@ from ..schedule import DELAY, DELAYS, DUE, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
 from ..simulation.strands import without_library_frames
-from ..trial import History, Line, Point, Redundant, Strategy, Trial, TrialPlan
+from ..trial import Anomaly, History, Line, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
 
