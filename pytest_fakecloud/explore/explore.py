@@ -16,6 +16,7 @@ from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
+from .assertions import may_assert
 from .fakes import HORIZON_US
 from .inputs import (
     Drawing,
@@ -33,7 +34,6 @@ from .programs import (
     chosen_fakes,
     current_replay,
     kinds_of,
-    may_assert,
     names_of,
     programs_of,
     schedule_to_replay,

@@ -18,7 +18,7 @@ from ..core.errors import counted, did_you_mean
 from ..core.exits import exiting
 from ..kv.accesses import KEY_OF_DB, touch_of_key
 from ..process.replace import swap
-from .programs import named_by
+from .assertions import named_by
 from .promises import Predicate
 from .trial import History
 

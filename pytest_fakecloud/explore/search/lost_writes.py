@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...core.errors import ContractError
 from ...kv.accesses import KEY_OF_DB
+from ..assertions import may_assert
 from ..inputs import functions_of
-from ..programs import may_assert
 from ..result.story import line_text, lookups_of_trial
 from ..schedule import Schedule
 from ..trial import Trial
