@@ -36,7 +36,8 @@ class Program:
 class Strategy(Protocol):
     """Decides which strand runs next where the schedule contains no disturbance.
 
-    ``lesson()`` returns what a search learns from a trial.
+    ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
+    returns what a search learns from a trial, also from one that has been ended.
     """
 
     places: frozenset[Place]
@@ -45,7 +46,7 @@ class Strategy(Protocol):
 
     def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str: ...
 
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> Any: ...
+    def lesson(self, trial: Trial) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +217,6 @@ class History:
 class Redundant(Exception):
     """Raised by a strategy to end a trial that would repeat a known order."""
 
-    def __init__(self, trial: Trial) -> None:
-        super().__init__()
-        self.trial = trial
-
 
 @dataclass
 class Trial:
@@ -276,6 +273,10 @@ class Trial:
     """Sentences about code that was not explored, without duplicates and in order."""
     strands: set[str] = field(default_factory=set)
     """Names of the strands that have begun."""
+    lesson: Any = None
+    """What the search of the trial's strategy learns from it."""
+    is_redundant: bool = False
+    """Whether the strategy ended the trial, which then has no result."""
     is_stuck: bool = False
     """Whether a strand waited forever."""
     overlaps: bool = False

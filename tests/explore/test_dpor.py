@@ -77,23 +77,23 @@ class Reduced:
         self.tree = Interleavings(Branch(late=late, moves_time=moves_time))
         self.moves_time = moves_time
         self.places = decided_places(late=late)
-        self._branch = self.tree.root
-        self._run = self._branch.strategy()
+        self._interleaving = self.tree.root.strategy()
 
     def next(self) -> bool:
         """Prepare the next trial; return False when there is none."""
         branch = self.tree.next()
         if branch is not None:
-            self._branch, self._run = branch, branch.strategy()
+            self._interleaving = branch.strategy()
         return branch is not None
 
     def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next."""
-        return self._run.pick(trial, options, place)
+        return self._interleaving.pick(trial, options, place)
 
-    def learn(self, trial: Trial, *, was_redundant: bool) -> None:
+    def learn(self, trial: Trial) -> None:
         """Learn the races of a trial."""
-        self.tree.learn(self._branch, self._run.lesson(trial, is_redundant=was_redundant))
+        trial.lesson = self._interleaving.lesson(trial)
+        self.tree.learn(trial)
 
 
 def outcomes(
@@ -115,14 +115,13 @@ def outcomes(
                 world.reset()
                 memory.clear()
                 simulation = Simulation(subject, TrialPlan(Schedule(), strategy))
-                redundant = False
                 try:
                     world.play(simulation)
                 except Redundant:
-                    redundant = True
+                    simulation.trial.is_redundant = True
                 if hasattr(strategy, "learn"):
-                    strategy.learn(simulation.trial, was_redundant=redundant)
-                if redundant:
+                    strategy.learn(simulation.trial)
+                if simulation.trial.is_redundant:
                     continue
                 trials += 1
                 if strategy.moves_time:

@@ -300,7 +300,7 @@ def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
     for chosen_from in (2, 5, 5):
         strategy = PriorityPlan(0, 2, chosen_from, late=False).strategy()
         order_of(strategy, "aabbc")
-        lesson = strategy.lesson(Trial(Schedule()), is_redundant=False)
+        lesson = strategy.lesson(Trial(Schedule()))
         trials.add(2, chosen_from, *lesson, is_counted=True)
     assert trials.most_decisions == 5
     assert trials.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}

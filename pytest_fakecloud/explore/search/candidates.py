@@ -12,8 +12,9 @@ from __future__ import annotations
 import itertools
 import random
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ...core.accesses import READS_CLOCK
 from ..footprint import Footprint
@@ -27,69 +28,72 @@ MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
 _LASTING = frozenset({"hold", "rotate_token"})
 """Kinds of disturbances that begin a disturbance that a timer ends."""
+_Schedules: TypeAlias = list[Schedule]
 _NEXT = 2
 """Number of calls after a slow answer at which the same strand is delayed again."""
 
 
-class Singles:
-    """All schedules with one disturbance at a point of a trial.
+def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedules, _Schedules]:
+    """Return all schedules with one disturbance at a point of a trial: those to try first, and others.
 
-    ``others`` probably have the same effect as one of ``first``, such as a lost answer of a call
+    The others probably have the same effect as one of the first, such as a lost answer of a call
     that writes nothing. In both lists, kinds of disturbances take turns, so that a bug that needs
     a certain kind is found after a few rounds. Disturbances of one kind come first at the first
     call that each line of the application makes, then at the second call of that line, and so on.
     With ``chance``, disturbances that are equal in this respect are in random order, and otherwise
     in the order of the trial.
     """
+    points = (point.disturbances() for point in trial.points)
+    disturbances = list(dict.fromkeys(itertools.chain(*points)))
+    if chance is not None:
+        chance.shuffle(disturbances)
+    visits = _visits(trial)
+    disturbances.sort(key=lambda disturbance: visits.get(_place_of(disturbance), 0))
+    first: list[Disturbance] = []
+    others: list[Disturbance] = []
+    is_like_another = _likeness(trial)
+    for disturbance in disturbances:
+        (others if is_like_another(disturbance) else first).append(disturbance)
+    return _in_turn(first), _in_turn(others)
 
-    def __init__(self, trial: Trial, chance: random.Random | None = None) -> None:
-        self._points = {(point.strand, point.number) for point in trial.points}
-        self._touched: dict[tuple[str, int], Footprint] = {}
-        self._strands: dict[str, Footprint] = {}
-        for step in trial.steps:
-            if step.place == "switch":
-                self._touched.setdefault((step.strand, step.point), step.footprint)
-            whole = self._strands.setdefault(step.strand, Footprint())
-            whole.touches.update(step.footprint.touches)
-            whole.is_everything = whole.is_everything or step.footprint.is_everything
-        self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
-        """Whether the code, or a call that it makes, reads the time."""
-        disturbances = list(
-            dict.fromkeys(
-                disturbance for point in trial.points for disturbance in point.disturbances()
-            )
-        )
-        if chance is not None:
-            chance.shuffle(disturbances)
-        visits = _visits(trial)
-        disturbances.sort(
-            key=lambda disturbance: visits.get((disturbance.strand, disturbance.point), 0)
-        )
-        self.first = _in_turn(
-            disturbance for disturbance in disturbances if not self._is_like_another(disturbance)
-        )
-        self.others = _in_turn(
-            disturbance for disturbance in disturbances if self._is_like_another(disturbance)
-        )
 
-    def _is_like_another(self, disturbance: Disturbance) -> bool:
-        """Return whether a disturbance probably has the same effect as another one."""
-        kind, here = disturbance.kind, self._touched.get((disturbance.strand, disturbance.point))
-        before = self._touched.get((disturbance.strand, disturbance.point - 1))
+def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
+    """Return a function: whether a disturbance of a trial probably has the effect of another one."""
+    points = {(point.strand, point.number) for point in trial.points}
+    touched: dict[tuple[str, int], Footprint] = {}
+    strands: dict[str, Footprint] = {}
+    for step in trial.steps:
+        if step.place == "switch":
+            touched.setdefault((step.strand, step.point), step.footprint)
+        whole = strands.setdefault(step.strand, Footprint())
+        whole.touches.update(step.footprint.touches)
+        whole.is_everything = whole.is_everything or step.footprint.is_everything
+    # Whether the code, or a call that it makes, reads the time.
+    reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
+
+    def is_like_another(disturbance: Disturbance) -> bool:
+        kind, here = disturbance.kind, touched.get(_place_of(disturbance))
+        before = touched.get((disturbance.strand, disturbance.point - 1))
         if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
             return True  # The next known time is the likeliest to matter.
         if kind == "tick" or disturbance.detail == EDGE:
-            return not self._reads_clock
+            return not reads_clock
         if kind in ("lose_response", "duplicate"):  # like a lost request, or a single one
             return here is not None and not _writes(here)
         if kind == "crash":  # like a crash at the call before
             return before is not None and not _writes(before)
         if kind == "late":  # like a switch at the next call
-            return (disturbance.strand, disturbance.point + 1) in self._points
+            return (disturbance.strand, disturbance.point + 1) in points
         if kind == "switch":  # like a switch at the call before
-            other = self._strands.get(disturbance.detail, Footprint())
+            other = strands.get(disturbance.detail, Footprint())
             return before is not None and not before.depends_on(other)
         return False
+
+    return is_like_another
+
+
+def _place_of(disturbance: Disturbance) -> tuple[str, int]:
+    return disturbance.strand, disturbance.point
 
 
 def _visits(trial: Trial) -> dict[tuple[str, int], int]:
@@ -299,7 +303,7 @@ class Priorities:
         self.decisions += 1
         return chosen
 
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> tuple[int, int]:
+    def lesson(self, trial: Trial) -> tuple[int, int]:
         """Return the numbers of decisions and of strands."""
         return self.decisions, len(self.priorities)
 
@@ -349,16 +353,16 @@ class RandomTrials:
             ]
             for job in self._ahead.through(jobs):
                 tally.drawn += 1
-                played = self._ahead.play(job)
+                trial = self._ahead.play(job)
                 plan = job.plan
                 assert isinstance(plan, PriorityPlan)
                 is_counted = not job.schedule.with_series(0) and (
                     plan.late or "late" not in player.subject.kinds
                 )
                 tally.priority_trials.add(
-                    plan.depth, plan.most_decisions, *played.lesson, is_counted=is_counted
+                    plan.depth, plan.most_decisions, *trial.lesson, is_counted=is_counted
                 )
-                yield played.trial
+                yield trial
 
     def _job_with_priorities(self, number: int, others: Sequence[Disturbance]) -> Job:
         player, is_odd = self._player, bool(number % 2)
@@ -387,7 +391,7 @@ class RandomTrials:
                 if job.schedule in self._player.outcomes:
                     continue
                 self._player.tally.drawn += 1
-                yield self._ahead.play(job).trial
+                yield self._ahead.play(job)
             if not jobs:
                 yield None
 

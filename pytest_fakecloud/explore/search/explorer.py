@@ -36,7 +36,7 @@ from ..schedule import (
 )
 from ..trial import Point, Trial
 from .ahead import Ahead, Job
-from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood, paused_again
+from .candidates import Pairs, RandomTrials, delayed_again, likelihood, paused_again, singles
 from .dpor import Branch, Interleavings
 from .guided import Frontier
 from .player import PartialSearch, Player, SearchBudget
@@ -150,13 +150,13 @@ class Explorer:
                     return trial
             if self._has_tried_all():
                 return None
-        singles = Singles(self._undisturbed)
+        first_singles, other_singles = singles(self._undisturbed)
         tally = self._tally
-        tally.all_singles = len(singles.first) + len(singles.others)
+        tally.all_singles = len(first_singles) + len(other_singles)
         if tally.all_singles > self._budget.expected(tally.tried):
             # The budget is too small for all of them, so try them in random order.
-            singles = Singles(self._undisturbed, self._chance)
-        likely = self._run_singles(singles.first)
+            first_singles, other_singles = singles(self._undisturbed, self._chance)
+        likely = self._run_singles(first_singles)
         pairs = (
             PartialSearch(self._run_likely_pairs(extend), weight, _BEFORE_PAIRS)
             for extend, weight in _LIKELY_PAIRS
@@ -169,9 +169,7 @@ class Explorer:
             return trial
         if self._has_timers and {"switch", "jump"} <= self._kinds:
             others.append(self._interleavings(late="late" in self._kinds, moves_time=True))
-        return self._second_phase(
-            itertools.chain(likely, self._run_singles(singles.others)), others
-        )
+        return self._second_phase(itertools.chain(likely, self._run_singles(other_singles)), others)
 
     def _take_turns(
         self,
@@ -245,14 +243,14 @@ class Explorer:
     def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally = self._tally
         for branch in self._ahead.below(tree):
-            played = self._ahead.play(Job(Schedule(), plan=branch))
-            tree.learn(branch, played.lesson)
-            if played.is_redundant:
+            trial = self._ahead.play(Job(Schedule(), plan=branch))
+            tree.learn(trial)
+            if trial.is_redundant:
                 yield None
                 continue
-            self._has_timers = self._has_timers or played.trial.has_timers
+            self._has_timers = self._has_timers or trial.has_timers
             tally.orders += 1
-            yield played.trial
+            yield trial
         tally.unfinished_order_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial.
         is_one_of_many = self._player.varies_numbers
@@ -272,7 +270,7 @@ class Explorer:
         jobs = (Job(schedule, notes=True) for schedule in schedules)
         for job in self._ahead.through(jobs):
             varied = job._replace(schedule=self._player.varied(job.schedule))
-            trial = self._ahead.play(varied).trial
+            trial = self._ahead.play(varied)
             if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the disturbance.
                 self._tally.drawn += 1
@@ -318,7 +316,7 @@ class Explorer:
             for job in self._ahead.through(jobs):
                 if job.schedule not in self._player.outcomes:
                     tally.guided += 1
-                    trial = self._ahead.play(job).trial
+                    trial = self._ahead.play(job)
                     self._frontier.learn(trial)
                     yield trial
 
@@ -333,7 +331,7 @@ class Explorer:
         for job in self._ahead.through(jobs):
             if job.schedule not in self._player.outcomes:
                 self._tally.pairs += 1
-                trial = self._ahead.play(job).trial
+                trial = self._ahead.play(job)
                 self._frontier.learn(trial)
                 yield trial
 

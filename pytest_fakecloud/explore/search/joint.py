@@ -17,7 +17,7 @@ from ..inputs import (
 )
 from ..schedule import Disturbance, Schedule
 from ..trial import Trial
-from .candidates import Singles
+from .candidates import singles
 from .explorer import smallest
 from .player import Player
 
@@ -82,7 +82,7 @@ class JointShrinking:
         def with_one_disturbance(undisturbed: Trial) -> Iterator[Schedule]:
             nonlocal trials
             trials += 1
-            for schedule in Singles(undisturbed).first if has_disturbances else ():
+            for schedule in singles(undisturbed)[0] if has_disturbances else ():
                 trials += 1
                 yield schedule
 

@@ -15,7 +15,8 @@ from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_t
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..anomalies import LAST, Allowed, AnomalyError, Evidence, find_anomalies
+from ..anomalies import LAST, Allowed, AnomalyError, find_anomalies
+from ..evidence import Evidence
 from ..inputs import Inputs, with_inputs
 from ..observers import mark
 from ..programs import check_has_run
@@ -350,7 +351,7 @@ class Player:
         ``stacks`` the lines of the application that make each call. Journal and observers forget
         the trial unless ``keep`` is true; with ``shows``, pytest shows its log, warnings and
         output until then. ``left_out`` is the number of a call whose effect is undone, in a trial
-        that does not count. Raises ``Redundant`` if the strategy ends the trial.
+        that does not count. A trial that its strategy ends is not checked.
         """
         world = self.world
         recorder = world.cloud.journal._recorder
@@ -377,8 +378,13 @@ class Player:
         try:
             trial = world.play(simulation)
         except Redundant:
+            trial = simulation.trial
+            trial.is_redundant = True
+        if strategy is not None:
+            trial.lesson = strategy.lesson(trial)
+        if trial.is_redundant:
             forget()
-            raise
+            return trial
         if keep:
             trial.state = world.cloud, world.cloud.snapshot()
         if world.randomness.has_drawn():
