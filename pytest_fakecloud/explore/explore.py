@@ -48,7 +48,8 @@ from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, replay
 from .search.joint import JointShrinking
 from .search.lost_writes import examine
-from .search.player import Player, SearchBudget, Tally, budget_of
+from .search.player import Player
+from .search.tally import SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Program, Trial
 

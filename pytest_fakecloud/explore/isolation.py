@@ -32,7 +32,7 @@ _Dependency: TypeAlias = Literal["ww", "wr", "rw", "rt"]
 """A write before a write, a write before its read, a read before the next write, and real time."""
 
 
-class Cycles(NamedTuple):
+class _Cycles(NamedTuple):
     """A kind of cycle: the dependency that it begins with, and those of the rest of the cycle."""
 
     name: str
@@ -45,11 +45,11 @@ _WRITES: frozenset[_Dependency] = frozenset({"ww"})
 _VALUES: frozenset[_Dependency] = frozenset({"ww", "wr"})
 _ALL: frozenset[_Dependency] = frozenset({"ww", "wr", "rw"})
 _CYCLES = (
-    Cycles("G0 (dirty write)", "read uncommitted", "ww", _WRITES),
-    Cycles("G1c (circular information flow)", "read committed", "wr", _VALUES),
-    Cycles("G-single (read skew)", "snapshot isolation", "rw", _VALUES),
-    Cycles("G2 (write skew)", "serializable", "rw", _ALL),
-    Cycles("order against real time", "strict serializable", "rt", _ALL | {"rt"}),
+    _Cycles("G0 (dirty write)", "read uncommitted", "ww", _WRITES),
+    _Cycles("G1c (circular information flow)", "read committed", "wr", _VALUES),
+    _Cycles("G-single (read skew)", "snapshot isolation", "rw", _VALUES),
+    _Cycles("G2 (write skew)", "serializable", "rw", _ALL),
+    _Cycles("order against real time", "strict serializable", "rt", _ALL | {"rt"}),
 )
 
 
@@ -380,7 +380,7 @@ def _real_time(log: _Log) -> Iterator[_Edge]:
 # -- cycles ----------------------------------------------------------------------------------------
 
 
-def _shortest_cycle(edges: Iterable[_Edge], kind: Cycles) -> list[_Edge]:
+def _shortest_cycle(edges: Iterable[_Edge], kind: _Cycles) -> list[_Edge]:
     """Return the edges of the shortest cycle of a kind; none if there is no such cycle."""
     following: dict[_Transaction, list[_Edge]] = {}
     first_edges = []

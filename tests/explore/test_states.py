@@ -15,7 +15,7 @@ from pytest_fakecloud.explore.fakes import Fakes
 from pytest_fakecloud.explore.fingerprint import Fingerprints
 from pytest_fakecloud.explore.schedule import Schedule
 from pytest_fakecloud.explore.search.guided import Frontier
-from pytest_fakecloud.explore.search.player import Tally
+from pytest_fakecloud.explore.search.tally import Tally
 from pytest_fakecloud.explore.trial import Point, Trial
 
 from .conftest import holds

@@ -11,7 +11,7 @@ from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
 from ..inputs import Inputs, replay_text, text_of_inputs
 from ..search.explorer import Replays
-from ..search.player import MOST_DISTURBANCES, ShownAnomaly, Tally
+from ..search.tally import MOST_DISTURBANCES, ShownAnomaly, Tally
 from ..trial import Trial
 from .cause import cause_text
 from .failures import Failure

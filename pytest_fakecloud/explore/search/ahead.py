@@ -23,12 +23,13 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..schedule import Schedule
-from ..trial import Strategy, Trial
+from ..trial import Trial
 from .dpor import Branch, Interleavings
 from .player import Player
+from .priorities import PriorityPlan
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -40,18 +41,12 @@ _MOST_BYTES = 64 * 1024
 """Maximum size of an offer; the search's process plays a longer one itself."""
 
 
-class StrategyPlan(Protocol):
-    """All that determines a strategy, as a value that can be sent and compared."""
-
-    def strategy(self) -> Strategy: ...
-
-
 class Job(NamedTuple):
     """A trial to play: its schedule, whether to record its points, and its strategy."""
 
     schedule: Schedule
     notes: bool = False
-    plan: StrategyPlan | None = None
+    plan: Branch | PriorityPlan | None = None
 
 
 def perform(player: Player, job: Job) -> Trial:

@@ -1,28 +1,17 @@
-"""The schedules to try: with one disturbance, with two disturbances, random ones, and random
-priorities.
-
-In probabilistic concurrency testing, strands have random priorities, which change a few times
-during a trial, at random decisions. The new priorities are below all initial ones, and in random
-order as well. With n strands and k decisions, one trial finds a bug that needs d ordered switches
-with a probability of at least 1 / (n * k^(d-1)) (Burckhardt and others, ASPLOS 2010).
-"""
+"""The schedules with one disturbance and with two disturbances, in the order in which to try them."""
 
 from __future__ import annotations
 
 import itertools
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from ...core.accesses import READS_CLOCK
 from ..footprint import Footprint
 from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Disturbance, Schedule
-from ..trial import Place, Trial
-from .ahead import Ahead, Job
-from .dpor import decided_places
-from .player import MOST_DISTURBANCES, Player
+from ..trial import Trial
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
@@ -246,160 +235,3 @@ def _point_of(trial: Trial, disturbance: Disturbance) -> int:
     place = disturbance.strand, disturbance.point
     indexes = (at for at, p in enumerate(trial.points) if (p.strand, p.number) == place)
     return next(indexes, 0)
-
-
-DEPTHS = (2, 3, 4)
-"""The bug depths (numbers of ordered switches) to search for, in turn."""
-_DRAWN_AHEAD = 16
-"""Number of random schedules that are drawn together, so that several processes can run them."""
-MOST_REPEATED = 100
-"""Number of consecutive random schedules already tried, after which the search ends."""
-
-
-@dataclass(frozen=True)
-class PriorityPlan:
-    """All that determines the priorities of a trial.
-
-    ``depth`` is the number of ordered switches to search for, and ``most_decisions`` the number of
-    decisions among which the changes of priority are drawn.
-    """
-
-    seed: float
-    depth: int
-    most_decisions: int
-    late: bool
-
-    def strategy(self) -> Priorities:
-        return Priorities(self)
-
-
-class Priorities:
-    """Runs the strand with the highest priority, and lowers priorities at random decisions."""
-
-    records = False
-    moves_time = False
-
-    def __init__(self, plan: PriorityPlan) -> None:
-        self.places = decided_places(late=plan.late)
-        self.depth = plan.depth
-        self.decisions = 0
-        """The number of decisions so far."""
-        self._chance = random.Random(plan.seed)
-        most = max(1, plan.most_decisions)
-        changed = self._chance.sample(range(most), min(plan.depth - 1, most))
-        self._changes = {decision: priority for priority, decision in enumerate(changed)}
-        self.priorities: dict[str, float] = {}
-        """The priority of each strand that could run so far."""
-
-    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
-        for name in options:
-            if name not in self.priorities:
-                # Every changed priority is lower than every initial one.
-                self.priorities[name] = self.depth + self._chance.random()
-        chosen = max(options, key=self.priorities.__getitem__)
-        if self.decisions in self._changes:
-            self.priorities[chosen] = self._changes[self.decisions]
-            chosen = max(options, key=self.priorities.__getitem__)
-        self.decisions += 1
-        return chosen
-
-    def lesson(self, trial: Trial) -> tuple[int, int]:
-        """Return the numbers of decisions and of strands."""
-        return self.decisions, len(self.priorities)
-
-
-class RandomTrials:
-    """Runs random schedules and random priorities, in turn."""
-
-    def __init__(
-        self, player: Player, ahead: Ahead, trials: Iterable[Trial], chance: random.Random
-    ) -> None:
-        self._player = player
-        self._ahead = ahead
-        self._chance = chance
-        points = {point for trial in trials for point in trial.points}
-        self._disturbances = sorted(
-            {disturbance for point in points for disturbance in point.disturbances()}
-        )
-
-    def trials(self) -> Iterator[Trial]:
-        """Run schedules of all sources in turn, until one source has tried nearly all of its own."""
-        if not self._disturbances and not self._player.varies_numbers:
-            return
-        switches = {disturbance.kind for disturbance in self._disturbances} & SWITCHES
-        others = [
-            disturbance for disturbance in self._disturbances if disturbance.kind not in SWITCHES
-        ]
-        sources: list[Iterator[Trial | None]] = []
-        if switches & self._player.subject.kinds:
-            sources.append(self._with_priorities(others))
-        if others or not sources:
-            sources.append(self._of_schedules())
-        for source in itertools.cycle(sources):
-            try:
-                trial = next(source)
-            except StopIteration:
-                return
-            if trial is not None:
-                yield trial
-
-    def _with_priorities(self, others: Sequence[Disturbance]) -> Iterator[Trial]:
-        """Run strands by random priorities; in every other trial, one of ``others`` happens, too."""
-        tally, player = self._player.tally, self._player
-        for first in itertools.count(step=_DRAWN_AHEAD):
-            jobs = [
-                self._job_with_priorities(number, others)
-                for number in range(first, first + _DRAWN_AHEAD)
-            ]
-            for job in self._ahead.through(jobs):
-                tally.drawn += 1
-                trial = self._ahead.play(job)
-                plan = job.plan
-                assert isinstance(plan, PriorityPlan)
-                is_counted = not job.schedule.with_series(0) and (
-                    plan.late or "late" not in player.subject.kinds
-                )
-                tally.priority_trials.add(
-                    plan.depth, plan.most_decisions, *trial.lesson, is_counted=is_counted
-                )
-                yield trial
-
-    def _job_with_priorities(self, number: int, others: Sequence[Disturbance]) -> Job:
-        player, is_odd = self._player, bool(number % 2)
-        has_disturbance = bool(others) and (player.tally.is_exhaustive or not is_odd)
-        schedule = Schedule(self._chance.sample(others, 1) if has_disturbance else ())
-        plan = PriorityPlan(
-            self._chance.random(),
-            DEPTHS[number % len(DEPTHS)],
-            player.tally.priority_trials.most_decisions,
-            late="late" in player.subject.kinds and is_odd,
-        )
-        return Job(player.varied(schedule), plan=plan)
-
-    def _of_schedules(self) -> Iterator[Trial | None]:
-        """Run random schedules; yield None instead of a trial if a schedule was already tried."""
-        repeated = 0
-        while repeated < MOST_REPEATED:
-            jobs = []
-            for _ in range(_DRAWN_AHEAD):
-                job = Job(self._player.varied(self._schedule()))
-                is_known = job in jobs or job.schedule in self._player.outcomes
-                repeated = repeated + 1 if is_known else 0
-                if not is_known:
-                    jobs.append(job)
-            for job in self._ahead.through(jobs):
-                if job.schedule in self._player.outcomes:
-                    continue
-                self._player.tally.drawn += 1
-                yield self._ahead.play(job)
-            if not jobs:
-                yield None
-
-    def _schedule(self) -> Schedule:
-        chance, disturbances = self._chance, self._disturbances
-        # With other random numbers, one disturbance may break a promise that it did not break before.
-        least = 1 if self._player.varies_numbers else 2
-        count = chance.randint(
-            min(least, len(disturbances)), min(MOST_DISTURBANCES, len(disturbances))
-        )
-        return Schedule(sorted(chance.sample(disturbances, count)))

@@ -36,11 +36,13 @@ from ..schedule import (
 )
 from ..trial import Point, Trial
 from .ahead import Ahead, Job
-from .candidates import Pairs, RandomTrials, delayed_again, likelihood, paused_again, singles
+from .candidates import Pairs, delayed_again, likelihood, paused_again, singles
 from .dpor import Branch, Interleavings
 from .guided import Frontier
-from .player import PartialSearch, Player, SearchBudget
+from .player import Player
+from .random_trials import RandomTrials
 from .store import Store, key_of
+from .tally import SearchBudget
 
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
@@ -70,6 +72,34 @@ budget.
 """
 _LEAST_SHARE, _MOST_SHARE = 0.4, 0.8
 """Limits of the share of single disturbances and pairs in the second phase."""
+
+
+@dataclass
+class PartialSearch:
+    """A part of the search: an iterator that runs a schedule at each turn.
+
+    The iterator yields None if it has nothing to run at the moment. Searches share a budget in
+    rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
+    """
+
+    trials: Iterator[Trial | None]
+    weight: float = 1.0
+    head_start: float = 0.0
+    turns: int = 0
+    is_over: bool = False
+
+    @property
+    def rounds(self) -> float:
+        """The rounds so far, with the head start of the others; the search with the fewest is next."""
+        return self.head_start + self.turns / self.weight
+
+    def next(self) -> Trial | None:
+        self.turns += 1
+        try:
+            return next(self.trials)
+        except StopIteration:
+            self.is_over = True
+            return None
 
 
 class Explorer:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ..schedule import TRIED, Kind, Schedule
 from ..trial import Point, Trial
-from .player import MOST_DISTURBANCES, Tally
+from .tally import MOST_DISTURBANCES, Tally
 
 _REPEATED = 4
 """Weight of a disturbance that repeats the last one, as failures of a retry do, relative to

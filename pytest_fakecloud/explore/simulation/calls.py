@@ -45,7 +45,7 @@ from ..schedule import (
 )
 from ..trial import Choices, DueDelivery, Line
 from .clock import TrialClock
-from .state import Part, TrialState, seconds
+from .state import TrialState, seconds
 from .strands import Crash, Source, Strand, carried_source, source_of
 from .turns import describe_places
 
@@ -69,11 +69,14 @@ _FAULT_WORDS: dict[str, str] = {
 }
 
 
-class Calls(Part):
+class Calls:
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
     def __init__(self, state: TrialState, clock: TrialClock, *, late: bool) -> None:
-        super().__init__(state)
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
+        self._turns = state.turns
         self._clock = clock
         self._late = late
         self._cut: dict[tuple[str, str], int] = {}
@@ -501,11 +504,13 @@ _DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
 """The disturbances that are possible at the start of a delivery."""
 
 
-class DeliveryStrands(Part):
+class DeliveryStrands:
     """Begins deliveries as strands, and performs them."""
 
     def __init__(self, state: TrialState) -> None:
-        super().__init__(state)
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
         self.faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
         self._losses: dict[str, list[_Loss]] = {}

@@ -22,7 +22,7 @@ from ...kv.accesses import touch_of_key
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices, DueDelivery, Step
-from .state import OF_FAKES, Part, TrialState, seconds
+from .state import OF_FAKES, TrialState, seconds
 from .strands import Crash, Gate, Strand, Waiting, Why, pause
 from .turns import describe_places
 
@@ -84,7 +84,7 @@ class _Sleeper(NamedTuple):
     wake: Callable[[], object]
 
 
-class TrialClock(Part):
+class TrialClock:
     """The fake time of a trial: moves the clock, and pauses strands or lets them wait.
 
     The clock moves when no strand can run, or when the schedule demands it. A disturbance pauses
@@ -92,7 +92,11 @@ class TrialClock(Part):
     """
 
     def __init__(self, state: TrialState, *, moves_time: bool) -> None:
-        super().__init__(state)
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
+        self._turns = state.turns
+        self._connections = state.fakes.connections
         self.moves_time = moves_time
         """Whether the search orders the moves of the clock."""
         self.may_move = moves_time or any(

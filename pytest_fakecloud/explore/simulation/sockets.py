@@ -20,7 +20,7 @@ from ...core.libraries import is_library
 from ..fakes import Fakes
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news
-from .state import Part, TrialState
+from .state import TrialState
 from .strands import Strand, Waiting, is_crash
 from .turns import is_of_a_strand
 
@@ -157,11 +157,14 @@ class Sockets:
                 wait_for_news(link, timeout)
 
 
-class SocketHooks(Part):
+class SocketHooks:
     """Called when code of a trial uses a socket that is connected to a fake, or an event loop."""
 
     def __init__(self, state: TrialState, clock: TrialClock) -> None:
-        super().__init__(state)
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
+        self._turns = state.turns
         self._clock = clock
 
     # -- sockets

@@ -398,17 +398,6 @@ def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
     return tuple(choice for choice in choices if choice[0] in kinds)
 
 
-class Part:
-    """A part of a simulation, with the state that all parts share."""
-
-    def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._trial = state.trial
-        self._turns = state.turns
-        self._connections = state.fakes.connections
-
-
 def seconds(span_us: int) -> str:
     return f"{span_us / 1e6:.6g} s"
 
