@@ -45,10 +45,11 @@ from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
-from .search.explorer import Explorer, Replays, replay
+from .search.explorer import Explorer
 from .search.joint import JointShrinking
 from .search.lost_writes import examine
 from .search.player import Player
+from .search.shrinking import Replays, replay
 from .search.tally import SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Program, Trial

@@ -17,8 +17,8 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import candidates
-from pytest_fakecloud.explore.search.explorer import shrink
 from pytest_fakecloud.explore.search.priorities import Priorities, PriorityPlan, PriorityTrials
+from pytest_fakecloud.explore.search.shrinking import shrink
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
 from ..inputs import Inputs, replay_text, text_of_inputs
-from ..search.explorer import Replays
+from ..search.shrinking import Replays
 from ..search.tally import MOST_DISTURBANCES, ShownAnomaly, Tally
 from ..trial import Trial
 from .cause import cause_text

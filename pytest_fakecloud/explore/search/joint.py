@@ -18,8 +18,8 @@ from ..inputs import (
 from ..schedule import Disturbance, Schedule
 from ..trial import Trial
 from .candidates import singles
-from .explorer import smallest
 from .player import Player
+from .shrinking import smallest
 
 SECONDS = 10.0
 """Processor seconds for shrinking inputs, in addition to the budget, so that the result does not
