@@ -49,7 +49,7 @@ from .search.explorer import Explorer
 from .search.joint import JointShrinking
 from .search.lost_writes import examine
 from .search.player import Player
-from .search.shrinking import Replays, replay
+from .search.shrinking import ReplayResult, replay
 from .search.tally import SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Program, Trial
@@ -434,7 +434,7 @@ def _why_alone(undisturbed: Trial) -> str:
 def _broken_schedule(
     player: Player,
     trial: Trial,
-    replays: Replays | None = None,
+    replays: ReplayResult | None = None,
     failures: Results[Failure] = NO_FAILURES,
 ) -> BrokenPromiseError:
     undisturbed = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
 from ..inputs import Inputs, replay_text, text_of_inputs
-from ..search.shrinking import Replays
+from ..search.shrinking import ReplayResult
 from ..search.tally import MOST_DISTURBANCES, ShownAnomaly, Tally
 from ..trial import Trial
 from .cause import cause_text
@@ -134,7 +134,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         undisturbed: Trial | None = None,
         *,
         inputs: Inputs | None = None,
-        replays: Replays | None = None,
+        replays: ReplayResult | None = None,
         failures: Results[Failure] = NO_FAILURES,
     ) -> None:
         self.trials = trial, undisturbed

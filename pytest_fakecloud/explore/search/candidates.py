@@ -99,7 +99,9 @@ def _visits(trial: Trial) -> dict[tuple[str, int], int]:
 
 
 def _writes(footprint: Footprint) -> bool:
-    return footprint.is_everything or any(t.writes and t.fake for t in footprint.touches)
+    return footprint.is_everything or any(
+        touch.writes and touch.fake for touch in footprint.touches
+    )
 
 
 def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:

@@ -129,7 +129,7 @@ class Explorer:
         try:
             subject = player.subject
             functions = [
-                *itertools.chain(*(functions_of(p.function) for p in subject.programs)),
+                *itertools.chain(*(functions_of(program.function) for program in subject.programs)),
                 *subject.promises.checks,
             ]
             inputs = repr(subject.inputs) if subject.inputs else ""

@@ -140,7 +140,8 @@ def _with_fewer_calls(schedule: Schedule) -> Iterator[Schedule]:
         yield schedule
     strands = dict.fromkeys(disturbance.strand for disturbance in schedule)
     for strand in strands:
-        first = min(d.point for d in schedule if d.strand == strand)
+        own = (disturbance for disturbance in schedule if disturbance.strand == strand)
+        first = min(disturbance.point for disturbance in own)
         for fewer in range(1, first):
             yield Schedule(_earlier(disturbance, strand, fewer) for disturbance in schedule)
 

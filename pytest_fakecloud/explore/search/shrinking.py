@@ -161,7 +161,7 @@ def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
 
 
 @dataclass(frozen=True, slots=True)
-class Replays:
+class ReplayResult:
     """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if
     any.
     """
@@ -171,7 +171,7 @@ class Replays:
     total: int
 
 
-def replay(player: Player, trial: Trial) -> Replays:
+def replay(player: Player, trial: Trial) -> ReplayResult:
     """Run a failing schedule again; the last of these trials keeps its journal and its stacks."""
     # Replay a stuck trial only once, because each replay takes seconds and leaves threads behind.
     total = 1 if trial.is_stuck else REPLAYS
@@ -181,4 +181,4 @@ def replay(player: Player, trial: Trial) -> Replays:
         again = player.play(trial.schedule, keep=is_last, stacks=is_last)
         if again.broken is not None:
             failing, failed = again, failed + 1
-    return Replays(failing, failed, total)
+    return ReplayResult(failing, failed, total)

@@ -119,7 +119,9 @@ class TrialClock:
         """Return the times that the clock can move to, if timers are explored."""
         if not self.moves_time:
             return frozenset()
-        waits = [s.waiting.wake_us for s in self._state.strands if s.state == "waiting"]
+        waits = [
+            strand.waiting.wake_us for strand in self._state.strands if strand.state == "waiting"
+        ]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
         return frozenset(self.known_instants(self._fakes.now_us(), MOST_MOVES) + wakes)
 
@@ -211,7 +213,7 @@ class TrialClock:
             self._firings += 1
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
-            waiting = [s for s in self._state.strands if s.state == "waiting"]
+            waiting = [strand for strand in self._state.strands if strand.state == "waiting"]
             raise ContractError(
                 f"time has moved {MOST_STEPS:,} times and the trial goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
@@ -248,8 +250,10 @@ class TrialClock:
 
     def _are_only_daemons_left(self) -> bool:
         return all(
-            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.waiting.wake_us is None)
-            for s in self._state.strands
+            strand.is_daemon
+            or strand.state == "ended"
+            or (strand.role == "thread" and strand.waiting.wake_us is None)
+            for strand in self._state.strands
         )
 
     def _end_schedules_after(self, times: _NextTimes) -> None:

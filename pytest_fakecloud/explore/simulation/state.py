@@ -255,7 +255,7 @@ class TrialState:
         """Return the strand on whose behalf this thread works, also if the thread is not explored:
         the running strand, or one that waits, if the thread's context does not name it.
         """
-        waiting = (s for s in self.strands if s.is_waiting_for("lock", "join"))
+        waiting = (strand for strand in self.strands if strand.is_waiting_for("lock", "join"))
         return self.here() or self.carried() or self.turns.current or next(waiting, None)
 
     def note_outsider(self, port: int = 0) -> bool:
