@@ -2,7 +2,7 @@
 
 It measures schedules of calls, of an asynchronous client and of a workflow, the reset between
 schedules, the time until ten bugs are found, the schedules that the bugs of the cookbook and bugs of
-several events need with five seeds, and the share of the process that decides beside four that
+several disturbances need with five seeds, and the share of the process that decides beside four that
 play. It prints a table of all tools, without frontrun if that is not installed
 (``pip install frontrun``).
 
@@ -399,8 +399,8 @@ def schedules_needed() -> bool:
 
 
 def deep_bugs() -> bool:
-    """Count the schedules that bugs of three and four events need, with several seeds, and print them
-    beside those of a search that is not guided by states.
+    """Count the schedules that bugs of three and four disturbances need, with several seeds, and print
+    them beside those of a search that is not guided by states.
     """
     print(f"\n| Bug | guided, seeds {SEEDS[0]} to {SEEDS[-1]} | not guided |\n|---|---|---|")
     missed = 0
@@ -414,7 +414,7 @@ def deep_bugs() -> bool:
         )
         print(f"| {make.__name__.replace('_', ' ')} | {' | '.join(cells)} |", flush=True)
     return limit(
-        f"searches for bugs of several events without a result in {SCHEDULES:,}", missed, 0
+        f"searches for bugs of several disturbances without a result in {SCHEDULES:,}", missed, 0
     )
 
 

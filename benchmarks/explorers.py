@@ -146,7 +146,7 @@ _explore = Cloud.explore
 
 
 def by_explore(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
-    """Search with ``explore`` and its default budget; the undisturbed run counts as a run."""
+    """Search with ``explore`` and its default budget; the undisturbed trial counts as a run."""
     try:
         return False, 1 + _explore(cloud, *args, **options).tried
     except BrokenPromiseError as broken:

@@ -62,7 +62,7 @@ class Cloud(BaseCloud):
         """Explore the failures of each call of the code: every kind of fault, one call at a time.
 
         ``explore.every_failure.every_failure`` describes the options ``services``, ``faults`` and
-        ``status``. Returns the runs with a failing call. Raises ``BrokenPromiseError`` if one of them
+        ``status``. Returns the trials with a failing call. Raises ``BrokenPromiseError`` if one of them
         broke the promise.
         """
         __tracebackhide__ = True

@@ -1,6 +1,4 @@
-"""What a trial does to the data of the fakes: its commands and calls, and the anomalies among
-them.
-"""
+"""What a trial does to the data of the fakes: its commands and calls."""
 
 from __future__ import annotations
 
@@ -376,17 +374,3 @@ def _members_within(
         excluded = {end[1:].encode() for end in (low, high) if end[0] == "("}
         items = [item for item in items if item[1] not in excluded]
     return [text_of(member) for _, member in items]
-
-
-@dataclass(frozen=True, slots=True)
-class Anomaly:
-    """A pattern that a trial shows: its name, the key or call that it is about, and what
-    happened.
-    """
-
-    name: str
-    subject: str
-    words: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.subject}): {self.words}"

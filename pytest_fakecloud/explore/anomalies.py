@@ -6,37 +6,33 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations, product
-from typing import Any
 
 from ..core.accesses import Touch
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
 from ..queue.accesses import PUBLISHING
 from ..reporting.calls import command_of
-from .accesses import MESSAGES, NUMBER, Access, Anomaly
-from .schedule import CLOCK, HOLD_US, ORDERS, Disturbance
-from .trial import Trial
+from .accesses import NUMBER, Access
+from .evidence import (
+    LOSSES,
+    OF_CONSUMERS,
+    Evidence,
+    drawn_number,
+    effects_of,
+    is_id,
+    lasts,
+    root_of,
+)
+from .schedule import CLOCK, DELAYS, HOLD_US, ORDERS, PAUSES
+from .trial import Anomaly, Trial
 
-_CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
-"""Options of writes that have no effect unless a condition holds."""
-_SENDS = MESSAGES | {"upsert", "upsert-data"}
-"""Routes of other services by which a client stores or sends something that stays."""
-_OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
-"""Routes by which a consumer says where it is."""
 _SECOND_TIME = frozenset({
     "lose_response", "duplicate", "crash_after_response", "fail", "redeliver", "rebalance", "crash",
 })  # fmt: skip
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
-_LOSSES = frozenset({
-    "respond", "drop", "lose_response", "crash", "partition", "rotate_token", "fail", "unreachable",
-    "crash_after_response",
-})  # fmt: skip
-"""Kinds of disturbances that can keep a client from having an effect."""
-_PAUSES = frozenset({"jump", "nearly", "past", "tick"})
-"""Kinds of disturbances that pause all clients, and so change no order."""
-_MOVES_OF_TIME = _PAUSES | {"delay", "slow"}
+_MOVES_OF_TIME = PAUSES | DELAYS
 """Kinds of disturbances that let time pass."""
 _OF_ATTEMPTS = frozenset({
     "attempt", "attempts", "try", "tries", "retry", "retries", "failure", "failures", "failed",
@@ -44,292 +40,7 @@ _OF_ATTEMPTS = frozenset({
     "strikes", "crashes", "restarts", "timeouts", "wrong", "rejected",
 })  # fmt: skip
 """Words in the names of keys and fields that count or list attempts."""
-_WORD = re.compile(r"[A-Za-z_-]{1,14}")
-"""The name of a field or member that a program contains, unlike an ID."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
-
-
-class Evidence:
-    """What patterns look at: the accesses of a trial, and those of the trial without
-    disturbances.
-    """
-
-    def __init__(self, trial: Trial, usual: Evidence | None, workers: frozenset[str]) -> None:
-        self.trial = trial
-        self.usual = self if usual is None else usual
-        """The evidence of the trial without disturbances, which what is compared with it shares."""
-        self.plain = self.usual.trial
-        self.workers = workers
-        """The names of the clients that start again when they fail."""
-        self.commands = [access for access in trial.accesses if access.call is None]
-        self.places: dict[Touch, list[int]] = {}
-        """The indexes of the commands that access each key, in order."""
-        shared: set[Touch] = set()
-        for at, command in enumerate(self.commands):
-            for key in command.keys:
-                places = self.places.setdefault(key, [])
-                if places and self.commands[places[-1]].client != command.client:
-                    shared.add(key)
-                places.append(at)
-        indexed = enumerate(self.commands)
-        self.shared = [
-            (at, command) for at, command in indexed if not shared.isdisjoint(command.keys)
-        ]
-        """The commands on keys that several clients access, with their indexes."""
-        self.reading = {command.unit for command in self.commands if not command.is_write}
-        """The units of the commands that only read."""
-        self.raced = self.shared if self.reading else []
-        """The same as ``shared``, for patterns in which a client acts on what it has read."""
-
-    def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
-        """Yield the commands that access a key, between two indexes of ``commands``."""
-        end = len(self.commands) if before is None else before
-        return (self.commands[at] for at in self.places.get(key, ()) if after < at < end)
-
-    def earlier(self, at: int, key: Touch) -> list[int]:
-        """Return the indexes of the earlier commands on a key by the client of the command ``at``."""
-        client = self.commands[at].client
-        return [
-            place
-            for place in self.places[key]
-            if place < at and self.commands[place].client == client
-        ]
-
-    def is_blind(self, write: Access) -> bool:
-        """Return whether a write has no condition, and its script does not read."""
-        is_guarded = bool(write.options & _CONDITIONS) or write.name in kinds.IF_NEW
-        return not is_guarded and write.unit not in self.reading
-
-    @cached_property
-    def stale_writes(self) -> list[tuple[Access, Access, Access, Touch]]:
-        """Each read, another client's change of the key, and an unguarded write by the reader.
-
-        Only the reader's last access to the key counts.
-        """
-        stale_writes = []
-        for at, write in self.raced:
-            if not (write.changes or write.counts) or not self.is_blind(write):
-                continue
-            for key in write.keys:
-                place = self.read_before(at, key)
-                if place is None:
-                    continue
-                read, others = self.commands[place], []
-                for other in self.of_key(key, place, at):
-                    is_behind = other.name in kinds.APPENDS and write.name in kinds.OF_QUEUES
-                    is_change = other.changes and not is_behind and other.meets(read)
-                    if other.client != write.client and is_change:
-                        others.append(other)
-                if others:
-                    same = next(filter(write.meets, others), others[0])
-                    stale_writes.append((read, same, write, key))
-        return stale_writes
-
-    def read_before(self, at: int, key: Touch) -> int | None:
-        """Return the index of the read on which the write at an index relies: the last access of its
-        client to what it writes. None if that is no read, or if the client takes back what it added.
-        """
-        write, earlier = self.commands[at], self.earlier(at, key)
-        commands = [self.commands[place] for place in earlier]
-        if write.name in ("SREM", "ZREM"):
-            added = {
-                field
-                for command in commands
-                if command.name in kinds.CREATES
-                for field in command.fields
-            }
-            if added.issuperset(write.fields):
-                return None
-        about = [place for place in earlier if self.commands[place].meets(write)]
-        if not about or self.commands[about[-1]].is_write:
-            return None
-        return None if self.commands[about[-1]].name == "XREADGROUP" else about[-1]
-
-    @cached_property
-    def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
-        """Each client's lock, the next holder's, their key, and the index of the latter."""
-        takeovers = []
-        for at, mine in self.shared:
-            key = mine.keys[0]
-            for place in self.places[key] if mine.acquires else ():
-                other = self.commands[place]
-                if place <= at or not other.is_write:
-                    continue
-                if other.client == mine.client or other.acquires:
-                    if other.client != mine.client:
-                        takeovers.append((mine, other, key, place))
-                    break
-        return takeovers
-
-    @cached_property
-    def loss(self) -> Disturbance | None:
-        """The only disturbance that can have kept a client from an effect; others only paused a
-        worker.
-        """
-        losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in _LOSSES]
-        if len(losses) != 1:
-            return None
-        pauses = (
-            disturbance
-            for disturbance in self.trial.fired
-            if disturbance.kind not in _LOSSES | {"numbers"}
-        )
-        strand = losses[0].strand if root_of(losses[0].strand) in self.workers else ""
-        is_alone = all(
-            disturbance.kind in _PAUSES and disturbance.strand == strand for disturbance in pauses
-        )
-        return losses[0] if is_alone else None
-
-    @cached_property
-    def disturbed(self) -> str:
-        """The client or delivery that the loss hit."""
-        return "" if self.loss is None else root_of(self.loss.strand)
-
-    @cached_property
-    def has_gone_on(self) -> bool:
-        """Whether the disturbed worker or delivery ended its work later, and will not start again."""
-        if self.disturbed not in self.workers:
-            return any(root_of(delivery) == self.disturbed for delivery in self.trial.acknowledged)
-        starts = [access.client for access in self.mine]
-        is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
-        return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
-
-    @cached_property
-    def mine(self) -> list[Access]:
-        """The accesses of the disturbed client and of its restarts."""
-        return [
-            access for access in self.trial.accesses if root_of(access.client) == self.disturbed
-        ]
-
-    @cached_property
-    def changes(self) -> Counter[object]:
-        """How often something of each shape, and of each text, was changed."""
-        changes = [
-            access
-            for access in self.trial.accesses
-            if access.changes and (access.deletes_vectors or not access.is_vector_deletion)
-        ]
-        return Counter(aspect for change in changes for aspect in (change.shape, change.text))
-
-    @cached_property
-    def effects(self) -> Counter[object]:
-        return Counter(effect for effect, _ in _effects(self.trial))
-
-    @cached_property
-    def lost(self) -> Sequence[Access]:
-        """The lasting effects of the disturbed client that are lost."""
-        return self._lost_of(self.missing)
-
-    @cached_property
-    def lost_deletions(self) -> Sequence[Access]:
-        """The deletions of vectors by the disturbed client that are lost."""
-        return self._lost_of(self._missing_of(lambda access, _: access.deletes_vectors))
-
-    def _lost_of(self, missing: Sequence[Access]) -> Sequence[Access]:
-        """Return those effects of the disturbed client that it has without the disturbance, but
-        that neither it nor anybody else had here; none if it did something else instead.
-
-        An effect is not lost if a later attempt decided against it, because of what somebody else
-        wrote, or waits for a lease to expire.
-        """
-        if self.loss is None or any(
-            access.changes
-            and access.shape not in self.usual.changes
-            and access.name not in _OF_CONSUMERS
-            for access in self.mine
-        ):
-            return ()
-        roots = {
-            root_of(access.client) for access in self.trial.accesses if "delivery" in access.client
-        }
-        if not roots <= set(map(root_of, self.trial.acknowledged)):
-            return ()  # A dead letter waits for a person.
-        later = [
-            access
-            for access in self.mine
-            if access.client != self.loss.strand and access.call is None
-        ]
-        if any(
-            access.has_condition
-            and not access.changes
-            and self.trial.remaining.get(access.keys[0]) is False
-            for access in later
-        ):
-            return ()
-        strange = (
-            command for command in self.commands if root_of(command.client) != self.disturbed
-        )
-        others = {key for command in strange if command.changes for key in command.keys}
-        return [
-            effect
-            for effect in missing
-            if root_of(effect.client) == self.disturbed
-            and not any(
-                effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
-                for other in later
-            )
-            and not self._is_superseded(effect)
-        ]
-
-    @cached_property
-    def missing(self) -> Sequence[Access]:
-        """The lasting effects without the disturbance that nobody had here."""
-        return self._missing_of(lasts)
-
-    def _missing_of(self, counts: Callable[[Access, Trial], bool]) -> Sequence[Access]:
-        """Return the accesses without the disturbance that count, and that nobody made here."""
-        # A command that sets the value that its key has already counts as done.
-        effective = (
-            access
-            for access in self.trial.accesses
-            if access.changes or (access.name in kinds.REPEATABLE and not access.has_condition)
-        )
-        done = Counter(aspect for access in effective for aspect in (access.shape, access.text))
-        usual = self.usual.changes
-        rare = (
-            access for access in self.plain.accesses if done[access.shape] < usual[access.shape]
-        )
-        return [
-            access
-            for access in rare
-            if counts(access, self.plain) and done[access.text] < usual[access.text]
-        ]
-
-    def _is_superseded(self, effect: Access) -> bool:
-        """Return whether without the disturbance, too, nothing remains of an effect."""
-        later = self.plain.accesses[self.plain.accesses.index(effect) + 1 :]
-        same = (
-            access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
-        )
-        return effect.name in kinds.OVERWRITES and any(
-            {*access.fields} >= {*effect.fields} for access in same
-        )
-
-    @property
-    def residue(self) -> list[Touch]:
-        """The keys that the disturbed client left, and that are gone without the disturbance."""
-        return [
-            access.keys[-1]
-            for access in self.mine
-            if access.changes
-            and self.trial.remaining.get(access.keys[-1])
-            and access.keys[-1] not in self.plain.remaining
-        ]
-
-
-def lasts(access: Access, trial: Trial) -> bool:
-    """Return whether an effect remains at the end of a trial: something sent, or a key without
-    TTL.
-    """
-    if access.call is not None:
-        return access.changes and access.name in _SENDS
-    return access.changes and any(trial.remaining.get(key, False) for key in access.keys)
-
-
-def root_of(client: str) -> str:
-    """Return the name of a client or delivery without the number of its attempt or restart."""
-    name, slash, number = client.rpartition("/")
-    return name if slash and number.isdigit() else client
 
 
 Findings = Iterator[tuple[str, str]]
@@ -489,7 +200,7 @@ def _stale_copy(evidence: Evidence) -> Findings:
     value of it.
     """
     if not any(map(_is_copied, evidence.trial.accesses)) or any(
-        disturbance.kind in _LOSSES for disturbance in evidence.trial.fired
+        disturbance.kind in LOSSES for disturbance in evidence.trial.fired
     ):
         return  # The writer may have been about to look at the source again.
     accesses = [*enumerate(evidence.trial.accesses)]
@@ -602,7 +313,7 @@ def _overtaken(evidence: Evidence) -> Findings:
         [access.content for access in side if access.name == "produce"]
         for side in (accesses, plain)
     )
-    if sent != usual or any(disturbance.kind in _LOSSES for disturbance in evidence.trial.fired):
+    if sent != usual or any(disturbance.kind in LOSSES for disturbance in evidence.trial.fired):
         consumers = set()  # Other records are the newest here, or a consumer has not finished.
     for key in evidence.places:
         writes = [command for command in evidence.of_key(key) if command.changes]
@@ -778,7 +489,9 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     count: Counter[object] = Counter()
     roots = {root_of(access.client) for access in evidence.plain.accesses}
     end_us = max(access.at_us for access in evidence.plain.accesses) - evidence.plain.start_us
-    usual = Counter((effect, root_of(access.client)) for effect, access in _effects(evidence.plain))
+    usual = Counter(
+        (effect, root_of(access.client)) for effect, access in effects_of(evidence.plain)
+    )
     here: Counter[object] = Counter()
     is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
     # A quota, a bucket or a window may allow more when time has passed.
@@ -787,7 +500,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         for disturbance in trial.fired
     )
     written = _consumed_into_stores(evidence)
-    for effect, access in _effects(trial):
+    for effect, access in effects_of(trial):
         root = root_of(access.client)
         count[effect] += 1
         here[effect, root] += 1
@@ -819,50 +532,10 @@ def _consumed_into_stores(evidence: Evidence) -> set[str]:
     writers = {
         root_of(access.client)
         for access in accesses
-        if access.changes and access.name not in _OF_CONSUMERS
+        if access.changes and access.name not in OF_CONSUMERS
     }
     reads = (access for access in accesses if access.name in ("consume", "fetch") and access.call)
     return {access.keys[0].fake for access in reads if root_of(access.client) in writers}
-
-
-def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
-    """Yield the relative writes to keys that stay, and the keys, fields and members that are new.
-
-    A second attempt may store the same data under another name, such as a random ID.
-    """
-    names: set[object] = set()
-    is_undisturbed = all(disturbance.kind in ORDERS for disturbance in trial.fired)
-    for at, access in enumerate(trial.accesses):
-        if access.call is not None:
-            # Who sends again may not know whether the first message arrived.
-            sent = root_of(access.client), access.text, access.content
-            if is_undisturbed and access.is_message and sent not in names:
-                names.add(sent)
-                yield sent[1:], access
-            if access.is_anonymous_record:
-                # What an attempt after a crash sends again is an effect of its own.
-                yield (access.client, *sent), access
-            continue
-        if not access.changes or not trial.remaining.get(access.keys[0]):
-            continue
-        is_replaced = any(
-            other.changes
-            and other.name in kinds.OVERWRITES
-            and access.keys[0] in other.keys
-            and access.meets(other)
-            for other in (trial.accesses[at + 1 :] if access.is_relative else ())
-            if other.call is None
-        )
-        if access.is_relative and not is_replaced and not _is_id(access, trial.accesses, at):
-            yield access.text, access
-        for created in (
-            access.creates if access.name in kinds.CREATES and not access.has_condition else ()
-        ):
-            if (access.subject, created) not in names:
-                names.add((access.subject, created))
-                # A field or member with a plain name is another effect than one with another name.
-                is_named = access.name in kinds.FIELDS and _WORD.fullmatch(created)
-                yield (access.shape, created) if is_named else access.shape, access
 
 
 def _counts_attempts(access: Access) -> bool:
@@ -871,24 +544,6 @@ def _counts_attempts(access: Access) -> bool:
         return False
     names = " ".join((access.keys[0].name, *access.fields, *access.paths))
     return not _OF_ATTEMPTS.isdisjoint(map(str.lower, re.findall(r"[A-Z]?[a-z]+|[A-Z]+", names)))
-
-
-def _is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
-    """Return whether a counter gives out numbers, one of which the client's next accesses contain, or
-    is the version of a hash, which each write of the hash increases.
-    """
-    if access.name == "HINCRBY":
-        beside = [
-            neighbour
-            for neighbour in accesses[max(0, at - 1) : at + 2]
-            if neighbour.keys == access.keys
-        ]
-        return access.words[-1] == "1" and any(neighbour.name == "HSET" for neighbour in beside)
-    number = _drawn(access)
-    if number is None:
-        return False
-    later = (other for other in accesses[at + 1 :] if other.client == access.client)
-    return any(number.search(other.content) for other in later if other.keys != access.keys)
 
 
 def _outside_step(evidence: Evidence) -> Findings:
@@ -1004,7 +659,7 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
     if any(access.name == "consume" for access in plain if root_of(access.client) == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
-    usual = {access.shape for at, access in enumerate(plain) if not _is_id(access, plain, at)}
+    usual = {access.shape for at, access in enumerate(plain) if not is_id(access, plain, at)}
     lasting = [
         access
         for access in evidence.mine
@@ -1123,14 +778,9 @@ def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
     """Return whether a command creates something under a number that its client has drawn."""
     is_new = access.call is None and access.before[0] is None
     names = (access.subject,) * is_new + (() if access.call else access.creates)
-    return any(number.search(name) for number in filter(None, map(_drawn, own)) for name in names)
-
-
-def _drawn(access: Access) -> re.Pattern[str] | None:
-    """Return a pattern of the number that a counter gives out."""
-    counter: Any = (access.before[0] or b"0") if access.name == "INCR" else None
-    is_number = isinstance(counter, bytes) and re.fullmatch(rb"-?\d+", counter)
-    return re.compile(rf"\b{int(counter) + 1}\b") if is_number else None
+    return any(
+        number.search(name) for number in filter(None, map(drawn_number, own)) for name in names
+    )
 
 
 def _early_search(evidence: Evidence) -> Findings:
@@ -1236,7 +886,7 @@ class Allowed:
         """Raise ``ContractError`` for an entry that no trial needed."""
         if self._unused:
             text = next(iter(self._unused))
-            raise ContractError(f"allow={text!r}: no run shows this anomaly: leave it out")
+            raise ContractError(f"allow={text!r}: no trial shows this anomaly: leave it out")
 
 
 def find_anomalies(evidence: Evidence, allowed: Allowed) -> list[Anomaly]:

@@ -40,17 +40,17 @@ def every_failure(
 
     The promise is everything that ``run`` and ``check`` assert, as in ``explore()``, and the code is
     explored in the same way: fakes at their baseline, sleeps on fake time, queues that deliver, random
-    numbers that are the same in each run. Events other than these failures do not happen, and the
-    search goes on after a broken promise.
+    numbers that are the same in each trial. Other disturbances do not happen, and the search
+    goes on after a broken promise.
 
     ``services`` limits the calls that fail to those of some fakes, given by fixture or name. ``faults``
     are ``"respond"`` (respond with ``status``, over the Redis protocol with ``-LOADING``; the engine is
     not reached), ``"drop"`` (no response, no effect) and ``"lose_response"`` (an effect, but no
     response).
 
-    Returns the runs with a failing call. Raises ``BrokenPromiseError`` if the promise was broken in one
-    of them, any exception of the run without faults, and ``ContractError`` if the code makes no call
-    or cannot be explored.
+    Returns the trials with a failing call. Raises ``BrokenPromiseError`` if the promise was broken in
+    one of them, any exception of the trial without faults, and ``ContractError`` if the code makes
+    no call or cannot be explored.
     """
     __tracebackhide__ = True
     names = cast("Sequence[FailureName]", names_of("faults", faults))
@@ -109,7 +109,7 @@ def _fail_each_call(
             )
             if call is None or disturbance not in trial.fired:
                 raise ContractError(
-                    f"{disturbance} was to fail, but a further run did not make this call: each run "
+                    f"{disturbance} was to fail, but a further trial did not make this call: each trial "
                     "must make the same calls, so reset caches and other state outside the fakes in run="
                 )
             error = next(iter(trial.errors.values()), None)

@@ -16,6 +16,7 @@ from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
+from .assertions import may_assert
 from .fakes import HORIZON_US
 from .inputs import (
     Drawing,
@@ -33,7 +34,6 @@ from .programs import (
     chosen_fakes,
     current_replay,
     kinds_of,
-    may_assert,
     names_of,
     programs_of,
     schedule_to_replay,
@@ -45,20 +45,22 @@ from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
-from .search.explorer import Explorer, Replays, replay
+from .search.explorer import Explorer
 from .search.joint import JointShrinking
 from .search.lost_writes import examine
-from .search.player import Player, SearchBudget, Tally, budget_of
+from .search.player import Player
+from .search.shrinking import ReplayResult, replay
+from .search.tally import SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Program, Trial
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
 
-RUNS = 1_000
-"""Default budget: the number of runs of one ``explore()`` call."""
+TRIALS = 1_000
+"""Default budget: the number of trials of one ``explore()`` call."""
 INPUTS = 40
-"""Number of drawn inputs among which the budget is divided (decided here): 40 runs each by default."""
+"""Number of drawn inputs among which the budget is divided (decided here): 40 trials each by default."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 """One check, a list of checks, or None."""
@@ -92,7 +94,7 @@ def explore(
     services: str | Iterable[str] | None = None,
     kinds: Kind | Sequence[Kind] | None = None,
     setup: Callable[[], object] | None = None,
-    budget: int | Duration = RUNS,
+    budget: int | Duration = TRIALS,
     seed: int | str | None = None,
     schedule: str | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -105,21 +107,21 @@ def explore(
 ) -> Exploration:
     """Run code under many schedules; raise an error with the smallest one that breaks a promise.
 
-    A schedule is a list of events: faults, crashes, orders of calls, slow clients, repeated deliveries
-    (see ``schedule.Kind``). Before each run, the fakes return to their baseline. Queues deliver their
-    messages. An ``AssertionError`` of ``check`` or of the code breaks the promise; any other exception
-    of the code means that this client gave up.
+    A schedule is a list of disturbances: faults, crashes, orders of calls, slow clients, repeated
+    deliveries (see ``schedule.Kind``). Before each trial, the fakes return to their baseline.
+    Queues deliver their messages. An ``AssertionError`` of ``check`` or of the code breaks the promise;
+    any other exception of the code means that this client gave up.
 
     - ``run``: the code, a function (plain or asynchronous), or several that run concurrently as
       separate clients. ``drawn()`` and ``operations()`` are clients whose arguments and calls vary.
-    - ``check``: a function that is called at the end of each run, with the ``History`` if it takes an
+    - ``check``: a function that is called at the end of each trial, with the ``History`` if it takes an
       argument; a promise such as ``once("key")``; or a list of them.
     - ``workers``: functions such as consumers, which start after the clients and are restarted when
       they fail.
-    - ``services``: the fixtures or fakes whose calls can have events (default: all).
-    - ``kinds``: the kinds of events (default: all).
-    - ``setup``: a function that is called before each run, to reset state outside the fakes.
-    - ``budget``: a number of runs, or wall-clock time such as ``"10s"``.
+    - ``services``: the fixtures or fakes whose calls can have disturbances (default: all).
+    - ``kinds``: the kinds of disturbances (default: all).
+    - ``setup``: a function that is called before each trial, to reset state outside the fakes.
+    - ``budget``: a number of trials, or wall-clock time such as ``"10s"``.
     - ``seed``: determines the random choices (default: the cloud's seed).
     - ``schedule``: the only schedule to run, as a failure prints it.
     - ``inputs``: the only drawn inputs to run with, as a failure prints them.
@@ -128,15 +130,15 @@ def explore(
       outside of the fakes stays in each process.
     - ``process_time``: whether ``time.time()`` follows the clock (default: if time-machine is
       installed).
-    - ``patience``: how long a client may be slow in one run; a delivery may be slow until its timeout.
+    - ``patience``: how long a client may be slow in one trial; a delivery may be slow until its timeout.
     - ``horizon``: how long after the start a queue's schedules fire (default: they fire three times).
     - ``trust``: whether to try if the promise notices lost writes, after the search.
     - ``allow``: anomalies that do no harm here, such as ``"lost update"`` or ``"lost update: views"``.
 
     Without ``check``, and without assertions in the code, an anomaly breaks the promise.
 
-    Raises ``BrokenPromiseError``; the error of the undisturbed run; exceptions that end a test, such as
-    ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
+    Raises ``BrokenPromiseError``; the error of the undisturbed trial; exceptions that end a test, such
+    as ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
     nothing that was requested could be tried.
     """
     __tracebackhide__ = True
@@ -259,7 +261,7 @@ def _search_inputs(
     """Search with one input after the other, and divide the budget among them.
 
     Returns the player with the input of most calls, whose tally is that of all inputs, and its
-    undisturbed run.
+    undisturbed trial.
     """
     __tracebackhide__ = True
     first_inputs = list(itertools.islice(inputs, INPUTS))
@@ -308,7 +310,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     tally.only_schedule = schedule
     player.is_last = True
     if not tally.has_promise and [*schedule]:
-        player.play(Schedule())  # with which patterns compare the run
+        player.play(Schedule())  # with which patterns compare the trial
     trial = player.play(schedule, keep=True, stacks=True)
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
@@ -321,8 +323,9 @@ def replay_only(player: Player, schedule: Schedule) -> None:
         )
         again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
         raise ContractError(
-            f"these events of the schedule were not applied: {', '.join(map(str, missed))}. {again}The "
-            "code may have changed, or makes fewer calls: run explore() again without schedule="
+            "these disturbances of the schedule were not applied: "
+            f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
+            "calls: run explore() again without schedule="
         )
     tally.drawn = 1
 
@@ -338,7 +341,7 @@ def _search(
 ) -> Trial:
     """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
 
-    ``before`` is the tally of the searches with other inputs. Returns the undisturbed run.
+    ``before`` is the tally of the searches with other inputs. Returns the undisturbed trial.
     """
     __tracebackhide__ = True
     undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
@@ -355,7 +358,7 @@ def _search(
     if not (player.tally.has_promise or undisturbed.accesses or uses_other_services):
         raise ContractError(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
-            "no data of a fake. Pass check=, a function that asserts what must hold after a run"
+            "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
         )
     player.tally.coverage.kinds.clear()
     player.world.note_unwritten(undisturbed)
@@ -380,13 +383,13 @@ def _search(
 def raise_broken(
     player: Player, broken: Trial, failures: Results[Failure] = NO_FAILURES
 ) -> NoReturn:
-    """Repeat a failing run, and raise ``BrokenPromiseError`` with its story."""
+    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story."""
     __tracebackhide__ = True
     replays = replay(player, broken)
     if replays.trial is None:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
-            f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
+            f"{replays.total} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(player, replays.trial, replays, failures) from replays.trial.broken
@@ -398,7 +401,7 @@ def _shrunk(
     before: Tally | None,
     shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
 ) -> tuple[Player, Trial]:
-    """Shrink inputs and schedule of a failing run; the tally becomes that of all searches."""
+    """Shrink inputs and schedule of a failing trial; the tally becomes that of all searches."""
     tally = player.tally
     if before is not None:
         before.merge(tally)
@@ -431,7 +434,7 @@ def _why_alone(undisturbed: Trial) -> str:
 def _broken_schedule(
     player: Player,
     trial: Trial,
-    replays: Replays | None = None,
+    replays: ReplayResult | None = None,
     failures: Results[Failure] = NO_FAILURES,
 ) -> BrokenPromiseError:
     undisturbed = None
@@ -460,7 +463,7 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
     for name, error in _own_errors(trial):
         # Raise the code's own error first, because it explains more than the broken promise.
         error.add_note(
-            f"raised by {name} in the undisturbed run, to which no event was applied: "
+            f"raised by {name} in the undisturbed trial, to which no disturbance was applied: "
             "catch it in the client if it is expected"
         )
         if inputs:
@@ -475,7 +478,7 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
 
 
 def check_repeats(player: Player, first: Trial, when: str) -> None:
-    """Raise ``ContractError`` if another undisturbed run makes other calls or gets other answers.
+    """Raise ``ContractError`` if another undisturbed trial makes other calls or gets other answers.
 
     ``when`` completes the sentence, such as "the second time".
     """
@@ -500,9 +503,9 @@ def check_repeats(player: Player, first: Trial, when: str) -> None:
 
 def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
     text = (
-        f"two runs in which no event was applied differ: {difference}. The code remembers an earlier "
-        "run, for example in a cache, a counter or a client that it keeps, or depends on something "
-        "outside the fakes: create it within the explored functions, or reset it in setup="
+        f"two trials in which no disturbance was applied differ: {difference}. The code remembers an "
+        "earlier trial, for example in a cache, a counter or a client that it keeps, or depends on "
+        "something outside the fakes: create it within the explored functions, or reset it in setup="
     )
     return ContractError("; ".join([text, *notes]))
 
@@ -541,26 +544,27 @@ def _call_text(line: Line, trial: Trial) -> str:
 
 
 def _check_budget(tally: Tally, budget: SearchBudget) -> None:
-    """Raise ``ContractError`` if a time budget ended before the search tried any event."""
+    """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
     tried_something = tally.singles or not tally.all_singles or tally.orders > 1
     if budget.began is None or tried_something or tally.is_exhaustive:
         return
     raise ContractError(
         f"budget={shown(budget.argument)} allowed only {counted(tally.tried, 'schedule')}, and none of "
-        f"the {tally.all_singles:,} with one event: pass a larger budget=, fewer kinds=, or less code"
+        f"the {tally.all_singles:,} with one disturbance: pass a larger budget=, fewer kinds=, or "
+        "less code"
     )
 
 
 def _check_covered(player: Player, named_kinds: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored.
 
-    That is if a kind of event never happened, or if no destination handler was called successfully.
+    That is if a kind of disturbance never happened, or if no call of a destination handler succeeded.
     """
     tally, kinds = player.tally, player.tally.coverage.possible
     if not tally.tried:
         raise ContractError(
             "no schedule was possible: the code has no point for "
-            f"{', '.join(named_kinds) or 'any event'}. "
+            f"{', '.join(named_kinds) or 'any disturbance'}. "
             "Pass more clients (for switches), other kinds=, or other services="
         )
     possible = kinds | SWITCHES if tally.orders or kinds & SWITCHES else kinds
@@ -586,6 +590,6 @@ def _check_covered(player: Player, named_kinds: Sequence[str]) -> None:
         if not has_succeeded:
             raise ContractError(
                 f"each call of the handler given to destinations.{where}({brief(url)}) raised an "
-                "exception, also in the undisturbed run, so the promise was never tested with it. "
+                "exception, also in the undisturbed trial, so the promise was never tested with it. "
                 "Correct the handler; if it is meant to fail, return 500"
             )

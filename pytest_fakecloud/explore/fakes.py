@@ -133,7 +133,7 @@ class Deliveries:
     def next_us(self, after_us: int = -1) -> int | None:
         if not self._queues:
             return None
-        times = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
+        times = [queue._engine.next_due_us() for queue in self._queues if queue._engine.pending]
         return min(
             (at for at in times if at is not None and after_us < at <= self._end_us), default=None
         )
@@ -206,7 +206,7 @@ class Fakes:
             for keyspace in getattr(fake._engine, "databases", ())
         }
         """The databases of key-value engines, by the fake and the kind of accesses to their keys."""
-        self._queues: list[Queue] = [h for h in self.fakes if h.fixture == "queue"]  # type: ignore[misc]
+        self._queues: list[Queue] = [fake for fake in self.fakes if fake.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
             if queue.delivery != "driven":
                 raise ContractError(

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ..core.errors import ContractError, shown, unknown_name
 from .programs import Functions, named_functions
@@ -79,17 +79,11 @@ class Drawing:
             return default
 
 
-class Choices(Protocol):
-    """Values to draw an argument from."""
-
-    def draw(self, drawing: Drawing) -> Any: ...
-
-    def shrink(self, value: Any, breaks: Callable[[Any], bool], drawing: Drawing) -> Any:
-        """Return a simpler value that breaks the promise, or the value itself."""
-
-
 class _ListedChoices:
-    """Choices from a list; those before a value are simpler."""
+    """Choices from a list; those before a value are simpler.
+
+    ``shrink()`` returns a simpler value that breaks the promise, or the value itself.
+    """
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = values
@@ -138,6 +132,10 @@ class Transactions:
         return _fewest(value, breaks)
 
 
+_Choices: TypeAlias = _ListedChoices | _StrategyChoices | Transactions
+"""The values that an argument is drawn from."""
+
+
 def transactions(
     lists: Sequence[str] = (), registers: Sequence[str] = (), *, most: int = 3
 ) -> Transactions:
@@ -160,7 +158,7 @@ def transactions(
     return Transactions(lists, registers, _at_least_1("most", most))
 
 
-def _choices_of(name: str, argument: object) -> Choices:
+def _choices_of(name: str, argument: object) -> _Choices:
     if isinstance(argument, Transactions):
         return argument
     # An object can be a strategy only if Hypothesis has been imported.
@@ -206,7 +204,7 @@ class Source:
 class DrawnCall(Source):
     """A call of a function with drawn arguments."""
 
-    def __init__(self, function: Callable[..., object], choices: Mapping[str, Choices]) -> None:
+    def __init__(self, function: Callable[..., object], choices: Mapping[str, _Choices]) -> None:
         self.__name__ = getattr(function, "__name__", "client")
         self._function = function
         self._choices = choices
@@ -239,7 +237,7 @@ def drawn(function: Callable[..., object], **choices: Any) -> DrawnCall:
 
     Each argument has a list of choices, of which the first are the simplest, or a strategy of
     Hypothesis: ``drawn(transfer, amount=[1, 50, 1000], to=st.text())``. A function gets a copy of its
-    arguments in each run.
+    arguments in each trial.
     """
     if not callable(function):
         raise ContractError(f"{shown(function)} is not a function: pass drawn(function, name=[…])")
@@ -496,5 +494,5 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def replay_text(schedule: str, inputs: Inputs) -> str:
-    """Return the arguments of ``replay_schedule`` that replay a run."""
+    """Return the arguments of ``replay_schedule`` that replay a trial."""
     return f'"{schedule}"' + (f", inputs={dict(inputs)!r}" if inputs else "")

@@ -32,7 +32,7 @@ _Dependency: TypeAlias = Literal["ww", "wr", "rw", "rt"]
 """A write before a write, a write before its read, a read before the next write, and real time."""
 
 
-class Cycles(NamedTuple):
+class _Cycles(NamedTuple):
     """A kind of cycle: the dependency that it begins with, and those of the rest of the cycle."""
 
     name: str
@@ -45,11 +45,11 @@ _WRITES: frozenset[_Dependency] = frozenset({"ww"})
 _VALUES: frozenset[_Dependency] = frozenset({"ww", "wr"})
 _ALL: frozenset[_Dependency] = frozenset({"ww", "wr", "rw"})
 _CYCLES = (
-    Cycles("G0 (dirty write)", "read uncommitted", "ww", _WRITES),
-    Cycles("G1c (circular information flow)", "read committed", "wr", _VALUES),
-    Cycles("G-single (read skew)", "snapshot isolation", "rw", _VALUES),
-    Cycles("G2 (write skew)", "serializable", "rw", _ALL),
-    Cycles("order against real time", "strict serializable", "rt", _ALL | {"rt"}),
+    _Cycles("G0 (dirty write)", "read uncommitted", "ww", _WRITES),
+    _Cycles("G1c (circular information flow)", "read committed", "wr", _VALUES),
+    _Cycles("G-single (read skew)", "snapshot isolation", "rw", _VALUES),
+    _Cycles("G2 (write skew)", "serializable", "rw", _ALL),
+    _Cycles("order against real time", "strict serializable", "rt", _ALL | {"rt"}),
 )
 
 
@@ -74,12 +74,6 @@ class _Transaction:
         return f"{self.name} = {self.operation!r}"
 
 
-class _Write(NamedTuple):
-    transaction: _Transaction
-    is_last: bool
-    """Whether it is the last write of the transaction to this key."""
-
-
 class _Read(NamedTuple):
     """A read of what other transactions wrote: all elements of a list, or a register's value."""
 
@@ -97,10 +91,11 @@ class _Edge(NamedTuple):
 
 @dataclass
 class _Log:
-    """The transactions of one run, with all writes by key and value, and all reads."""
+    """The transactions of one trial, with their writes and reads."""
 
     transactions: list[_Transaction]
-    writes: dict[tuple[str, Any], _Write] = field(default_factory=dict)
+    writers: dict[tuple[str, Any], _Transaction] = field(default_factory=dict)
+    """The transaction that wrote each value to each key."""
     lists: set[str] = field(default_factory=set)
     reads: list[_Read] = field(default_factory=list)
 
@@ -176,12 +171,12 @@ def _read_log(operations: Sequence[Operation]) -> _Log:
                 raise ContractError(
                     f"isolated(): {key} is both a list and a register: use two keys"
                 )
-            if (key, value) in log.writes:
+            if (key, value) in log.writers:
                 raise ContractError(
                     f"isolated(): {shown(value)} is written to {key} twice, so that a read does not "
                     "show whose value it returns: write values that differ, as transactions() does"
                 )
-            log.writes[key, value] = _Write(transaction, transaction.writes(key)[-1] == value)
+            log.writers[key, value] = transaction
     log.lists.update(key for key, kind in kinds.items() if kind == "append")
     log.lists.difference_update(key for key, kind in kinds.items() if kind == "write")
     return log
@@ -247,7 +242,7 @@ def _list_orders(log: _Log, orders: dict[str, list[Any]]) -> Iterator[str]:
     """Yield reads of lists that contradict each other; set the order of each list's elements."""
     for read in log.reads:
         for value in read.values:
-            if (read.key, value) not in log.writes:
+            if (read.key, value) not in log.writers:
                 yield _at(read.transaction, f"read {value!r} in {read.key}, which nobody wrote")
         if read.key in log.lists:
             if len(set(read.values)) < len(read.values):
@@ -263,22 +258,18 @@ def _list_orders(log: _Log, orders: dict[str, list[Any]]) -> Iterator[str]:
 
 def _dirty_reads(log: _Log) -> Iterator[str]:
     for read in log.reads:
-        writes = [(value, log.writes.get((read.key, value))) for value in read.values]
-        for value, write in writes:
-            if write is not None and write.transaction.is_aborted:
-                text = (
-                    f"read {read.key} with {value!r}, which {write.transaction.name} did not keep"
-                )
-                yield f"G1a (aborted read): {_at(read.transaction, text)}\n  {write.transaction}"
-        if writes:
-            value, write = writes[-1]
-            if (
-                write is not None
-                and not write.is_last
-                and write.transaction is not read.transaction
-            ):
-                text = f"read {read.key} with {value!r}, before {write.transaction.name} wrote more"
-                yield f"G1b (intermediate read): {_at(read.transaction, text)}\n  {write.transaction}"
+        for value in read.values:
+            writer = log.writers.get((read.key, value))
+            if writer is not None and writer.is_aborted:
+                text = f"read {read.key} with {value!r}, which {writer.name} did not keep"
+                yield f"G1a (aborted read): {_at(read.transaction, text)}\n  {writer}"
+        for value in read.values[-1:]:
+            writer = log.writers.get((read.key, value))
+            if writer is None or writer is read.transaction:
+                continue
+            if writer.writes(read.key)[-1] != value:
+                text = f"read {read.key} with {value!r}, before {writer.name} wrote more"
+                yield f"G1b (intermediate read): {_at(read.transaction, text)}\n  {writer}"
 
 
 def _lost_updates(log: _Log) -> Iterator[str]:
@@ -316,13 +307,13 @@ def _edges(log: _Log, orders: Mapping[str, list[Any]]) -> Iterator[_Edge]:
 def _write_orders(log: _Log, orders: Mapping[str, list[Any]]) -> Iterator[_Edge]:
     for key, order in orders.items():
         for value, following in itertools.pairwise(order):
-            first, second = log.writes.get((key, value)), log.writes.get((key, following))
+            first, second = log.writers.get((key, value)), log.writers.get((key, following))
             if first is not None and second is not None:
-                yield _ww(first.transaction, second.transaction, key, value, following)
+                yield _ww(first, second, key, value, following)
     for read, written in _updates_of_registers(log):
-        write = log.writes.get((read.key, _register(read.values)))
-        if write is not None:
-            yield _ww(write.transaction, read.transaction, read.key, read.values[0], written)
+        writer = log.writers.get((read.key, _register(read.values)))
+        if writer is not None:
+            yield _ww(writer, read.transaction, read.key, read.values[0], written)
 
 
 def _ww(source: _Transaction, target: _Transaction, key: str, before: Any, after: Any) -> _Edge:
@@ -341,9 +332,8 @@ def _updates_of_registers(log: _Log) -> Iterator[tuple[_Read, Any]]:
 def _reads_from(log: _Log) -> Iterator[_Edge]:
     for read in log.reads:
         for value in read.values[-1:]:
-            write = log.writes.get((read.key, value))
-            if write is not None:
-                source, target = write.transaction, read.transaction
+            source, target = log.writers.get((read.key, value)), read.transaction
+            if source is not None:
                 text = f"{target.name} read {value!r} in {read.key}, which {source.name} wrote"
                 yield _Edge(source, target, "wr", text)
 
@@ -352,9 +342,9 @@ def _anti_dependencies(log: _Log, orders: Mapping[str, list[Any]]) -> Iterator[_
     following: dict[tuple[str, tuple[Any, ...]], list[Any]] = {}
     for read, written in _updates_of_registers(log):
         following.setdefault((read.key, read.values), []).append(written)
-    for (key, value), write in log.writes.items():
+    for (key, value), writer in log.writers.items():
         # Each kept value of a register follows the state without a value.
-        if key not in log.lists and _has_effect(log, write.transaction):
+        if key not in log.lists and _has_effect(log, writer):
             following.setdefault((key, ()), []).append(value)
     for read in log.reads:
         if read.key in log.lists:
@@ -362,9 +352,8 @@ def _anti_dependencies(log: _Log, orders: Mapping[str, list[Any]]) -> Iterator[_
         else:
             values = following.get((read.key, read.values), [])
         for value in values:
-            write_after = log.writes.get((read.key, value))
-            if write_after is not None:
-                source, target = read.transaction, write_after.transaction
+            source, target = read.transaction, log.writers.get((read.key, value))
+            if target is not None:
                 text = f"{source.name} read {read.key} before {target.name} wrote {value!r}"
                 yield _Edge(source, target, "rw", text)
 
@@ -374,8 +363,7 @@ def _has_effect(log: _Log, transaction: _Transaction) -> bool:
     if transaction.operation.ended is not None:
         return not transaction.is_aborted
     return any(
-        (write := log.writes.get((read.key, value))) is not None
-        and write.transaction is transaction
+        log.writers.get((read.key, value)) is transaction
         for read in log.reads
         for value in read.values
     )
@@ -392,7 +380,7 @@ def _real_time(log: _Log) -> Iterator[_Edge]:
 # -- cycles ----------------------------------------------------------------------------------------
 
 
-def _shortest_cycle(edges: Iterable[_Edge], kind: Cycles) -> list[_Edge]:
+def _shortest_cycle(edges: Iterable[_Edge], kind: _Cycles) -> list[_Edge]:
     """Return the edges of the shortest cycle of a kind; none if there is no such cycle."""
     following: dict[_Transaction, list[_Edge]] = {}
     first_edges = []

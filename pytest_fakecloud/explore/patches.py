@@ -59,7 +59,7 @@ _allocate = threading.Lock  # Keep the original, because explore() replaces the 
 _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 """Modules that create locks for their callers."""
 _ENDING = 0.5
-"""Wall-clock seconds to wait, at the end of a run, for a lock that another strand holds."""
+"""Wall-clock seconds to wait, at the end of a trial, for a lock that another strand holds."""
 _DEPTH = 3
 """Maximum number of references to follow from a program to a lock or a sleep."""
 _MOST_ITEMS = 100
@@ -105,7 +105,7 @@ def explored(
         exits.callback(world.randomness.restore)
         exits.callback(world.reset)
         _stop_garbage_collection(exits)
-        # Each of thousands of runs would search the stacks of all strands at each call.
+        # Each of thousands of trials would search the stacks of all strands at each call.
         swap(exits, cloud._context.recorder.shared, "find_lines", None)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
@@ -131,7 +131,7 @@ def explored(
             *trio_patches(world),
         ):
             swap(exits, owner, name, value)
-        # Silence this logger, because it would report a pool's threads that the end of the run stops.
+        # Silence this logger, because it would report a pool's threads that the end of the trial stops.
         swap(exits, logging.getLogger("concurrent.futures"), "disabled", True)
         replacements = _Replacements(world, exits)
         for program in programs:
@@ -338,7 +338,7 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
             simulation.clock.wait_for(strand, lambda: child.state == "ended", until, "join")
 
     def shutdown(pool: Any, *args: Any, **options: Any) -> None:
-        # Join the threads in the same order in each run. The order of a set differs.
+        # Join the threads in the same order in each trial. The order of a set differs.
         pool._threads = sorted(pool._threads, key=lambda thread: thread.name)
         real_shutdown(pool, *args, **options)
 
@@ -445,7 +445,7 @@ class _SharedLock:
         return bool(acquired)
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
-        """Acquire the lock in a thread that is not explored, or at the end of a run."""
+        """Acquire the lock in a thread that is not explored, or at the end of a trial."""
         simulation = self._world.simulation
         turns = None if simulation is None else simulation.turns
         if blocking and turns is not None and turns.has_ended and turns.here() is not None:
@@ -458,7 +458,7 @@ class _SharedLock:
         self._real.release()
         simulation = self._world.simulation
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
-        # the strands that the end of a run stops: a strand that waited depends on their order.
+        # the strands that the end of a trial stops: a strand that waited depends on their order.
         if simulation is not None and simulation.state.is_here():
             simulation.state.touch_lock(self.name)
 
@@ -532,7 +532,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
         return create
 
     def shared_lock(strand: Strand) -> _SharedLock:
-        # Choose a name that is the same in every run, because footprints of runs are compared.
+        # Choose a name that is the same in every trial, because footprints of trials are compared.
         strand.locks_created += 1
         return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
 
@@ -572,7 +572,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
 
 def _is_of_a_fake(frame: FrameType | None) -> bool:
     """Return whether a lock is created by this package, whose own locks are not explored."""
-    # The first client that uses a port would record accesses to its locks; a later run would not.
+    # The first client that uses a port would record accesses to its locks; a later trial would not.
     while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
         frame = frame.f_back
     return frame is not None and is_own(frame)

@@ -1,4 +1,4 @@
-"""Promises that ``explore()`` checks: after every step, at the end of a run, or against a model."""
+"""Promises that ``explore()`` checks: after every step, at the end of a trial, or against a model."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def sometimes(predicate: Callable[..., object]) -> Check:
 
 
 def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-    """Check that a predicate is true at the end of a run, or becomes true within a time limit.
+    """Check that a predicate is true at the end of a trial, or becomes true within a time limit.
 
     The clock advances by up to ``within``, timer by timer, and queues deliver their messages.
     """
@@ -198,7 +198,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
 
 class Promises:
-    """The checks of one ``explore()`` call, at the end of each run and some also after every step."""
+    """The checks of one ``explore()`` call, at the end of each trial and some also after every step."""
 
     def __init__(
         self, checks: Callable[..., object] | Sequence[Callable[..., object]] | None
@@ -226,7 +226,7 @@ class Promises:
         return sum(promise.was_reached for promise in self._sometimes)
 
     def finish(self) -> None:
-        """Check the promises that had to hold at least once in any run."""
+        """Check the promises that had to hold at least once in any trial."""
         __tracebackhide__ = True
         for promise in self._sometimes:
             if not promise.was_reached:
@@ -258,13 +258,13 @@ def once(key: str) -> Check:
 
     def check(history: History) -> None:
         __tracebackhide__ = True
-        servers = [h for h in history.cloud.fakes() if h.fixture == "kv_server"]
+        servers = [fake for fake in history.cloud.fakes() if fake.fixture == "kv_server"]
         if not servers:
             raise ContractError("once() checks a key, but no key-value server is open")
         times = sum(_effects(key, cast("Any", server).value(key)) for server in servers)
         if times > 1:
             raise AssertionError(f"{key} counts {times} effects instead of one")
-        queues = (cast("Any", h) for h in history.cloud.fakes() if h.fixture == "queue")
+        queues = (cast("Any", fake) for fake in history.cloud.fakes() if fake.fixture == "queue")
         gave_up = history.errors or history.crashed or any(queue.dead_letters() for queue in queues)
         if times == 0 and not gave_up:
             raise AssertionError(f"{key} counts no effect, although no client gave up")
@@ -311,7 +311,7 @@ def nothing_lost(
 def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[object]:
     if not isinstance(sent, str):
         return list(sent())
-    brokers = [cast("Any", h) for h in history.cloud.fakes() if h.fixture == "broker"]
+    brokers = [cast("Any", fake) for fake in history.cloud.fakes() if fake.fixture == "broker"]
     with_topic = [broker for broker in brokers if sent in (topic.name for topic in broker.topics())]
     if not with_topic:
         raise ContractError(f"no broker has the topic {sent!r}: create it, or pass a function")
@@ -419,7 +419,8 @@ def _explained(
     operations: Sequence[Operation], model: Callable[[], Any], final: Callable[[Any], object] | None
 ) -> bool:
     """Return whether some order explains the results of the operations (Wing and Gong 1993)."""
-    must = frozenset(i for i, operation in enumerate(operations) if operation.ended is not None)
+    ended = (operation.ended is not None for operation in operations)
+    must = frozenset(index for index, has_ended in enumerate(ended) if has_ended)
     seen: set[tuple[frozenset[int], object]] = set()
     todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
     while todo:
@@ -430,7 +431,8 @@ def _explained(
         if key in seen:
             continue
         seen.add(key)
-        first_end = min((operations[i].ended or 0 for i in must - done), default=None)
+        ends = (operations[index].ended or 0 for index in must - done)
+        first_end = min(ends, default=None)
         for index, operation in enumerate(operations):
             if index in done or (first_end is not None and operation.began > first_end):
                 continue

@@ -79,7 +79,7 @@ _DISTURBANCE = re.compile(
 )
 
 
-_NO_DETAIL = "", "has a detail, which this kind of event does not take", "pay.2 {}"
+_NO_DETAIL = "", "has a detail, which this kind of disturbance does not take", "pay.2 {}"
 _SPAN = r"\d{1,9}", "has no number of seconds", "pay.2 {} 30"
 _ORDER = ".+", "does not name what runs first", "pay.2 {} refund"
 _ATTEMPTS = r"[1-9]\d{0,3}", "has no number of attempts", "delivery1.0 {} 3"
@@ -151,8 +151,8 @@ class Schedule(Sequence[Disturbance]):
         left_out = Counter(disturbances) - Counter(schedule)
         if left_out:
             raise ContractError(
-                f"'{next(iter(left_out))}' cannot be applied: the schedule contains the event twice, "
-                "or another event that determines the outcome of the same call. Leave one out"
+                f"'{next(iter(left_out))}' cannot be applied: the schedule contains the disturbance "
+                "twice, or another one that determines the outcome of the same call. Leave one out"
             )
         return schedule
 
@@ -215,7 +215,7 @@ class Schedule(Sequence[Disturbance]):
         return ", ".join(map(str, self._disturbances))
 
     def __repr__(self) -> str:
-        return f"<Schedule {self or 'without events'}>"
+        return f"<Schedule {self or 'without disturbances'}>"
 
 
 def _applicable(disturbances: Sequence[Disturbance]) -> Iterator[Disturbance]:
@@ -239,12 +239,12 @@ def _read(text: str) -> Disturbance:
     match = _DISTURBANCE.fullmatch(text)
     if match is None:
         raise ContractError(
-            f"{shown(text)} is not an event of a schedule: write a client, the number of one of its "
-            "calls, and the kind of event, such as 'pay.2 lose_response'"
+            f"{shown(text)} is not a disturbance of a schedule: write a client, the number of one of "
+            "its calls, and the kind of disturbance, such as 'pay.2 lose_response'"
         )
     kind, detail = match["kind"], match["detail"] or ""
     if kind not in KINDS:
-        raise ContractError(unknown_name("kind of event", kind, KINDS))
+        raise ContractError(unknown_name("kind of disturbance", kind, KINDS))
     pattern, problem, example = _DETAILS.get(kind, _NO_DETAIL)
     if not re.fullmatch(pattern, detail):
         raise ContractError(f"{shown(text)} {problem}: write e.g. '{example.format(kind)}'")

@@ -14,7 +14,7 @@ from ..core.timers import Timer
 from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
-from .accesses import Access, Anomaly
+from .accesses import Access
 from .footprint import Footprint
 from .schedule import Disturbance, Kind, Schedule
 
@@ -36,7 +36,8 @@ class Program:
 class Strategy(Protocol):
     """Decides which strand runs next where the schedule contains no disturbance.
 
-    ``lesson()`` returns what a search learns from a trial.
+    ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
+    returns what a search learns from a trial, also from one that has been ended.
     """
 
     places: frozenset[Place]
@@ -45,7 +46,7 @@ class Strategy(Protocol):
 
     def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str: ...
 
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> Any: ...
+    def lesson(self, trial: Trial) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,20 @@ class Conflict:
     touch: Touch
 
 
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A pattern that a trial shows: its name, the key or call that it is about, and what
+    happened.
+    """
+
+    name: str
+    subject: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.subject}): {self.words}"
+
+
 @dataclass(slots=True)
 class Step:
     """The actions of one strand between two decisions of the simulation.
@@ -179,7 +194,7 @@ class Operation:
 
 @dataclass
 class History:
-    """One run, for checks to inspect.
+    """One trial, for checks to inspect.
 
     ``cloud`` contains the fakes. ``schedule`` is the schedule as a string. ``operations`` are the calls
     of functions marked with ``observed``, ``clients`` the clients as operations. ``results`` maps
@@ -201,10 +216,6 @@ class History:
 
 class Redundant(Exception):
     """Raised by a strategy to end a trial that would repeat a known order."""
-
-    def __init__(self, trial: Trial) -> None:
-        super().__init__()
-        self.trial = trial
 
 
 @dataclass
@@ -262,6 +273,10 @@ class Trial:
     """Sentences about code that was not explored, without duplicates and in order."""
     strands: set[str] = field(default_factory=set)
     """Names of the strands that have begun."""
+    lesson: Any = None
+    """What the search of the trial's strategy learns from it."""
+    is_redundant: bool = False
+    """Whether the strategy ended the trial, which then has no result."""
     is_stuck: bool = False
     """Whether a strand waited forever."""
     overlaps: bool = False

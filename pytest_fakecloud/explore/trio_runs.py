@@ -65,7 +65,7 @@ class _Clock:
         self._began_us = world.now_us()
         self._was_patient = False
         self.scope = trio.CancelScope()
-        """The scope of the run, which ends at an error."""
+        """The scope of trio's run, which ends at an error."""
         self.error: ContractError | None = None
         """The error of a promise of every step, which must not wait."""
 

@@ -18,7 +18,7 @@ from ..core.errors import counted, did_you_mean
 from ..core.exits import exiting
 from ..kv.accesses import KEY_OF_DB, touch_of_key
 from ..process.replace import swap
-from .programs import named_by
+from .assertions import named_by
 from .promises import Predicate
 from .trial import History
 
@@ -145,7 +145,7 @@ class Trust:
             hints = [did_you_mean(key, self.written) for key in self.unwritten]
             named = ", ".join(map("".join, zip(self.unwritten, hints, strict=True)))
             is_meant = "" if hints[-1] else " (correct if it must not exist)"
-            yield f"no run wrote a key that the promise read: {named}{is_meant}"
+            yield f"no trial wrote a key that the promise read: {named}{is_meant}"
         if self.writes:
             noticed = self.writes - len(self.unnoticed)
             missed = f"; not {', '.join(self.unnoticed)}" if self.unnoticed else ""

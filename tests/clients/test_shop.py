@@ -156,7 +156,7 @@ def test_which_booking_survives_every_failure_of_the_store(
             assert len(fakecloud.every_failure(run, check=check, services="kv_server")) == 3
             return
         with pytest.raises(
-            BrokenPromiseError, match=f"the promise was broken in {broken} of 6 runs"
+            BrokenPromiseError, match=f"the promise was broken in {broken} of 6 trials"
         ):
             fakecloud.every_failure(run, check=check, services="kv_server")
 

@@ -15,7 +15,7 @@ from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, Exploration, KVServer
 from pytest_fakecloud.explore.anomalies import LAST, PATTERNS
-from pytest_fakecloud.explore.explore import RUNS
+from pytest_fakecloud.explore.explore import TRIALS
 
 from ..docs.blocks import DOCS
 from .bugs import Make, Scenario, reads, ten, work
@@ -1104,10 +1104,10 @@ def test_an_anomaly_is_named_without_a_promise(
     if program is withdraw:
         redis.delete("ann", "bob")
     others = [pattern for pattern in PATTERNS if pattern != name]
-    # Only two events together make a lock expire and its next holder slow.
+    # Only two disturbances together make a lock expire and its next holder slow.
     kinds = ("jump", "delay") if name == "foreign release" else None
     # The search reports a partial update after it has used up its budget.
-    budget = 60 if name in LAST else RUNS
+    budget = 60 if name in LAST else TRIALS
     with pytest.raises(BrokenPromiseError) as caught:
         cloud.explore(program(redis), allow=others, kinds=kinds, budget=budget)
     assert str(caught.value.__cause__).startswith(f"{name} (")
@@ -1120,7 +1120,7 @@ def test_a_guarded_program_is_not_accused(
     cloud: Cloud, kv: KVServer, program: Callable[[Redis], Clients]
 ) -> None:
     clients = program(filled(kv))
-    # A client alone has 15 single events.
+    # A client alone has 15 single disturbances.
     result = cloud.explore(clients, budget=25 * len(clients), trust=False)
     assert not result.anomalies
 
@@ -1162,7 +1162,7 @@ def test_an_anomaly_is_allowed_by_name_and_subject(cloud: Cloud, kv: KVServer, a
 
 @pytest.mark.parametrize(
     ("allow", "text"),
-    [("lost updates", "did you mean"), ("write skew", "no run shows"), ([3], "is not the name")],
+    [("lost updates", "did you mean"), ("write skew", "no trial shows"), ([3], "is not the name")],
 )
 def test_an_allowed_anomaly_must_exist(cloud: Cloud, redis: Redis, allow: Any, text: str) -> None:
     with pytest.raises(ContractError, match=text):
@@ -1238,7 +1238,7 @@ def test_a_field_or_member_that_only_a_second_attempt_adds_is_no_repeated_effect
 def test_an_anomaly_of_several_services_is_named(name: str, make: Make, cloud: Cloud) -> None:
     others = [pattern for pattern in PATTERNS if pattern != name]
     with pytest.raises(BrokenPromiseError) as caught:
-        explored(cloud, make(cloud, False), allow=others, budget=60 if name in LAST else RUNS)
+        explored(cloud, make(cloud, False), allow=others, budget=60 if name in LAST else TRIALS)
     assert str(caught.value.__cause__).startswith(f"{name} (")
 
 

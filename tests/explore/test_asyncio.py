@@ -44,20 +44,20 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The events, calls and points of each run, in order."""
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The disturbances, calls and points of each trial, in order."""
     play = Simulation.play
     results: list[Any] = []
 
     def noted(simulation: Simulation) -> Trial:
-        run = play(simulation)
+        trial = play(simulation)
         calls = [
             (line.strand, line.at_us, line.words if line.call is None else line.call.request_body)
-            for line in run.lines
+            for line in trial.lines
         ]
-        points = [(point.strand, point.number) for point in run.points]
-        results.append((list(map(str, run.fired)), calls, points, list(map(repr, run.errors))))
-        return run
+        points = [(point.strand, point.number) for point in trial.points]
+        results.append((list(map(str, trial.fired)), calls, points, list(map(repr, trial.errors))))
+        return trial
 
     monkeypatch.setattr(Simulation, "play", noted)
     return results
@@ -212,7 +212,7 @@ def test_the_schedules_of_an_asynchronous_client_repeat(
     cloud: Cloud,
     kv: KVServer,
     waits: list[str],
-    runs: list[Any],
+    trials: list[Any],
     connect: Callable[[KVServer], contextlib.AbstractAsyncContextManager[Call]],
     options: Any,
 ) -> None:
@@ -239,9 +239,9 @@ def test_the_schedules_of_an_asynchronous_client_repeat(
     clients = {"ann": client, "bob": client}
     explored = []
     for _ in range(2):
-        runs.clear()
+        trials.clear()
         cloud.explore(clients, holds, **options)
-        explored.append(list(runs))
+        explored.append(list(trials))
     assert len(explored[0]) >= options.get("budget", 1)
     assert explored[0] == explored[1]
     assert not waits

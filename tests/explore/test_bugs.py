@@ -38,7 +38,7 @@ def test_the_bug_is_found_with_a_story_of_six_lines(make: Make, cloud: Cloud) ->
     of = make(cloud, False)
     with pytest.raises(BrokenPromiseError) as caught:
         explored(cloud, of)
-    assert caught.value.events <= 6
+    assert len(caught.value.disturbances) <= 6
     assert caught.value.story.count("\n") <= 6, "an entry for each line but that of the check"
     with pytest.raises(BrokenPromiseError) as again:
         explored(cloud, of, schedule=caught.value.schedule)
@@ -46,11 +46,11 @@ def test_the_bug_is_found_with_a_story_of_six_lines(make: Make, cloud: Cloud) ->
 
 
 @pytest.mark.parametrize("make", TEN, ids=named)
-def test_the_correction_holds_for_the_whole_budget_and_every_single_event(
+def test_the_correction_holds_for_the_whole_budget_and_every_single_disturbance(
     make: Make, cloud: Cloud
 ) -> None:
     of = make(cloud, True)
-    # A fourth of this budget is left for orders of calls and for several events.
+    # A fourth of this budget is left for orders of calls and for several disturbances.
     singles = explored(cloud, of, budget=1, trust=False).all_singles
     budget = max(singles * 4 // 3, cases(20))
     result = explored(cloud, of, budget=budget)

@@ -144,7 +144,7 @@ def test_an_order_that_decides_nothing_is_no_cause(cloud: Cloud, redis: Redis) -
     assert error.cause == ""
 
 
-def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_one_switch_replaces_several_disturbances(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def client(amount: int) -> Callable[[], None]:
         def run() -> None:
             redis.set("total", int(redis.get("total") or 0) + amount)
@@ -153,10 +153,10 @@ def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer, redis: R
 
     clients = {name: client(1) for name in ("ann", "bob", "cid")}
     error = failure(cloud, clients, expects(kv, "3", "total"), kinds="switch")
-    assert error.events == 1
+    assert len(error.disturbances) == 1
 
 
-def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> None:
+def test_a_stuck_trial_has_its_disturbance_as_the_cause(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         try:
             redis.get("a")
@@ -169,16 +169,16 @@ def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> N
 
 
 @pytest.mark.parametrize("applied", ["", "run.1 lose_response"])
-def test_events_that_were_not_applied_broke_nothing(
+def test_disturbances_that_were_not_applied_broke_nothing(
     cloud: Cloud, kv: KVServer, redis: Redis, applied: str
 ) -> None:
     schedule = f"{applied}, run.9 drop"
     error = failure(cloud, {"run": lambda: redis.incr("n")}, expects(kv, "2"), schedule=schedule)
     assert str(error).startswith(
-        "the promise was broken by the given schedule, of which these events were not applied: "
+        "the promise was broken by the given schedule, of which these disturbances were not applied: "
         "run.9 drop:\n"
     )
-    assert (error.schedule, error.events) == (applied, bool(applied))
+    assert (error.schedule, len(error.disturbances)) == (applied, bool(applied))
 
 
 def test_calls_over_an_asynchronous_socket_have_their_line(cloud: Cloud, kv: KVServer) -> None:
@@ -250,7 +250,9 @@ def shown(cloud: Cloud, error: BrokenPromiseError) -> Any:
     return json.loads(data[1])
 
 
-def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_clients_are_actors_and_disturbances_are_rows(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     def adds() -> None:
         redis.set("n", int(redis.get("n") or 0) + 1)
 
@@ -298,7 +300,7 @@ def test_the_first_step_at_which_a_promise_broke_is_marked(
     ]
 
 
-def test_rows_have_numbers_of_their_own_however_many_events_are_between_two_calls(
+def test_rows_have_numbers_of_their_own_however_many_disturbances_are_between_two_calls(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
     names = [f"client{number}" for number in range(12)]
@@ -336,7 +338,7 @@ def test_the_report_of_a_failing_test_is_that_page(pytester: pytest.Pytester) ->
     result = pytester.runpytest_inprocess(*QUIET, "--fakecloud-report=pages")
     result.assert_outcomes(failed=1)
     (written,) = (pytester.path / "pages").glob("test_*.html")
-    assert "The undisturbed run" in written.read_text("utf-8")
+    assert "The undisturbed trial" in written.read_text("utf-8")
 
 
 def test_the_report_shows_the_data_of_the_failing_run(pytester: pytest.Pytester) -> None:
@@ -439,7 +441,7 @@ def test_the_order_of_equal_requests_is_a_cause_if_it_decides_a_result(
 
 @pytest.mark.parametrize(("plain", "words"), [("respond", "SET paid 1"), ("crash", "GET paid")])
 @pytest.mark.parametrize("serve", ["function", "asgi", "worker"])
-def test_a_plainer_event_at_a_later_call_is_the_cause(
+def test_a_plainer_disturbance_at_a_later_call_is_the_cause(
     cloud: Cloud, redis: Redis, serve: str, plain: Kind, words: str
 ) -> None:
     mails: list[str] = []

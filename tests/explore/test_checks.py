@@ -231,7 +231,11 @@ def test_a_check_after_an_asynchronous_one_runs_too(cloud: Cloud, kv: KVServer) 
         pass
 
     failure(
-        cloud, kv.client().ping, [holds, expects(kv, "2")], budget=1, match="no event was applied"
+        cloud,
+        kv.client().ping,
+        [holds, expects(kv, "2")],
+        budget=1,
+        match="no disturbance was applied",
     )
 
 

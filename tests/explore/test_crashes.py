@@ -1,4 +1,4 @@
-"""Crashes of clients that catch everything: the run ends, and the result names the client."""
+"""Crashes of clients that catch everything: the trial ends, and the result names the client."""
 
 from __future__ import annotations
 

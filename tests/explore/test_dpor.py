@@ -1,4 +1,4 @@
-"""Partial-order reduction: fewer runs than brute force, with the same outcomes."""
+"""Partial-order reduction: fewer trials than brute force, with the same outcomes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Everything:
         self._begun = False
 
     def next(self) -> bool:
-        """Prepare the next run; return False when there is none."""
+        """Prepare the next trial; return False when there is none."""
         self._depth = 0
         if not self._begun:
             self._begun = True
@@ -77,31 +77,31 @@ class Reduced:
         self.tree = Interleavings(Branch(late=late, moves_time=moves_time))
         self.moves_time = moves_time
         self.places = decided_places(late=late)
-        self._branch = self.tree.root
-        self._run = self._branch.strategy()
+        self._interleaving = self.tree.root.strategy()
 
     def next(self) -> bool:
-        """Prepare the next run; return False when there is none."""
+        """Prepare the next trial; return False when there is none."""
         branch = self.tree.next()
         if branch is not None:
-            self._branch, self._run = branch, branch.strategy()
+            self._interleaving = branch.strategy()
         return branch is not None
 
     def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next."""
-        return self._run.pick(trial, options, place)
+        return self._interleaving.pick(trial, options, place)
 
-    def learn(self, trial: Trial, *, was_redundant: bool) -> None:
-        """Learn the races of a run."""
-        self.tree.learn(self._branch, self._run.lesson(trial, is_redundant=was_redundant))
+    def learn(self, trial: Trial) -> None:
+        """Learn the races of a trial."""
+        trial.lesson = self._interleaving.lesson(trial)
+        self.tree.learn(trial)
 
 
 def outcomes(
     cloud: Cloud, kv: KVServer, clients: Clients, strategy: Any, memory: list[Any]
 ) -> tuple[set[Any], int]:
-    """Return all outcomes that a strategy reaches, and the number of its runs."""
+    """Return all outcomes that a strategy reaches, and the number of its trials."""
     reached: set[Any] = set()
-    runs = 0
+    trials = 0
     programs = [Program(name, function) for name, function in clients.items()]
     threads = Threads()
     late = "late" in strategy.places
@@ -115,26 +115,25 @@ def outcomes(
                 world.reset()
                 memory.clear()
                 simulation = Simulation(subject, TrialPlan(Schedule(), strategy))
-                redundant = False
                 try:
                     world.play(simulation)
                 except Redundant:
-                    redundant = True
+                    simulation.trial.is_redundant = True
                 if hasattr(strategy, "learn"):
-                    strategy.learn(simulation.trial, was_redundant=redundant)
-                if redundant:
+                    strategy.learn(simulation.trial)
+                if simulation.trial.is_redundant:
                     continue
-                runs += 1
+                trials += 1
                 if strategy.moves_time:
                     simulation.clock.move_to(world.now_us() + PATIENCE_US)
                 results = simulation.history.results
                 state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
                 end = tuple(memory) if late else ()
                 reached.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))
-                assert runs < 20_000
+                assert trials < 20_000
     finally:
         threads.close()
-    return reached, runs
+    return reached, trials
 
 
 def compared(
@@ -146,7 +145,7 @@ def compared(
     moves_time: bool = False,
     memory: list[Any] | None = None,
 ) -> tuple[int, int]:
-    """Return the runs of the reduction and of brute force; check that their outcomes agree."""
+    """Return the trials of the reduction and of brute force; check that their outcomes agree."""
     memo: list[Any] = [] if memory is None else memory
     orders = Reduced(late=late, moves_time=moves_time)
     reduced, few = outcomes(cloud, kv, clients, orders, memo)

@@ -82,7 +82,7 @@ def test_a_broken_promise_lists_its_runs_and_tells_the_story_of_the_first(
     error = caught.value
     listed, _, story = str(error).partition("\nthe first of them:\n")
     assert listed == (
-        "the promise was broken in 1 of 3 runs:\n"
+        "the promise was broken in 1 of 3 trials:\n"
         "  <call 1 (broker POST /produce/orders) lose_response: BROKEN: sent twice>"
     )
     assert story.startswith('cause: run\'s produce orders "a"')
@@ -114,7 +114,7 @@ def test_a_long_list_of_runs_is_cut(cloud: Cloud, orders: Broker) -> None:
             except requests.RequestException:
                 raise AssertionError(f"{value} is lost") from None
 
-    with pytest.raises(BrokenPromiseError, match="broken in 21 of 21 runs") as caught:
+    with pytest.raises(BrokenPromiseError, match="broken in 21 of 21 trials") as caught:
         cloud.every_failure(run)
     assert "BROKEN: f is lost>\n  ... and 1 more\nthe first of them:\n" in str(caught.value)
 
@@ -259,7 +259,7 @@ def test_a_check_is_a_promise_of_explore(cloud: Cloud, kv: KVServer, redis: Redi
 
     assert len(cloud.every_failure(lambda: redis.incr("n"), [check, sometimes(is_set)])) == 3
     assert errors
-    with pytest.raises(BrokenPromiseError, match="undisturbed run"):
+    with pytest.raises(BrokenPromiseError, match="undisturbed trial"):
         cloud.every_failure(lambda: redis.incr("n"), expects(kv, "0"))
 
 
@@ -272,7 +272,9 @@ def test_a_later_run_that_does_not_make_the_call_is_an_error(cloud: Cloud, redis
         if len(runs) < 3:
             redis.get("b")
 
-    with pytest.raises(ContractError, match=r"run\.2 drop was to fail, but a further run did not"):
+    with pytest.raises(
+        ContractError, match=r"run\.2 drop was to fail, but a further trial did not"
+    ):
         cloud.every_failure(run, faults="drop")
 
 

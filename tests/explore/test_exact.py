@@ -76,7 +76,9 @@ def test_a_read_before_watch_is_found_and_one_after_it_holds(cloud: Cloud) -> No
     error = failure(
         cloud, of.run, of.check, setup=of.setup, kinds="switch", match="2 sold, 1 taken"
     )
-    assert error.events == 1, "one switch replaces the two of the first schedule that failed"
+    assert len(error.disturbances) == 1, (
+        "one switch replaces the two of the first schedule that failed"
+    )
     of = locks.read_before_watch(cloud, corrected=True)
     assert cloud.explore(of.run, of.check, setup=of.setup, kinds="switch").is_exhaustive
 
@@ -160,7 +162,7 @@ def test_a_listener_waits_for_a_message(cloud: Cloud, port: Any) -> None:
     cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, schedule="")
 
 
-def test_the_reference_names_every_event_of_every_transport() -> None:
+def test_the_reference_names_every_disturbance_of_every_transport() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
     rows = re.findall(r"^\| (HTTP|Redis protocol|delivery) \| `(\w+)` \| \S", page, re.M)
     assert len(rows) == len(set(rows))
@@ -262,7 +264,7 @@ def test_retries_do_not_let_schedules_fire_for_hours(cloud: Cloud) -> None:
     def check() -> None:
         assert sorted(attempts.values()) == [4, 4, 4]
         cloud.clock.advance("1m")
-        assert len(attempts) > 3, "schedules fire again when the run has ended"
+        assert len(attempts) > 3, "schedules fire again when the trial has ended"
 
     def creates() -> None:
         client.schedule.create(destination=HOOK, cron="* * * * *")
@@ -289,11 +291,11 @@ def test_clients_arrive_at_different_times(cloud: Cloud, redis: Redis) -> None:
     assert error.schedule in ("ann.0 jump edge", "bob.0 jump edge")
 
 
-def test_the_last_retry_is_reached_in_one_event(cloud: Cloud) -> None:
+def test_the_last_retry_is_reached_with_one_disturbance(cloud: Cloud) -> None:
     of = queues.short_idempotency_key(cloud, corrected=False)
     kinds: Any = ("crash_after_response", "fail", "unreachable", "nearly", "delay")
     error = failure(cloud, of.run, of.check, kinds=kinds, budget=300, match="charged twice")
-    assert error.events == 1
+    assert len(error.disturbances) == 1
 
 
 def test_patience_bounds_how_slow_a_client_can_be(cloud: Cloud, redis: Redis) -> None:
@@ -322,9 +324,9 @@ def test_tasks_of_one_client_interleave(cloud: Cloud, kv: KVServer) -> None:
 
     error = failure(cloud, client, expects(kv, "2"), kinds=("delay", "slow"), match="n is 1")
     assert error.schedule == "client:add.2 delay 30"
-    # Tasks that start together take turns at each call in the undisturbed run.
+    # Tasks that start together take turns at each call in the undisturbed trial.
     both = {"ann": client}
-    failure(cloud, both, expects(kv, "1"), kinds=ORDERS, match="by the undisturbed run")
+    failure(cloud, both, expects(kv, "1"), kinds=ORDERS, match="by the undisturbed trial")
 
 
 def test_calls_of_a_library_that_gather_runs_interleave(cloud: Cloud, kv: KVServer) -> None:
@@ -595,7 +597,7 @@ def test_deliveries_that_share_an_asynchronous_client_interleave(
     assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", error.story)) == 2
 
 
-# -- what every run has in common ------------------------------------------------------------------
+# -- what every trial has in common ------------------------------------------------------------------
 
 
 def test_a_client_may_set_signal_handlers(cloud: Cloud, redis: Redis) -> None:

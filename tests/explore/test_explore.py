@@ -64,7 +64,9 @@ def test_the_story_lists_calls_with_times_and_source_lines(
     error = failure(cloud, claim(redis), at_most_one(kv))
     text = str(error)
     head, _, story = text.partition(":\n")
-    assert head.startswith("the promise was broken by a schedule of 1 event, after 2 schedules in ")
+    assert head.startswith(
+        "the promise was broken by a schedule of 1 disturbance, after 2 schedules in "
+    )
     assert re.sub(r"py:\d+", "py:LINE", story) == (
         "cause: run's INCR claims (test_explore.py:LINE) succeeds, but its answer is lost\n"
         "1. +0 s  run: INCR claims succeeds, but its answer is lost (test_explore.py:LINE)\n"
@@ -74,7 +76,7 @@ def test_the_story_lists_calls_with_times_and_source_lines(
         'replay it with @pytest_fakecloud.replay_schedule("run.1 lose_response")'
     )
     assert isinstance(error.__cause__, AssertionError)
-    assert (error.schedule, error.events) == ("run.1 lose_response", 1)
+    assert (error.schedule, len(error.disturbances)) == ("run.1 lose_response", 1)
 
 
 def test_the_result_counts_singles_pairs_and_drawn_schedules(cloud: Cloud, redis: Redis) -> None:
@@ -84,7 +86,7 @@ def test_the_result_counts_singles_pairs_and_drawn_schedules(cloud: Cloud, redis
     assert result.singles + result.pairs + result.guided + result.drawn == result.tried
     assert result.tried <= 150
     assert f"{result.tried:,} schedules in " in str(result)
-    assert f"all {result.singles:,} of one event, all {result.pairs:,} of two" in str(result)
+    assert f"all {result.singles:,} of one disturbance, all {result.pairs:,} of two" in str(result)
 
 
 def test_equal_seeds_try_equal_schedules(cloud: Cloud, redis: Redis) -> None:
@@ -103,11 +105,11 @@ def test_equal_seeds_try_equal_schedules(cloud: Cloud, redis: Redis) -> None:
 
     first = tried(1)
     assert tried(1) == first != tried(2)
-    assert len(set(first)) == 31, "each once, and the undisturbed run"
+    assert len(set(first)) == 31, "each once, and the undisturbed trial"
 
 
-def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv: KVServer) -> None:
-    """The bug needs three failures, so schedules with one or two events do not find it."""
+def test_schedules_of_several_disturbances_are_drawn_and_shrunk(cloud: Cloud, kv: KVServer) -> None:
+    """The bug needs three failures, so schedules with one or two disturbances do not find it."""
 
     def run() -> None:
         for number in range(5):
@@ -130,7 +132,7 @@ def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv
         budget=2000,
         match="three calls",
     )
-    assert error.events == 3
+    assert len(error.disturbances) == 3
 
 
 class MemoryCache(dict[str, Any]):
@@ -170,7 +172,7 @@ def test_the_cache_of_pytest_keeps_a_failure_for_the_next_run(run: Run) -> None:
     for tried in ("2 schedules", "1 schedule"):
         result = run(source, *quiet_but("cacheprovider"), quiet=False)
         result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines([f"*broken by a schedule of 1 event, after {tried} in *"])
+        result.stdout.fnmatch_lines([f"*broken by a schedule of 1 disturbance, after {tried} in *"])
 
 
 def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -229,7 +231,7 @@ def test_a_process_time_that_explore_does_not_have_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("event", "results", "errors", "crashed"),
+    ("disturbance", "results", "errors", "crashed"),
     [
         ("ann.2 crash", {"bob": None}, [], ["ann"]),
         ("ann.2 respond", {"bob": None}, ["ann"], []),
@@ -240,7 +242,7 @@ def test_a_process_time_that_explore_does_not_have_is_refused(
 def test_results_are_those_of_clients_and_workers_that_returned(
     cloud: Cloud,
     kv: KVServer,
-    event: str,
+    disturbance: str,
     results: dict[str, object],
     errors: list[str],
     crashed: list[str],
@@ -257,9 +259,9 @@ def test_results_are_those_of_clients_and_workers_that_returned(
         return bool(redis.ping())
 
     histories: list[History] = []
-    workers = {"relay": relay} if event.startswith("relay") else {}
+    workers = {"relay": relay} if disturbance.startswith("relay") else {}
     clients = {"ann": ann, "bob": bob}
-    cloud.explore(clients, histories.append, workers=workers, schedule=event)
+    cloud.explore(clients, histories.append, workers=workers, schedule=disturbance)
     (history,) = histories
     assert history.results == results
     assert (list(history.errors), history.crashed) == (errors, crashed)
@@ -376,7 +378,7 @@ def test_explore_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
 def test_every_kind_is_tried_and_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
     assert sorted(TRIED) == sorted(KINDS)
-    table = page.partition("| Event | What happens |")[2].partition("\n\n")[0]
+    table = page.partition("| Disturbance | What happens |")[2].partition("\n\n")[0]
     assert [kind for kind in KINDS if f" {kind}" not in table] == []
 
 
@@ -429,7 +431,7 @@ def all_added(kv: KVServer) -> Callable[[History], Any]:
 def test_modules_imported_while_exploring_sleep_in_real_time_afterwards(
     cloud: Cloud, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
-    # The module stands for anyio's event loop, which is imported on the first run and used by all
+    # The module stands for anyio's event loop, which is imported on the first trial and used by all
     # of anyio's sleeps.
     (tmp_path / "imported_late.py").write_text(f"from {home} import sleep", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -444,7 +446,7 @@ def test_modules_imported_while_exploring_sleep_in_real_time_afterwards(
 
 
 def test_asynchronous_clients_in_a_plain_test(cloud: Cloud, kv: KVServer) -> None:
-    # In the undisturbed run the second client runs while the first one sleeps.
+    # In the undisturbed trial the second client runs while the first one sleeps.
     with pytest.raises(AssertionError, match="in all"):
         cloud.explore(transfers(kv), all_added(kv), kinds="switch")
 
@@ -550,14 +552,14 @@ def test_a_promise_broken_in_the_undisturbed_run_is_reported(cloud: Cloud, redis
     def check() -> None:
         raise AssertionError("never right")
 
-    broken = failure(cloud, redis.ping, check, match="by the undisturbed run")
+    broken = failure(cloud, redis.ping, check, match="by the undisturbed trial")
     assert broken.story.endswith("check: never right")
-    assert (broken.events, broken.schedule) == (0, "")
+    assert (broken.disturbances, broken.schedule) == ((), "")
     # An error of the code explains more than the promise that it breaks.
     with pytest.raises(ZeroDivisionError) as raised:
         cloud.explore(lambda: redis.ping() and 1 / 0, check)
     (note,) = raised.value.__notes__
-    assert "raised by client in the undisturbed run" in note
+    assert "raised by client in the undisturbed trial" in note
     assert "catch it in the client if it is expected" in note
 
 
@@ -596,7 +598,7 @@ class Taken(Exception):
 
 @pytest.mark.parametrize("error", [Taken, SystemExit])
 @pytest.mark.parametrize("form", ["function", "coroutine", "list", "predicate"])
-def test_an_exception_of_a_check_after_an_event_breaks_the_promise(
+def test_an_exception_of_a_check_after_a_disturbance_breaks_the_promise(
     cloud: Cloud, kv: KVServer, redis: Redis, form: str, error: type[BaseException]
 ) -> None:
     def take() -> None:
@@ -628,7 +630,7 @@ def test_an_exception_of_a_check_after_an_event_breaks_the_promise(
     assert isinstance(broken_promise.__cause__, error)
     assert traceback is not None
     assert traceback.tb_frame.f_code.co_filename == __file__, "no frames of explore()"
-    with pytest.raises(error):  # in the undisturbed run
+    with pytest.raises(error):  # in the undisturbed trial
         cloud.explore(lambda: redis.set("lock", "x"), checks[form])
 
 
@@ -675,8 +677,8 @@ def test_invalid_arguments_of_explore_are_rejected(cloud: Cloud, redis: Redis) -
         (lambda: cloud.explore(redis.ping, schedule="run.1 delay"), "number of seconds"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 delay soon"), "number of seconds"),
         *(
-            (partial(cloud.explore, redis.ping, schedule=f"run.1 {event}"), text)
-            for event, text in (
+            (partial(cloud.explore, redis.ping, schedule=f"run.1 {disturbance}"), text)
+            for disturbance, text in (
                 ("fail", "number of attempts"),
                 ("unreachable 0", "number of attempts"),
                 ("tick", "none of the spans"),
@@ -742,9 +744,7 @@ def test_code_without_an_end_is_refused(
 
     monkeypatch.setattr(scheduler, "MOST_STEPS", 20_000)
     monkeypatch.setattr(clock_module, "MOST_STEPS", 100)
-    words = (
-        r"time has moved 100 times and the run goes on: sleeps \(test_explore.py:\d+\) waits again"
-    )
+    words = r"time has moved 100 times and the trial goes on: sleeps \(test_explore.py:\d+\) waits again"
     with pytest.raises(ContractError, match=words):
         cloud.explore([sleeps, redis.ping], holds)
 
@@ -765,7 +765,7 @@ def test_a_failure_that_depends_on_state_outside_the_fakes_is_an_error(
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
-    # A run of another test that a lock of the operating system blocks leaves its thread behind.
+    # A trial of another test that a lock of the operating system blocks leaves its thread behind.
     before = threading.enumerate()
     yield
     left = [t.name for t in threading.enumerate() if t not in before]

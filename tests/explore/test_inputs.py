@@ -74,7 +74,7 @@ def test_amount_and_schedule_are_shrunk_together(
     run = {"ann": client, "bob": client}
     error = failure(cloud, run, sums_up(kv), kinds="switch", match="drawn input")
     first, second = error.inputs.values()
-    assert error.events == 1
+    assert len(error.disturbances) == 1
     assert len(first) == len(second) == 1
     assert {name for [(name, _)] in error.inputs.values()} == {"pay"}
     assert smallest in (first[0][1]["amount"], second[0][1]["amount"])
@@ -117,7 +117,7 @@ def test_fewer_operations_with_other_arguments_are_drawn(
     error = failure(cloud, {"ann": client, "bob": client}, check, seed=seed, match="drawn input")
     calls = [call for calls in error.inputs.values() for call in calls]
     assert calls == [("deposit", {"amount": 50}), ("withdraw", {"amount": 50})]
-    assert error.events == 1
+    assert len(error.disturbances) == 1
 
 
 def test_equal_seeds_find_equal_failures(cloud: Cloud, kv: KVServer, pay: Any) -> None:
@@ -148,13 +148,13 @@ def test_only_one_order_of_operations_breaks_the_undisturbed_run(
     def check() -> None:
         assert not kv.value("paid") or kv.value("basket"), "an empty basket is paid"
 
-    error = failure(cloud, operations([add, remove, pay]), check, match="the undisturbed run")
+    error = failure(cloud, operations([add, remove, pay]), check, match="the undisturbed trial")
     assert error.inputs == {"client": [("pay", {})]}
     with pytest.raises(BrokenPromiseError, match="paid"):
         cloud.explore(operations([add, pay]), check, schedule="", inputs=error.inputs)
 
 
-def test_events_move_with_operations_that_are_left_out(
+def test_disturbances_move_with_operations_that_are_left_out(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
     def read() -> None:

@@ -1,4 +1,4 @@
-"""Each kind of event: its effect on the code, its replay, and its end."""
+"""Each kind of disturbance: its effect on the code, its replay, and its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .conftest import failure
 
 
 class Seen:
-    """Records the values that the code sees in a run; as a promise, it checks that a value is not
+    """Records the values that the code sees in a trial; as a promise, it checks that a value is not
     among them.
     """
 
@@ -178,7 +178,7 @@ def test_an_interruption_that_the_test_planned_happens_in_each_run(
     runs = []
 
     def ann() -> None:
-        # Planned inside a run, so that the interruption meets the hooks of the simulation.
+        # Planned inside a trial, so that the interruption meets the hooks of the simulation.
         with kv.between(("SET", "PING"), run=["SET", "pinged", "1"]):
             if redis.get("seat") is None:
                 redis.set("seat", "ann")

@@ -142,7 +142,7 @@ def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: R
     predicate, schedule = caught.value.__notes__
     assert predicate.startswith("raised by count, the predicate of always(). ")
     assert "kv_server.value('key')" in predicate
-    assert schedule == "raised by check=, in the undisturbed run"
+    assert schedule == "raised by check=, in the undisturbed trial"
 
     def has_not_crashed(history: History) -> bool:
         return not history.crashed or {}["no lock"]
@@ -156,7 +156,7 @@ def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: R
 
     with pytest.raises(pytest.fail.Exception) as ended:
         cloud.explore(client, always(fail), schedule="client.2 slow 4")
-    assert ended.value.__notes__[-1] == "raised by check=, in the undisturbed run"
+    assert ended.value.__notes__[-1] == "raised by check=, in the undisturbed trial"
 
 
 async def holds_when_awaited() -> bool:
@@ -402,7 +402,7 @@ def test_a_slow_consumer_that_another_one_replaced_applies_an_entry_twice(
         return
     with pytest.raises(BrokenPromiseError) as caught:
         explored()
-    assert caught.value.events == 1
+    assert len(caught.value.disturbances) == 1
     assert "w2's multi-exec of 2" in caught.value.cause
 
 

@@ -35,7 +35,7 @@ def by_rest(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
 
 
 def by_protocol(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
-    # The same connection in all runs.
+    # The same connection in all trials.
     client = exits.enter_context(redis.Redis.from_url(kv.database_url))
     return lambda: client.incr("n") and client.incr("n")
 
@@ -129,7 +129,7 @@ def test_anomalies_seen_by_another_process_are_reported(cloud: Cloud, kv: KVServ
     assert any(text.startswith("check then act (n)") for text in result.anomalies)
 
 
-@pytest.mark.timeout(20)  # Without a loop, a run ends after 30 s.
+@pytest.mark.timeout(20)  # Without a loop, a trial ends after 30 s.
 def test_a_process_has_its_own_loop_for_applications_that_the_undisturbed_run_does_not_reach(
     cloud: Cloud, kv: KVServer, ahead_of_time: list[bool]
 ) -> None:

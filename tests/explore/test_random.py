@@ -43,7 +43,7 @@ BYTES: dict[str, Callable[[], object]] = {
 
 
 def _drawn(draw: Callable[[], object], budget: int = 8, seed: int = 1) -> list[tuple[str, object]]:
-    """Return the schedule and the drawn value of each run."""
+    """Return the schedule and the drawn value of each trial."""
     values: list[object] = []
     schedules: list[str] = []
     with opened() as cloud:
@@ -66,14 +66,14 @@ def test_each_schedule_has_its_own_numbers(name: str) -> None:
     assert first == _drawn(NUMBERS[name]), "the same in another search"
     values = dict(first)
     assert len(set(values.values())) == len(values) > 4
-    assert first[0] == first[1] == first[-1], "the undisturbed run"
+    assert first[0] == first[1] == first[-1], "the undisturbed trial"
 
 
 def test_identifiers_with_a_time_and_random_bits_depend_on_the_schedule() -> None:
     before = vars(uuid)["_last_timestamp"]
     first = _drawn(uuid.uuid1)
     assert first == _drawn(uuid.uuid1), "the same in another search"
-    assert first[0] == first[1] == first[-1], "the undisturbed run"
+    assert first[0] == first[1] == first[-1], "the undisturbed trial"
     assert len(set(first)) > 4
     assert vars(uuid)["_last_timestamp"] == before
 
@@ -223,7 +223,7 @@ def test_a_branch_on_a_random_number_is_found_and_replayed(
     failure(cloud, run, check, schedule=error.schedule, match="by the given schedule")
 
 
-def test_a_number_and_an_event_break_a_promise_together(
+def test_a_number_and_a_disturbance_break_a_promise_together(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
     def run() -> None:
@@ -235,7 +235,7 @@ def test_a_number_and_an_event_break_a_promise_together(
         assert not (kv.value("lock") and kv.value("n")), "locked"
 
     error = failure(cloud, run, check, kinds=("crash", "numbers"))
-    assert error.events == 2
+    assert len(error.disturbances) == 2
     assert error.schedule.endswith(" numbers, run.3 crash")
 
 
@@ -250,7 +250,7 @@ def test_orders_with_random_numbers_are_exhaustive_for_these_numbers_only(
     assert not result.is_exhaustive
     assert result.kinds["numbers"] > 10
     result = cloud.explore(clients, holds, kinds="switch", budget=30)
-    assert "the random numbers were the same in each run: kinds= omits 'numbers'" in str(result)
+    assert "the random numbers were the same in each trial: kinds= omits 'numbers'" in str(result)
 
 
 def test_generators_are_restored(cloud: Cloud, redis: Redis) -> None:

@@ -17,10 +17,10 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import candidates
-from pytest_fakecloud.explore.search.candidates import Priorities, PriorityPlan
-from pytest_fakecloud.explore.search.explorer import shrink
-from pytest_fakecloud.explore.search.player import Coverage, PriorityTrials
+from pytest_fakecloud.explore.search.priorities import Priorities, PriorityPlan, PriorityTrials
+from pytest_fakecloud.explore.search.shrinking import shrink
 from pytest_fakecloud.explore.search.store import key_of
+from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop
 from pytest_fakecloud.explore.trial import Point, Trial
@@ -63,7 +63,9 @@ def test_pairs_beyond_the_listed_maximum_are_drawn_once_each(
     ("first", "seconds"),
     [("partition 60", ["crash", "respond", "slow 4"]), ("crash", ["slow 4"]), ("slow 4", [])],
 )
-def test_two_events_of_one_call_determine_its_outcome_once(first: str, seconds: list[str]) -> None:
+def test_two_disturbances_of_one_call_determine_its_outcome_once(
+    first: str, seconds: list[str]
+) -> None:
     schedule = Schedule.parse(f"run.1 {first}")
     point = Point("run", 1, (("partition", "60"), ("crash", ""), ("respond", ""), ("slow", "4")))
     pairs = candidates.Pairs([Trial(schedule, points=[point], fired=list(schedule))])
@@ -90,7 +92,7 @@ def test_the_window_of_truncated_seconds_is_found_from_a_whole_second(
             assert sum(first <= at < first + 10 for at in sent) <= 2
 
     error = failure(cloud, send, check, setup=sent.clear, kinds=("switch", "nearly", "tick"))
-    assert all("tick" in event or "edge" in event for event in error.schedule.split(","))
+    assert all("tick" in text or "edge" in text for text in error.disturbances)
 
 
 def test_an_answer_is_slow_below_the_timeouts_of_clients(cloud: Cloud, kv: KVServer) -> None:
@@ -172,7 +174,7 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer, redis: 
 
 
 def test_a_fault_is_repeated_at_the_retries_that_it_causes(cloud: Cloud, kv: KVServer) -> None:
-    """The third attempt exists only after two failures, so no run with one event contains it."""
+    """The third attempt exists only after two failures, so no trial with one disturbance contains it."""
     redis = Redis(kv.url, kv.token, rest_retries=0)
 
     def run() -> None:
@@ -191,7 +193,7 @@ def test_a_fault_is_repeated_at_the_retries_that_it_causes(cloud: Cloud, kv: KVS
         assert error.schedule.count("run.") == 3, error.schedule
 
 
-def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, redis: Redis) -> None:
+def test_a_time_budget_that_allows_no_disturbance_is_an_error(cloud: Cloud, redis: Redis) -> None:
     with pytest.raises(ContractError, match="budget='1ms' allowed only 0 schedules, and none of"):
         cloud.explore([lambda: redis.incr("n")] * 2, holds, budget="1ms")
 
@@ -214,7 +216,7 @@ def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, redis: Redi
     assert not result.unreached
 
 
-def test_events_with_an_effect_of_their_own_come_first(cloud: Cloud, kv: KVServer) -> None:
+def test_disturbances_with_an_effect_of_their_own_come_first(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
     tried: list[str] = []
 
@@ -242,7 +244,7 @@ def test_events_with_an_effect_of_their_own_come_first(cloud: Cloud, kv: KVServe
     ]
 
 
-def test_orders_and_events_take_turns(cloud: Cloud, redis: Redis) -> None:
+def test_orders_and_disturbances_take_turns(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for _ in range(4):
             redis.incr("n")
@@ -253,7 +255,7 @@ def test_orders_and_events_take_turns(cloud: Cloud, redis: Redis) -> None:
     assert result.pairs
 
 
-def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
+def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain() -> None:
     def smallest(schedule: str, *kinds: Kind) -> str:
         return str(shrink(Schedule.parse(schedule), lambda item: item, lambda: True, kinds))
 
@@ -298,7 +300,7 @@ def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
     for chosen_from in (2, 5, 5):
         strategy = PriorityPlan(0, 2, chosen_from, late=False).strategy()
         order_of(strategy, "aabbc")
-        lesson = strategy.lesson(Trial(Schedule()), is_redundant=False)
+        lesson = strategy.lesson(Trial(Schedule()))
         trials.add(2, chosen_from, *lesson, is_counted=True)
     assert trials.most_decisions == 5
     assert trials.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}

@@ -1,4 +1,4 @@
-"""Fingerprints of states, and the schedules that extend runs in new states."""
+"""Fingerprints of states, and the schedules that extend trials in new states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_fakecloud.explore.fakes import Fakes
 from pytest_fakecloud.explore.fingerprint import Fingerprints
 from pytest_fakecloud.explore.schedule import Schedule
 from pytest_fakecloud.explore.search.guided import Frontier
-from pytest_fakecloud.explore.search.player import Tally
+from pytest_fakecloud.explore.search.tally import Tally
 from pytest_fakecloud.explore.trial import Point, Trial
 
 from .conftest import holds
@@ -124,8 +124,8 @@ def test_the_restart_of_a_worker_that_changed_nothing_is_no_new_state(
 
 def trial(schedule: str, *states: int) -> Trial:
     points = [Point("run", number, (("crash", ""),)) for number in range(1, len(states) + 1)]
-    events = Schedule.parse(schedule)
-    return Trial(events, points=points, states=list(states), fired=list(events))
+    disturbances = Schedule.parse(schedule)
+    return Trial(disturbances, points=points, states=list(states), fired=list(disturbances))
 
 
 def test_a_run_is_extended_where_it_was_the_first_to_reach_a_state() -> None:

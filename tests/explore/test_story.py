@@ -204,7 +204,7 @@ def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer, red
 
 
 @pytest.mark.parametrize(
-    ("event", "pause"),
+    ("disturbance", "pause"),
     [
         ("ann.2 delay 30", "30 s before its call"),
         ("ann.2 jump", "30 s before its call, and the others wait"),
@@ -214,18 +214,18 @@ def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer, red
     ],
 )
 def test_a_pause_says_whether_the_others_wait(
-    cloud: Cloud, redis: Redis, event: str, pause: str
+    cloud: Cloud, redis: Redis, disturbance: str, pause: str
 ) -> None:
     def ann() -> None:
         redis.set("a", "1", ex=30)
         redis.incr("b")
 
     clients = {"ann": ann, "bob": redis.ping}
-    error = failure(cloud, clients, broken, schedule=event)
+    error = failure(cloud, clients, broken, schedule=disturbance)
     assert f"ann: pauses for {pause}\n" in error.story
     assert re.fullmatch(rf"ann pauses for {pause}: INCR b \(.*\)", error.cause)
 
-    error = failure(cloud, {"ann": ann}, broken, schedule=event)
+    error = failure(cloud, {"ann": ann}, broken, schedule=disturbance)
     assert "before its call\n" in error.story
 
 

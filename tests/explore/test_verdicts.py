@@ -1,4 +1,4 @@
-"""Verdicts that say no more than was tried: code that differs between runs is an error."""
+"""Verdicts that say no more than was tried: code that differs between trials is an error."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_answers_from_outside_the_fakes_are_an_error(cloud: Cloud, kv: KVServer)
 
 
 def test_code_that_remembers_a_failure_is_an_error(cloud: Cloud, redis: Redis) -> None:
-    """A circuit breaker that one schedule opens makes all later runs hollow."""
+    """A circuit breaker that one schedule opens makes all later trials hollow."""
     opened: list[int] = []
 
     def run() -> None:
@@ -266,10 +266,10 @@ def test_the_verdict_names_what_the_promise_read_and_notices(
     assert [line.partition(":")[0] for line in lines[:7]] == [
         lines[0],
         "calls",
-        "events",
+        "disturbances",
         "states of the fakes",
         "the promise read",
-        "no run wrote a key that the promise read",
+        "no trial wrote a key that the promise read",
         f"the promise notices 1 of 2 lost writes; not {unnoticed}".partition(":")[0],
     ]
 
@@ -289,7 +289,7 @@ def test_a_key_that_no_run_wrote_is_explained(
         assert kv.value("stock") or history.errors
 
     result = cloud.explore(lambda: redis.set("stock", "1"), check, kinds="respond")
-    assert f"no run wrote a key that the promise read: {hint}" in str(result).splitlines()
+    assert f"no trial wrote a key that the promise read: {hint}" in str(result).splitlines()
 
 
 def test_a_key_that_the_check_empties_is_not_named(
@@ -303,7 +303,9 @@ def test_a_key_that_the_check_empties_is_not_named(
     assert result.unwritten == ("done",)
 
 
-def test_an_event_of_a_worker_that_was_restarted_is_explained(cloud: Cloud, redis: Redis) -> None:
+def test_a_disturbance_of_a_worker_that_was_restarted_is_explained(
+    cloud: Cloud, redis: Redis
+) -> None:
     def sink() -> None:
         for number in range(3):
             redis.sadd("rows", number)
@@ -347,7 +349,7 @@ def test_a_promise_that_holds_whatever_the_code_does_is_an_error(
 
     text = error(cloud, run, check, kinds="respond")
     assert "it does not notice if a write is lost, such as SET n 1" in text
-    assert (f"it read key {key}, which no run wrote" in text) == (key is not None)
+    assert (f"it read key {key}, which no trial wrote" in text) == (key is not None)
     assert cloud.explore(run, check, kinds="respond", trust=False).reads == ""
     result = cloud.explore(run, [check, expects(kv, "1")], kinds="tick")
     assert result.unwritten == ((key,) if key else ())

@@ -14,7 +14,7 @@ INCR n came between ann's GET n and ann's SET n 1, on key n.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,6 +26,10 @@ from .story import call_text, lookups_of_trial
 
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""
+_Places: TypeAlias = Mapping[Line, tuple[int, int]]
+"""Where each call is in the undisturbed trial: ``(position, 0)`` or, for a call that it does not make,
+``(position, 1)``, after the strand's previous call.
+"""
 _MOST_CONFLICTS = 8
 """Maximum number of conflicts that are examined, with up to two trials each."""
 
@@ -39,7 +43,7 @@ def find_cause(
     """Return the conflict, or the line of the disturbance, that broke the promise; None if it is
     uncertain.
 
-    Two calls are only a cause if runs under other schedules confirm that their order decides. A
+    Two calls are only a cause if trials under other schedules confirm that their order decides. A
     disturbance is only a cause if the schedule contains no other.
     """
     if undisturbed is not None:
@@ -69,7 +73,7 @@ def _first_decisive(
 
 
 def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
-    """Return a conflict of two calls as one of three, if the promise also holds in a run in which the
+    """Return a conflict of two calls as one of three, if the promise also holds in a trial in which the
     second call comes after a third one: then the order of the first two does no harm by itself.
     """
     if conflict.before is not None:
@@ -81,7 +85,7 @@ def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
     groups = [
         [*group] for _, group in itertools.groupby(later, lambda candidate: candidate[0].at_us)
     ]
-    # Most orders do harm however late the second call comes, which one run shows.
+    # Most orders do harm however late the second call comes, which one trial shows.
     if not groups or not experiments.holds_if_delayed(middle, later[-1][0]):
         return conflict
     for group in groups[:_MOST_CONFLICTS]:
@@ -94,7 +98,7 @@ def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
 
 @dataclass(frozen=True, slots=True)
 class _Experiments:
-    """Runs under other schedules, which show whether the order of two calls decides."""
+    """Trials under other schedules, which show whether the order of two calls decides."""
 
     trial: Trial
     play: Callable[[Schedule], Trial]
@@ -203,7 +207,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
     if not trial.fired or not all(disturbance.kind in ORDERS for disturbance in trial.fired):
         return
     calls = _calls(trial)
-    orders = _Orders(trial, undisturbed)
+    places = _usual_places(trial, undisturbed)
     for delayed, since in reversed(list(_delays(trial))):
         started = (f"{delayed}:", f"{delayed}+")  # the tasks and threads of the delayed strand
         own = [
@@ -215,14 +219,14 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
         later = [calls[at] for at in own if at > since]
         until = next((at for at in own if at > since), since)
         others = [call for at, call in calls.items() if since < at < until]
-        yield from _conflicts_between(earlier, others, later, orders)
-        yield from _conflicts_before(others, later, orders)
+        yield from _conflicts_between(earlier, others, later, places)
+        yield from _conflicts_before(others, later, places)
     # The conflicts between deliveries whose order the schedule changed, the last first.
     delivered = [call for call in calls.values() if call.strand.startswith("delivery")]
     while delivered:
         late = delivered.pop()
         others = [call for call in delivered if call.strand != late.strand]
-        yield from _conflicts_before(others, [late], orders)
+        yield from _conflicts_before(others, [late], places)
 
 
 def _calls(trial: Trial) -> dict[int, Line]:
@@ -260,58 +264,54 @@ def _delays(trial: Trial) -> Iterator[tuple[str, int]]:
 
 
 def _conflicts_between(
-    earlier: Sequence[Line], others: Sequence[Line], later: Sequence[Line], orders: _Orders
+    earlier: Sequence[Line], others: Sequence[Line], later: Sequence[Line], places: _Places
 ) -> Iterator[Conflict]:
     """Yield calls of others between two of the delayed strand, as a write between a read and a write."""
     for late, middle in itertools.product(later, reversed(others)):
         if _conflict(middle, late) is None:
             continue
-        is_second_reversed = orders.is_reversed(middle, late)
+        is_second_reversed = _is_reversed(middle, late, places)
         for early in reversed(earlier):
             touch = _conflict(middle, early)
-            is_reversed = is_second_reversed or orders.is_reversed(early, middle)
+            is_reversed = is_second_reversed or _is_reversed(early, middle, places)
             if touch is not None and touch.writes and is_reversed:
                 yield Conflict(middle, late, early, touch)
 
 
 def _conflicts_before(
-    others: Sequence[Line], later: Sequence[Line], orders: _Orders
+    others: Sequence[Line], later: Sequence[Line], places: _Places
 ) -> Iterator[Conflict]:
     """Yield calls of another strand that conflict with a later call of the delayed strand."""
     for late, early in itertools.product(later, reversed(others)):
         touch = _conflict(early, late)
-        if touch is not None and orders.is_reversed(early, late):
+        if touch is not None and _is_reversed(early, late, places):
             yield Conflict(early, late, None, touch)
 
 
-class _Orders:
-    """Compares the order of two calls with their order in the undisturbed trial.
+def _usual_places(trial: Trial, undisturbed: Trial) -> _Places:
+    """Return the places of a trial's calls in the order of the undisturbed trial's calls."""
+    positions: dict[_Key, int | None] = {}
+    for at, (_, keys) in enumerate(_keyed(undisturbed)):
+        for key in keys:
+            # Several deliveries that make the same call are indistinguishable.
+            positions[key] = None if key in positions else at
+    places: dict[Line, tuple[int, int]] = {}
+    latest: dict[str, int] = {}
+    for line, keys in _keyed(trial):
+        usual = (positions.get(key) for key in keys)
+        position = next((position for position in usual if position is not None), None)
+        if position is not None:
+            latest[line.strand] = position
+            places[line] = position, 0
+        elif line.strand in latest:
+            places[line] = latest[line.strand], 1
+    return places
 
-    The place of a call there is ``(position, 0)``. A call that the undisturbed trial did not make
-    follows the strand's previous call, as ``(position, 1)``.
-    """
 
-    def __init__(self, trial: Trial, undisturbed: Trial) -> None:
-        self._positions: dict[_Key, int | None] = {}
-        for at, (_, keys) in enumerate(_keyed(undisturbed)):
-            for key in keys:
-                # Several deliveries that make the same call are indistinguishable.
-                self._positions[key] = None if key in self._positions else at
-        self._places: dict[Line, tuple[int, int]] = {}
-        latest: dict[str, int] = {}
-        for line, keys in _keyed(trial):
-            positions = (self._positions.get(key) for key in keys)
-            position = next((position for position in positions if position is not None), None)
-            if position is not None:
-                latest[line.strand] = position
-                self._places[line] = position, 0
-            elif line.strand in latest:
-                self._places[line] = latest[line.strand], 1
-
-    def is_reversed(self, early: Line, late: Line) -> bool:
-        """Return whether the undisturbed trial made two calls in the other order."""
-        first, second = self._places.get(early), self._places.get(late)
-        return first is not None and second is not None and first > second
+def _is_reversed(early: Line, late: Line, places: _Places) -> bool:
+    """Return whether the undisturbed trial made two calls in the other order."""
+    first, second = places.get(early), places.get(late)
+    return first is not None and second is not None and first > second
 
 
 def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:

@@ -1,27 +1,22 @@
-"""The results of ``explore()``: what held, or a broken promise with the page that shows it."""
+"""The results of ``explore()``: what held, or a broken promise."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
-from ...reporting.as_json import as_json, row_json
-from ...reporting.model import AppliedFault, ReportRow
-from ...reporting.rows import rows
-from ...reporting.values import Mask
 from ..inputs import Inputs, replay_text, text_of_inputs
-from ..search.explorer import Replays
-from ..search.player import MOST_DISTURBANCES, ShownAnomaly, Tally
-from ..trial import Conflict, Line, Trial
+from ..search.shrinking import ReplayResult
+from ..search.tally import MOST_DISTURBANCES, ShownAnomaly, Tally
+from ..trial import Trial
 from .cause import cause_text
 from .failures import Failure
-from .story import reason, story
+from .page import page_of_broken_promise
+from .story import story
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
@@ -29,25 +24,26 @@ if TYPE_CHECKING:
 
 NO_FAILURES: Results[Failure] = Results()
 _MOST_LISTED = 20
-"""Maximum number of runs of ``every_failure()`` that an error lists."""
+"""Maximum number of trials of ``every_failure()`` that an error lists."""
 
 
 class Exploration:
     """The result of an ``explore()`` call that found no broken promise.
 
     ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
-    there are no others), ``singles`` with one event, ``pairs`` with two events, ``guided`` ones that
-    extend a run in a new state, and ``drawn`` random ones. ``states`` is the number of distinct states
-    that runs have reached, and ``last_new_state`` the number of the schedule that reached the last new
-    one. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown). ``calls``
-    maps each client to its calls in the run in which it made most, ``points`` to the points at which
-    events were tried; ``kinds`` maps each kind of event to the number of times it was applied.
-    ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
-    allow. ``likely`` maps a number of ordered switches to the minimum probability that a bug that
-    needs them was found. ``reads`` is what the promise read, ``unwritten`` the keys of it that no run
-    wrote. Each of ``writes`` was left out in a run of its own; the promise did not notice
-    ``unnoticed``. ``inputs`` is the number of drawn inputs. ``anomalies`` are those that runs
-    showed. ``notes`` describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
+    there are no others), ``singles`` with one disturbance, ``pairs`` with two, ``guided`` ones that
+    extend a trial in a new state, and ``drawn`` random ones. ``states`` is the number of distinct
+    states that trials have reached, and ``last_new_state`` the number of the schedule that reached
+    the last new one. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if
+    unknown). ``calls`` maps each client to its calls in the trial in which it made most, ``points``
+    to the points at which disturbances were tried; ``kinds`` maps each kind of them to the number
+    of times it was applied. ``untried`` are the kinds that were never possible, ``unreached`` those
+    that the budget did not allow. ``likely`` maps a number of ordered switches to the minimum
+    probability that a bug that needs them was found. ``reads`` is what the promise read,
+    ``unwritten`` the keys of it that no trial wrote. Each of ``writes`` was left out in a trial of
+    its own; the promise did not notice ``unnoticed``. ``inputs`` is the number of drawn inputs.
+    ``anomalies`` are those that trials showed. ``notes`` describe unexplored code, ``seconds`` is
+    wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Sequence[str]) -> None:
@@ -95,7 +91,7 @@ class Exploration:
             lines.append(f"calls: {', '.join(texts)}")
         if self.kinds:
             texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
-            lines.append(f"events: {', '.join(texts)}")
+            lines.append(f"disturbances: {', '.join(texts)}")
         if self.states:
             last = f"the last new one in schedule {self.last_new_state:,}"
             lines.append(f"states of the fakes: {self.states:,}, {last}")
@@ -106,7 +102,7 @@ class Exploration:
         if self.unreached:
             lines.append(f"not reached within the budget: {', '.join(self.unreached)}")
         if self._has_same_numbers:
-            lines.append("the random numbers were the same in each run: kinds= omits 'numbers'")
+            lines.append("the random numbers were the same in each trial: kinds= omits 'numbers'")
         lines += self.notes
         if self._alone:
             lines.append(f"searched in one process: {self._alone}")
@@ -120,13 +116,13 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     """Raised with the smallest schedule found that breaks a promise.
 
     ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and
-    ``replay_schedule``; it is empty for the undisturbed run. ``events`` is its number of events.
-    ``inputs`` are the drawn inputs of the clients, by name.
-    ``cause`` describes the event or the conflict that broke the promise, or is empty. ``story`` lists
-    what happened up to the step that broke the promise, on one clock. ``tried`` is the number of
-    schedules tried before. ``runs`` are the failing run and the undisturbed run, for the report's
-    page. ``failures`` are the runs of ``every_failure()``, which tells the story of the first that broke
-    the promise. The failed assertion is the ``__cause__``.
+    ``replay_schedule``; it is empty for the undisturbed trial. ``disturbances`` are those of the
+    schedule, as strings. ``inputs`` are the drawn inputs of the clients, by name. ``cause`` describes
+    the disturbance or the conflict that broke the promise, or is empty. ``story`` lists what happened
+    up to the step that broke the promise, on one clock. ``tried`` is the number of schedules tried
+    before. ``trials`` are the failing trial and the undisturbed trial, for the report's page.
+    ``failures`` are the trials of ``every_failure()``, whose story is that of the first that broke the
+    promise. The failed assertion is the ``__cause__``.
     """
 
     __module__ = "pytest_fakecloud"
@@ -138,12 +134,12 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         undisturbed: Trial | None = None,
         *,
         inputs: Inputs | None = None,
-        replays: Replays | None = None,
+        replays: ReplayResult | None = None,
         failures: Results[Failure] = NO_FAILURES,
     ) -> None:
-        self.runs = trial, undisturbed
+        self.trials = trial, undisturbed
         self.schedule = str(trial.schedule)
-        self.events = len(trial.schedule)
+        self.disturbances = tuple(map(str, trial.schedule))
         self.inputs = dict(inputs or {})
         self.cause = cause_text(trial.cause, trial)
         self.story = story(trial, undisturbed)
@@ -163,15 +159,15 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         text += f"inputs: {text_of_inputs(self.inputs)}\n" if self.inputs else ""
         text += f"cause: {self.cause}\n" if self.cause else ""
         text += self.story
-        if self.events or self.inputs:
+        if self.disturbances or self.inputs:
             arguments = replay_text(self.schedule, self.inputs)
             text += f"\nreplay it with @pytest_fakecloud.replay_schedule({arguments})"
         super().__init__(text)
 
     @contextmanager
     def _fakecloud_scene(self, cloud: BaseCloud) -> Iterator[None]:
-        """Show the data that the failing run left, for a report, within the block."""
-        explored, state = self.runs[0].state or (None, None)
+        """Show the data that the failing trial left, for a report, within the block."""
+        explored, state = self.trials[0].state or (None, None)
         if explored is not cloud or state is None:
             yield
             return
@@ -185,57 +181,32 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     def _fakecloud_picture(
         self, cloud: BaseCloud, report: Report, states: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the data of the report's page, which shows both runs.
-
-        The actor of each call is the client, worker, task, thread or delivery that made it. The
-        events of the schedule are rows of their own.
-        """
-        trial, undisturbed = self.runs
-        story = _Story(trial, report, Mask(cloud))
-        page = story.page()
-        story.add_broken_promise(page)
-        failure = story.mask.text(str(self)).splitlines()
-        page["failure"] = "\n".join(f"E   {line}" for line in failure)
-        steps = states.get("steps", ())
-        page["states"] = {
-            **states,
-            "steps": [{**step, "number": story.number(step["number"])} for step in steps],
-        }
-        if undisturbed is not None:
-            calls = [line.call for line in undisturbed.lines if line.call is not None]
-            plain = replace(
-                report,
-                rows=rows(cloud, calls),
-                findings=(),
-                unfinished=(),
-                violations=(),
-                failure="",
-            )
-            last = max((row["number"] for row in page["rows"]), default=0)
-            beside = _Story(undisturbed, plain, story.mask, offset=last)
-            page["beside"] = {"title": "The undisturbed run", "report": beside.page()}
-        return page
+        """Return the data of the report's page, which shows both trials."""
+        return page_of_broken_promise(str(self), *self.trials, cloud, report, states)
 
     def _schedule_text(self, tally: Tally) -> str:
-        if tally.only_schedule is not None and self.events == len(tally.only_schedule):
+        if tally.only_schedule is not None and len(self.disturbances) == len(tally.only_schedule):
             return "the given schedule"
         if tally.only_schedule is not None:
-            missed = tally.only_schedule.without(self.runs[0].schedule)
-            return f"the given schedule, of which these events were not applied: {missed}"
-        if not self.events:
-            return "the undisturbed run: no event was applied"
-        return f"a schedule of {counted(self.events, 'event')}, after {_summary(tally)}"
+            missed = tally.only_schedule.without(self.trials[0].schedule)
+            return f"the given schedule, of which these disturbances were not applied: {missed}"
+        if not self.disturbances:
+            return "the undisturbed trial: no disturbance was applied"
+        disturbances = counted(len(self.disturbances), "disturbance")
+        return f"a schedule of {disturbances}, after {_summary(tally)}"
 
 
 def _replay(shown: ShownAnomaly) -> str:
     if shown.inputs:
         return f"replay it with replay_schedule({replay_text(str(shown.schedule), shown.inputs)})"
-    return f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed run"
+    return (
+        f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed trial"
+    )
 
 
 def _list_of_broken(failures: Results[Failure]) -> str:
     broken = failures.where(held=False)
-    lines = [f"{len(broken):,} of {counted(len(failures), 'run')}:"]
+    lines = [f"{len(broken):,} of {counted(len(failures), 'trial')}:"]
     lines += [f"  {shown(failure)}" for failure in broken[:_MOST_LISTED]]
     if len(broken) > _MOST_LISTED:
         lines.append(f"  ... and {len(broken) - _MOST_LISTED:,} more")
@@ -261,7 +232,7 @@ def _summary(tally: Tally) -> str:
     if tally.is_complete and not tally.is_exhaustive:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
-        parts.append(_of(tally.singles, tally.all_singles, "of one event"))
+        parts.append(_of(tally.singles, tally.all_singles, "of one disturbance"))
     if tally.pairs:
         parts.append(_of(tally.pairs, tally.all_pairs, "of two"))
     if tally.guided:
@@ -293,116 +264,3 @@ def _of(done: int, existing: int | None, what: str) -> str:
     if done == existing:
         return f"all {done:,} {what}"
     return f"{done:,} {what}" if existing is None else f"{done:,} of {existing:,} {what}"
-
-
-_NUMBERS = ("number", "began", "ended", "cause")
-"""Fields of a row that contain numbers of the journal."""
-
-
-class _Story:
-    """A run as rows of a page, with gaps between the journal's numbers for events."""
-
-    def __init__(self, trial: Trial, report: Report, mask: Mask, offset: int = 0) -> None:
-        self.mask = mask
-        self._trial = trial
-        self._report = report
-        self._offset = offset
-        groups = itertools.groupby(trial.lines, lambda line: line.call is None)
-        longest = max(
-            (len(list(lines)) for is_disturbance, lines in groups if is_disturbance), default=0
-        )
-        self._gap = longest + 1
-        # With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
-        first = min((line.call.number for line in trial.lines if line.call is not None), default=1)
-        number = offset + (first - 1) * self._gap
-        self._line_numbers: list[int] = []
-        for line in trial.lines:
-            number = self.number(line.call.number) if line.call is not None else number + 1
-            self._line_numbers.append(number)
-
-    def number(self, number: int) -> int:
-        """Return the page's number for a number of the journal, in which 0 means none."""
-        return self._offset + number * self._gap if number else 0
-
-    def page(self) -> dict[str, Any]:
-        """Return the report as data, with the run's strands as actors and its events as rows."""
-        data = as_json(self._report)
-        lines = {line.call.number: line for line in self._trial.lines if line.call is not None}
-        page_rows = [self._row(row, lines.get(row["number"])) for row in data["rows"]]
-        page_rows += [
-            self._row_of_line(line, number)
-            for line, number in zip(self._trial.lines, self._line_numbers, strict=True)
-            if line.call is None
-        ]
-        page_rows.sort(key=lambda row: row["began"])
-        page = {**data, "rows": page_rows}
-        for part in ("findings", "unfinished", "violations"):
-            page[part] = [
-                {**entry, "rows": list(map(self.number, entry["rows"]))} for entry in data[part]
-            ]
-        return page
-
-    def _row(self, row: dict[str, Any], line: Line | None) -> dict[str, Any]:
-        numbers = {name: self.number(row[name]) for name in _NUMBERS}
-        if line is None or row["kind"] != "call":
-            return {**row, **numbers}
-        note = self.mask.text(line.words) if line.words else row["text"]["note"]
-        return {
-            **row,
-            **numbers,
-            "actor": _strand(line),
-            "where": row["where"] or _place(line.source),
-            "text": {**row["text"], "note": note},
-        }
-
-    def _row_of_line(self, line: Line, number: int) -> dict[str, Any]:
-        strand = _strand(line)
-        row = ReportRow(
-            number,
-            line.at_us,
-            "event",
-            actor=strand,
-            peer=strand,
-            operation="event",
-            ok=not line.breaks,
-            faults=(AppliedFault("event", "event of the schedule"),) if line.is_disturbance else (),
-            began=number,
-        )
-        text = {"what": self.mask.text(line.words), "answer": "", "lines": [], "note": ""}
-        return {**row_json(row, (), self._report.lookups), "text": text}
-
-    def add_broken_promise(self, page: dict[str, Any]) -> None:
-        """Add the broken promise as the first finding, linked to the step that broke it."""
-        trial, cause = self._trial, self._trial.cause
-        # The step after which the promise no longer held, or the cause, or the first event.
-        breaking = next((line for line in trial.lines if line.breaks), None)
-        disturbance = next((line for line in trial.lines if line.is_disturbance), None)
-        decisive = (
-            breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or disturbance
-        )
-        numbered = zip(trial.lines, self._line_numbers, strict=True)
-        number = next((number for line, number in numbered if line is decisive), None)
-        for row in page["rows"]:
-            # Rows refer to findings by index, and each finding moves one position down.
-            row["findings"] = [index + 1 for index in row["findings"]]
-            if row["number"] == number:
-                row["findings"].insert(0, 0)
-        sentences = filter(None, (reason(trial.broken), cause_text(cause, trial)))
-        finding = {
-            "kind": "broken_promise",
-            "fake": "",
-            "rows": [] if number is None else [number],
-            "subjects": [],
-            "values": {},
-            "text": self.mask.text(": ".join(sentences)),
-        }
-        page["findings"] = [finding, *page["findings"]]
-
-
-def _strand(line: Line) -> str:
-    return line.strand.removesuffix(":loop")
-
-
-def _place(source: str) -> dict[str, Any] | None:
-    file, colon, number = source.rpartition(":")
-    return {"file": file, "line": int(number), "function": ""} if colon else None

@@ -1,4 +1,4 @@
-"""The runs of ``every_failure()``, each with one failing call."""
+"""The trials of ``every_failure()``, each with one failing call."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FAILURES: tuple[FailureName, ...] = ("respond", "drop", "lose_response")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """One run with one failing call.
+    """One trial with one failing call.
 
-    ``number`` is the call's position in the run without faults, counted from 1, ``fault`` the kind
+    ``number`` is the call's position in the trial without faults, counted from 1, ``fault`` the kind
     of fault, ``call`` the recorded call. ``exception`` is the exception that the code raised, or None.
     ``broken`` is the ``AssertionError`` of a broken promise, or None. ``schedule`` is the schedule of
-    the run as a string, for ``replay_schedule``.
+    the trial as a string, for ``replay_schedule``.
     """
 
     number: int

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 
 from ...core.accesses import Touch
 from ...core.calls import Call
@@ -63,37 +62,25 @@ def _rows_of(
     lookups = lookups_of_trial(trial)
     decisive = _decisive_calls(trial)
     decisive.update(_with_telling_answers(trial, undisturbed))
-    rows: list[_Row] = []
-    latest: dict[str, _Row] = {}
+    rows: list[tuple[str, list[str]]] = []
+    """The text of each entry, with its time and those of the entries that repeat it."""
+    latest: dict[str, tuple[str, list[str]]] = {}
     for entry in entries:
         line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive))
-        row = latest.get(line.strand)
-        if (
-            row is not None
-            and row.text == text
-            and not any(other.is_disturbance for other in entry)
-        ):
-            row.repeated, row.last_us = row.repeated + 1, line.at_us
-        else:
-            latest[line.strand] = row = _Row(line.at_us, text)
-            rows.append(row)
-    return [(_at(trial, row.at_us), row.with_repeats(trial)) for row in rows]
+        latest_text, times = latest.get(line.strand, ("", []))
+        if text != latest_text or any(line.is_disturbance for line in entry):
+            times = []
+            latest[line.strand] = text, times
+            rows.append((text, times))
+        times.append(_at(trial, line.at_us))
+    return [(times[0], f"{text}{_repeats(times[1:])}") for text, times in rows]
 
 
-@dataclass(slots=True)
-class _Row:
-    """An entry of the story, with the number and the time of the entries that repeat it."""
-
-    at_us: int
-    text: str
-    repeated: int = 0
-    last_us: int = 0
-
-    def with_repeats(self, trial: Trial) -> str:
-        if not self.repeated:
-            return self.text
-        times = "once, at" if self.repeated == 1 else f"{self.repeated} times, until"
-        return f"{self.text}; repeated {times} {_at(trial, self.last_us)}"
+def _repeats(times: Sequence[str]) -> str:
+    if not times:
+        return ""
+    count = "once, at" if len(times) == 1 else f"{len(times)} times, until"
+    return f"; repeated {count} {times[-1]}"
 
 
 def call_text(call: Call, lookups: Lookups) -> str:

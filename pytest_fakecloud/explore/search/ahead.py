@@ -23,12 +23,13 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..schedule import Schedule
-from ..trial import Redundant, Strategy, Trial
+from ..trial import Trial
 from .dpor import Branch, Interleavings
 from .player import Player
+from .priorities import PriorityPlan
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -40,38 +41,18 @@ _MOST_BYTES = 64 * 1024
 """Maximum size of an offer; the search's process plays a longer one itself."""
 
 
-class StrategyPlan(Protocol):
-    """All that determines a strategy, as a value that can be sent and compared."""
-
-    def strategy(self) -> Strategy: ...
-
-
 class Job(NamedTuple):
     """A trial to play: its schedule, whether to record its points, and its strategy."""
 
     schedule: Schedule
     notes: bool = False
-    plan: StrategyPlan | None = None
+    plan: Branch | PriorityPlan | None = None
 
 
-class Played(NamedTuple):
-    """A trial, and the lesson of its strategy; ``is_redundant`` if the strategy ended it."""
-
-    trial: Trial
-    lesson: Any = None
-    is_redundant: bool = False
-
-
-def perform(player: Player, job: Job) -> Played:
+def perform(player: Player, job: Job) -> Trial:
     """Play a job in this process."""
-    if job.plan is None:
-        return Played(player.play(job.schedule, notes=job.notes))
-    strategy = job.plan.strategy()
-    try:
-        trial = player.play(job.schedule, notes=job.notes, strategy=strategy)
-    except Redundant as end:
-        return Played(end.trial, strategy.lesson(end.trial, is_redundant=True), True)
-    return Played(trial, strategy.lesson(trial, is_redundant=False))
+    strategy = None if job.plan is None else job.plan.strategy()
+    return player.play(job.schedule, notes=job.notes, strategy=strategy)
 
 
 class Ahead:
@@ -88,7 +69,7 @@ class Ahead:
         """The other end of ``_offers``, from which the processes take what they play."""
         self._offered: set[Job] = set()
         """The jobs that have been offered, and are not done yet."""
-        self._played: dict[Job, Played | None] = {}
+        self._played: dict[Job, Trial | None] = {}
 
     def through(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield jobs, and play them and those that follow, which must not depend on earlier outcomes."""
@@ -125,18 +106,18 @@ class Ahead:
                     self._offers.send(pickle.dumps(job))
                     self._offered.add(job)
 
-    def play(self, job: Job) -> Played:
+    def play(self, job: Job) -> Trial:
         """Return the trial of a job, which another process may have played already."""
-        played = self.take(job)
-        if played is None:
+        trial = self.take(job)
+        if trial is None:
             return perform(self._player, job)
-        if not played.is_redundant:
+        if not trial.is_redundant:
             if job.plan is None:
                 self._player.outcomes[job.schedule] = None
-            self._player.tally.coverage.add(played.trial)
-        return played
+            self._player.tally.coverage.add(trial)
+        return trial
 
-    def take(self, job: Job) -> Played | None:
+    def take(self, job: Job) -> Trial | None:
         """Return a trial of another process, or None if the job has to be played in this one."""
         self._receive(waits=False)
         while job not in self._played and self._part_with(job) is not None:
@@ -172,7 +153,7 @@ class Ahead:
         for fileno, _ in poll.poll(None if waits else 0) if by_fileno else ():
             process = by_fileno[fileno]
             try:
-                job, played, is_done = process.recv()
+                job, trial, is_done = process.recv()
             except (EOFError, OSError):
                 # The code has ended the process. Let it do that, or report it, in this one.
                 self._processes.pop(process).join()
@@ -181,7 +162,7 @@ class Ahead:
             if is_done:
                 self._offered.discard(job)
             else:
-                self._played[job] = played
+                self._played[job] = trial
 
     def _start(self) -> None:
         self._missing -= 1
@@ -224,7 +205,7 @@ def _play_all(
     os._exit(0)  # without the finalizers of the test session
 
 
-def _parts(player: Player, job: Job) -> Iterator[tuple[Job, Played | None]]:
+def _parts(player: Player, job: Job) -> Iterator[tuple[Job, Trial | None]]:
     """Play a job or, for a branch, also some of the branches below it; yield what is played."""
     if not isinstance(job.plan, Branch):
         yield job, _unremarkable(player, job)
@@ -235,20 +216,20 @@ def _parts(player: Player, job: Job) -> Iterator[tuple[Job, Played | None]]:
         if branch is None:
             return
         part = job._replace(plan=branch)
-        played = _unremarkable(player, part)
-        yield part, played
-        if played is None:
+        trial = _unremarkable(player, part)
+        yield part, trial
+        if trial is None:
             return
-        tree.learn(branch, played.lesson)
+        tree.learn(trial)
 
 
-def _unremarkable(player: Player, job: Job) -> Played | None:
+def _unremarkable(player: Player, job: Job) -> Trial | None:
     """Play a job; return what the search needs of it, or None if it has to play it itself."""
     before = player.findings()
     try:
-        played = perform(player, job)
+        trial = perform(player, job)
     except BaseException:
         return None
-    if played.trial.broken is not None or player.findings() != before:
+    if trial.broken is not None or player.findings() != before:
         return None
-    return played._replace(trial=played.trial.without_details())
+    return trial.without_details()

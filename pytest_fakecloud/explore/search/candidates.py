@@ -1,95 +1,88 @@
-"""The schedules to try: with one disturbance, with two disturbances, random ones, and random
-priorities.
-
-In probabilistic concurrency testing, strands have random priorities, which change a few times
-during a trial, at random decisions. The new priorities are below all initial ones, and in random
-order as well. With n strands and k decisions, one trial finds a bug that needs d ordered switches
-with a probability of at least 1 / (n * k^(d-1)) (Burckhardt and others, ASPLOS 2010).
-"""
+"""The schedules with one disturbance and with two disturbances, in the order in which to try them."""
 
 from __future__ import annotations
 
 import itertools
 import random
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from ...core.accesses import READS_CLOCK
 from ..footprint import Footprint
 from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Disturbance, Schedule
-from ..trial import Place, Trial
-from .ahead import Ahead, Job
-from .dpor import decided_places
-from .player import MOST_DISTURBANCES, Player
+from ..trial import Trial
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
 _LASTING = frozenset({"hold", "rotate_token"})
 """Kinds of disturbances that begin a disturbance that a timer ends."""
+_Schedules: TypeAlias = list[Schedule]
 _NEXT = 2
 """Number of calls after a slow answer at which the same strand is delayed again."""
 
 
-class Singles:
-    """All schedules with one disturbance at a point of a trial.
+def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedules, _Schedules]:
+    """Return all schedules with one disturbance at a point of a trial: those to try first, and others.
 
-    ``others`` probably have the same effect as one of ``first``, such as a lost answer of a call
+    The others probably have the same effect as one of the first, such as a lost answer of a call
     that writes nothing. In both lists, kinds of disturbances take turns, so that a bug that needs
     a certain kind is found after a few rounds. Disturbances of one kind come first at the first
     call that each line of the application makes, then at the second call of that line, and so on.
     With ``chance``, disturbances that are equal in this respect are in random order, and otherwise
     in the order of the trial.
     """
+    points = (point.disturbances() for point in trial.points)
+    disturbances = list(dict.fromkeys(itertools.chain(*points)))
+    if chance is not None:
+        chance.shuffle(disturbances)
+    visits = _visits(trial)
+    disturbances.sort(key=lambda disturbance: visits.get(_place_of(disturbance), 0))
+    first: list[Disturbance] = []
+    others: list[Disturbance] = []
+    is_like_another = _likeness(trial)
+    for disturbance in disturbances:
+        (others if is_like_another(disturbance) else first).append(disturbance)
+    return _in_turn(first), _in_turn(others)
 
-    def __init__(self, trial: Trial, chance: random.Random | None = None) -> None:
-        self._points = {(point.strand, point.number) for point in trial.points}
-        self._touched: dict[tuple[str, int], Footprint] = {}
-        self._strands: dict[str, Footprint] = {}
-        for step in trial.steps:
-            if step.place == "switch":
-                self._touched.setdefault((step.strand, step.point), step.footprint)
-            whole = self._strands.setdefault(step.strand, Footprint())
-            whole.touches.update(step.footprint.touches)
-            whole.is_everything = whole.is_everything or step.footprint.is_everything
-        self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
-        """Whether the code, or a call that it makes, reads the time."""
-        disturbances = list(
-            dict.fromkeys(
-                disturbance for point in trial.points for disturbance in point.disturbances()
-            )
-        )
-        if chance is not None:
-            chance.shuffle(disturbances)
-        visits = _visits(trial)
-        disturbances.sort(
-            key=lambda disturbance: visits.get((disturbance.strand, disturbance.point), 0)
-        )
-        self.first = _in_turn(
-            disturbance for disturbance in disturbances if not self._is_like_another(disturbance)
-        )
-        self.others = _in_turn(
-            disturbance for disturbance in disturbances if self._is_like_another(disturbance)
-        )
 
-    def _is_like_another(self, disturbance: Disturbance) -> bool:
-        """Return whether a disturbance probably has the same effect as another one."""
-        kind, here = disturbance.kind, self._touched.get((disturbance.strand, disturbance.point))
-        before = self._touched.get((disturbance.strand, disturbance.point - 1))
+def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
+    """Return a function: whether a disturbance of a trial probably has the effect of another one."""
+    points = {(point.strand, point.number) for point in trial.points}
+    touched: dict[tuple[str, int], Footprint] = {}
+    strands: dict[str, Footprint] = {}
+    for step in trial.steps:
+        if step.place == "switch":
+            touched.setdefault((step.strand, step.point), step.footprint)
+        whole = strands.setdefault(step.strand, Footprint())
+        whole.touches.update(step.footprint.touches)
+        whole.is_everything = whole.is_everything or step.footprint.is_everything
+    # Whether the code, or a call that it makes, reads the time.
+    reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
+
+    def is_like_another(disturbance: Disturbance) -> bool:
+        kind, here = disturbance.kind, touched.get(_place_of(disturbance))
+        before = touched.get((disturbance.strand, disturbance.point - 1))
         if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
             return True  # The next known time is the likeliest to matter.
         if kind == "tick" or disturbance.detail == EDGE:
-            return not self._reads_clock
+            return not reads_clock
         if kind in ("lose_response", "duplicate"):  # like a lost request, or a single one
             return here is not None and not _writes(here)
         if kind == "crash":  # like a crash at the call before
             return before is not None and not _writes(before)
         if kind == "late":  # like a switch at the next call
-            return (disturbance.strand, disturbance.point + 1) in self._points
+            return (disturbance.strand, disturbance.point + 1) in points
         if kind == "switch":  # like a switch at the call before
-            other = self._strands.get(disturbance.detail, Footprint())
+            other = strands.get(disturbance.detail, Footprint())
             return before is not None and not before.depends_on(other)
         return False
+
+    return is_like_another
+
+
+def _place_of(disturbance: Disturbance) -> tuple[str, int]:
+    return disturbance.strand, disturbance.point
 
 
 def _visits(trial: Trial) -> dict[tuple[str, int], int]:
@@ -106,7 +99,9 @@ def _visits(trial: Trial) -> dict[tuple[str, int], int]:
 
 
 def _writes(footprint: Footprint) -> bool:
-    return footprint.is_everything or any(t.writes and t.fake for t in footprint.touches)
+    return footprint.is_everything or any(
+        touch.writes and touch.fake for touch in footprint.touches
+    )
 
 
 def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:
@@ -242,160 +237,3 @@ def _point_of(trial: Trial, disturbance: Disturbance) -> int:
     place = disturbance.strand, disturbance.point
     indexes = (at for at, p in enumerate(trial.points) if (p.strand, p.number) == place)
     return next(indexes, 0)
-
-
-DEPTHS = (2, 3, 4)
-"""The bug depths (numbers of ordered switches) to search for, in turn."""
-_DRAWN_AHEAD = 16
-"""Number of random schedules that are drawn together, so that several processes can run them."""
-MOST_REPEATED = 100
-"""Number of consecutive random schedules already tried, after which the search ends."""
-
-
-@dataclass(frozen=True)
-class PriorityPlan:
-    """All that determines the priorities of a trial.
-
-    ``depth`` is the number of ordered switches to search for, and ``most_decisions`` the number of
-    decisions among which the changes of priority are drawn.
-    """
-
-    seed: float
-    depth: int
-    most_decisions: int
-    late: bool
-
-    def strategy(self) -> Priorities:
-        return Priorities(self)
-
-
-class Priorities:
-    """Runs the strand with the highest priority, and lowers priorities at random decisions."""
-
-    records = False
-    moves_time = False
-
-    def __init__(self, plan: PriorityPlan) -> None:
-        self.places = decided_places(late=plan.late)
-        self.depth = plan.depth
-        self.decisions = 0
-        """The number of decisions so far."""
-        self._chance = random.Random(plan.seed)
-        most = max(1, plan.most_decisions)
-        changed = self._chance.sample(range(most), min(plan.depth - 1, most))
-        self._changes = {decision: priority for priority, decision in enumerate(changed)}
-        self.priorities: dict[str, float] = {}
-        """The priority of each strand that could run so far."""
-
-    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
-        for name in options:
-            if name not in self.priorities:
-                # Every changed priority is lower than every initial one.
-                self.priorities[name] = self.depth + self._chance.random()
-        chosen = max(options, key=self.priorities.__getitem__)
-        if self.decisions in self._changes:
-            self.priorities[chosen] = self._changes[self.decisions]
-            chosen = max(options, key=self.priorities.__getitem__)
-        self.decisions += 1
-        return chosen
-
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> tuple[int, int]:
-        """Return the numbers of decisions and of strands."""
-        return self.decisions, len(self.priorities)
-
-
-class RandomTrials:
-    """Runs random schedules and random priorities, in turn."""
-
-    def __init__(
-        self, player: Player, ahead: Ahead, trials: Iterable[Trial], chance: random.Random
-    ) -> None:
-        self._player = player
-        self._ahead = ahead
-        self._chance = chance
-        points = {point for trial in trials for point in trial.points}
-        self._disturbances = sorted(
-            {disturbance for point in points for disturbance in point.disturbances()}
-        )
-
-    def trials(self) -> Iterator[Trial]:
-        """Run schedules of all sources in turn, until one source has tried nearly all of its own."""
-        if not self._disturbances and not self._player.varies_numbers:
-            return
-        switches = {disturbance.kind for disturbance in self._disturbances} & SWITCHES
-        others = [
-            disturbance for disturbance in self._disturbances if disturbance.kind not in SWITCHES
-        ]
-        sources: list[Iterator[Trial | None]] = []
-        if switches & self._player.subject.kinds:
-            sources.append(self._with_priorities(others))
-        if others or not sources:
-            sources.append(self._of_schedules())
-        for source in itertools.cycle(sources):
-            try:
-                trial = next(source)
-            except StopIteration:
-                return
-            if trial is not None:
-                yield trial
-
-    def _with_priorities(self, others: Sequence[Disturbance]) -> Iterator[Trial]:
-        """Run strands by random priorities; in every other run, one of ``others`` happens, too."""
-        tally, player = self._player.tally, self._player
-        for first in itertools.count(step=_DRAWN_AHEAD):
-            jobs = [
-                self._job_with_priorities(number, others)
-                for number in range(first, first + _DRAWN_AHEAD)
-            ]
-            for job in self._ahead.through(jobs):
-                tally.drawn += 1
-                played = self._ahead.play(job)
-                plan = job.plan
-                assert isinstance(plan, PriorityPlan)
-                is_counted = not job.schedule.with_series(0) and (
-                    plan.late or "late" not in player.subject.kinds
-                )
-                tally.priority_trials.add(
-                    plan.depth, plan.most_decisions, *played.lesson, is_counted=is_counted
-                )
-                yield played.trial
-
-    def _job_with_priorities(self, number: int, others: Sequence[Disturbance]) -> Job:
-        player, is_odd = self._player, bool(number % 2)
-        has_disturbance = bool(others) and (player.tally.is_exhaustive or not is_odd)
-        schedule = Schedule(self._chance.sample(others, 1) if has_disturbance else ())
-        plan = PriorityPlan(
-            self._chance.random(),
-            DEPTHS[number % len(DEPTHS)],
-            player.tally.priority_trials.most_decisions,
-            late="late" in player.subject.kinds and is_odd,
-        )
-        return Job(player.varied(schedule), plan=plan)
-
-    def _of_schedules(self) -> Iterator[Trial | None]:
-        """Run random schedules; yield None instead of a trial if a schedule was already tried."""
-        repeated = 0
-        while repeated < MOST_REPEATED:
-            jobs = []
-            for _ in range(_DRAWN_AHEAD):
-                job = Job(self._player.varied(self._schedule()))
-                is_known = job in jobs or job.schedule in self._player.outcomes
-                repeated = repeated + 1 if is_known else 0
-                if not is_known:
-                    jobs.append(job)
-            for job in self._ahead.through(jobs):
-                if job.schedule in self._player.outcomes:
-                    continue
-                self._player.tally.drawn += 1
-                yield self._ahead.play(job).trial
-            if not jobs:
-                yield None
-
-    def _schedule(self) -> Schedule:
-        chance, disturbances = self._chance, self._disturbances
-        # With other random numbers, one disturbance may break a promise that it did not break before.
-        least = 1 if self._player.varies_numbers else 2
-        count = chance.randint(
-            min(least, len(disturbances)), min(MOST_DISTURBANCES, len(disturbances))
-        )
-        return Schedule(sorted(chance.sample(disturbances, count)))

@@ -1,7 +1,7 @@
-"""Dynamic partial-order reduction: run one of all equivalent orders of conflicting steps.
+"""Dynamic partial-order reduction: try one of all equivalent orders of conflicting steps.
 
 Two steps conflict when they access the same data and at least one of them writes it. After each
-run, every race (two conflicting steps of different strands whose order nothing else determines) is
+trial, every race (two conflicting steps of different strands whose order nothing else determines) is
 reversed in a later trial. Source sets select the strand that runs instead; sleep sets prevent
 orders from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
 """
@@ -82,7 +82,6 @@ class Lesson(NamedTuple):
     that it disabled.
     """
     reversals: tuple[Reversal, ...]
-    is_redundant: bool
     is_exact: bool
 
 
@@ -154,10 +153,10 @@ class Interleavings:
             sleep=sleep,
         )
 
-    def learn(self, branch: Branch, lesson: Lesson) -> None:
-        """Learn the races of a trial of a branch, and plan trials that reverse them."""
-        if not lesson.is_redundant:
-            self.trials += 1
+    def learn(self, trial: Trial) -> None:
+        """Learn the races of a trial, and plan trials that reverse them."""
+        lesson: Lesson = trial.lesson
+        self.trials += not trial.is_redundant
         self.is_exact = self.is_exact and lesson.is_exact
         above = len(self.root.decisions)
         del self._frames[max(0, lesson.repeated - above) :]
@@ -204,7 +203,7 @@ class Interleaving:
         sleep = self._sleep(trial.steps)
         awake = [name for name in names if name not in sleep]
         if not awake:
-            raise Redundant(trial)
+            raise Redundant
         self._decisions.append(Decision(step, names, awake[0]))
         self._sleeps.append(sleep)
         return awake[0]
@@ -226,7 +225,7 @@ class Interleaving:
             }
         return asleep
 
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> Lesson:
+    def lesson(self, trial: Trial) -> Lesson:
         """Find the races of the trial."""
         steps, repeated = trial.steps, self._repeated
         decisions = [*self._branch.decisions[:repeated], *self._decisions]
@@ -249,7 +248,6 @@ class Interleaving:
             tuple(self._sleeps),
             tuple(effects),
             tuple(reversals),
-            is_redundant,
             not self._has_strayed and not trial.is_cut,
         )
 

@@ -8,7 +8,7 @@ The search tries, in this order:
    with two disturbances that the first ones make likely, until each likely single disturbance has
    been tried.
 4. Second phase: the other schedules with one disturbance, then all with two disturbances, take
-   turns with interleavings (also of timers), schedules that extend runs in new states, and random
+   turns with interleavings (also of timers), schedules that extend trials in new states, and random
    schedules.
 
 A failing schedule is then shrunk, and stored for later searches.
@@ -18,29 +18,22 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...core.timers import monotonic
 from ..inputs import functions_of
-from ..schedule import (
-    AT_DELIVERIES,
-    EDGE,
-    ENDS,
-    ORDERS,
-    SWITCHES,
-    TRIED,
-    Disturbance,
-    Kind,
-    Schedule,
-)
-from ..trial import Point, Trial
+from ..schedule import SWITCHES, Schedule
+from ..trial import Trial
 from .ahead import Ahead, Job
-from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood, paused_again
+from .candidates import Pairs, delayed_again, likelihood, paused_again, singles
 from .dpor import Branch, Interleavings
 from .guided import Frontier
-from .player import PartialSearch, Player, SearchBudget
+from .player import Player
+from .random_trials import RandomTrials
+from .shrinking import smallest
 from .store import Store, key_of
+from .tally import SearchBudget
 
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
@@ -55,13 +48,13 @@ _LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
 rarer.
 """
 _GUIDED = 3.0
-"""Weight of the schedules that extend runs, relative to one search for interleavings."""
+"""Weight of the schedules that extend trials, relative to one search for interleavings."""
 _BEFORE_GUIDED = 5
 """Number of rounds of the second phase before them, so that a small budget has all single
 disturbances.
 """
 _GUIDED_AHEAD = 4
-"""Number of schedules that extend runs, which are chosen together."""
+"""Number of schedules that extend trials, which are chosen together."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single disturbances, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -70,6 +63,34 @@ budget.
 """
 _LEAST_SHARE, _MOST_SHARE = 0.4, 0.8
 """Limits of the share of single disturbances and pairs in the second phase."""
+
+
+@dataclass
+class PartialSearch:
+    """A part of the search: an iterator that runs a schedule at each turn.
+
+    The iterator yields None if it has nothing to run at the moment. Searches share a budget in
+    rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
+    """
+
+    trials: Iterator[Trial | None]
+    weight: float = 1.0
+    head_start: float = 0.0
+    turns: int = 0
+    is_over: bool = False
+
+    @property
+    def rounds(self) -> float:
+        """The rounds so far, with the head start of the others; the search with the fewest is next."""
+        return self.head_start + self.turns / self.weight
+
+    def next(self) -> Trial | None:
+        self.turns += 1
+        try:
+            return next(self.trials)
+        except StopIteration:
+            self.is_over = True
+            return None
 
 
 class Explorer:
@@ -108,7 +129,7 @@ class Explorer:
         try:
             subject = player.subject
             functions = [
-                *itertools.chain(*(functions_of(p.function) for p in subject.programs)),
+                *itertools.chain(*(functions_of(program.function) for program in subject.programs)),
                 *subject.promises.checks,
             ]
             inputs = repr(subject.inputs) if subject.inputs else ""
@@ -150,13 +171,13 @@ class Explorer:
                     return trial
             if self._has_tried_all():
                 return None
-        singles = Singles(self._undisturbed)
+        first_singles, other_singles = singles(self._undisturbed)
         tally = self._tally
-        tally.all_singles = len(singles.first) + len(singles.others)
+        tally.all_singles = len(first_singles) + len(other_singles)
         if tally.all_singles > self._budget.expected(tally.tried):
             # The budget is too small for all of them, so try them in random order.
-            singles = Singles(self._undisturbed, self._chance)
-        likely = self._run_singles(singles.first)
+            first_singles, other_singles = singles(self._undisturbed, self._chance)
+        likely = self._run_singles(first_singles)
         pairs = (
             PartialSearch(self._run_likely_pairs(extend), weight, _BEFORE_PAIRS)
             for extend, weight in _LIKELY_PAIRS
@@ -169,9 +190,7 @@ class Explorer:
             return trial
         if self._has_timers and {"switch", "jump"} <= self._kinds:
             others.append(self._interleavings(late="late" in self._kinds, moves_time=True))
-        return self._second_phase(
-            itertools.chain(likely, self._run_singles(singles.others)), others
-        )
+        return self._second_phase(itertools.chain(likely, self._run_singles(other_singles)), others)
 
     def _take_turns(
         self,
@@ -245,14 +264,14 @@ class Explorer:
     def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally = self._tally
         for branch in self._ahead.below(tree):
-            played = self._ahead.play(Job(Schedule(), plan=branch))
-            tree.learn(branch, played.lesson)
-            if played.is_redundant:
+            trial = self._ahead.play(Job(Schedule(), plan=branch))
+            tree.learn(trial)
+            if trial.is_redundant:
                 yield None
                 continue
-            self._has_timers = self._has_timers or played.trial.has_timers
+            self._has_timers = self._has_timers or trial.has_timers
             tally.orders += 1
-            yield played.trial
+            yield trial
         tally.unfinished_order_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial.
         is_one_of_many = self._player.varies_numbers
@@ -272,7 +291,7 @@ class Explorer:
         jobs = (Job(schedule, notes=True) for schedule in schedules)
         for job in self._ahead.through(jobs):
             varied = job._replace(schedule=self._player.varied(job.schedule))
-            trial = self._ahead.play(varied).trial
+            trial = self._ahead.play(varied)
             if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the disturbance.
                 self._tally.drawn += 1
@@ -318,12 +337,12 @@ class Explorer:
             for job in self._ahead.through(jobs):
                 if job.schedule not in self._player.outcomes:
                     tally.guided += 1
-                    trial = self._ahead.play(job).trial
+                    trial = self._ahead.play(job)
                     self._frontier.learn(trial)
                     yield trial
 
     def _guided_jobs(self) -> list[Job]:
-        """Return the next schedules that extend runs, which several processes can run together."""
+        """Return the next schedules that extend trials, which several processes can run together."""
         schedules = iter(self._frontier.next, None)
         new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
         return [Job(schedule, notes=True) for schedule in itertools.islice(new, _GUIDED_AHEAD)]
@@ -333,179 +352,6 @@ class Explorer:
         for job in self._ahead.through(jobs):
             if job.schedule not in self._player.outcomes:
                 self._tally.pairs += 1
-                trial = self._ahead.play(job).trial
+                trial = self._ahead.play(job)
                 self._frontier.learn(trial)
                 yield trial
-
-
-SHRINK_SECONDS = 5.0
-"""Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
-MOST_SWITCHES = 40
-"""Maximum number of single switches that are tried instead of several disturbances."""
-_NEXT_POINTS = 4
-"""Number of points of one strand, and of all others, at which a plainer disturbance is tried
-instead.
-"""
-REPLAYS = 5
-"""Number of times a failing schedule is replayed before it is reported."""
-
-
-def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
-    """Shrink a failing trial's schedule; return the trial of the smallest one found."""
-    until = monotonic() + SHRINK_SECONDS
-    trial.schedule = Schedule(trial.fired)
-
-    def breaks(schedule: Schedule) -> Schedule | None:
-        if schedule not in player.outcomes:
-            player.play(schedule)
-        return player.outcomes[schedule]
-
-    if trial.is_stuck or breaks(trial.schedule) is None:
-        return trial
-    shorter = shrink(trial.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
-    again = player.play(shorter, notes=True)
-    if again.broken is None:
-        return trial
-    for plainer in _plainer(again, undisturbed):
-        if monotonic() >= until:
-            break
-        if (applied := breaks(plainer)) is not None and len(applied) == len(again.fired):
-            again = player.play(applied)
-            break
-    if len(again.fired) > 1:
-        for switch in itertools.islice(_single_switches(again, undisturbed), MOST_SWITCHES):
-            if (applied := breaks(switch)) is not None and len(applied) == 1:
-                return player.play(switch)
-    return again
-
-
-def _plainer(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
-    """Yield schedules with a disturbance of a plainer kind in the place of another: at the same
-    point, or at a later one, because some kinds take effect at a later call, perhaps of another
-    strand.
-    """
-    for disturbance in trial.fired:
-        points = _points_from(disturbance, trial)
-        # A call that is rejected in the trial is a point of the undisturbed trial only.
-        points += [point for point in _points_from(disturbance, undisturbed) if point not in points]
-        own = [point for point in points if point.strand == disturbance.strand]
-        others = [point for point in points if point.strand != disturbance.strand]
-        near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
-        kinds = () if disturbance.kind in ORDERS else TRIED[: TRIED.index(disturbance.kind)]
-        for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
-            for instead in point.disturbances():
-                if instead.kind == kind:
-                    yield Schedule(
-                        instead if applied == disturbance else applied for applied in trial.fired
-                    )
-
-
-def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
-    """Return the points of a trial from that of a disturbance on."""
-    places = [(point.strand, point.number) for point in trial.points]
-    here = disturbance.strand, disturbance.point
-    return trial.points[places.index(here) :] if here in places else []
-
-
-def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
-    """Yield schedules with one switch of the undisturbed trial, at strands of the trial's
-    disturbances.
-    """
-    strands = {disturbance.strand for disturbance in trial.fired} | {
-        disturbance.detail for disturbance in trial.fired
-    }
-    for point in undisturbed.points:
-        for disturbance in point.disturbances():
-            if disturbance.kind == "switch" and {disturbance.strand, disturbance.detail} <= strands:
-                yield Schedule([disturbance])
-
-
-def shrink(
-    schedule: Schedule,
-    breaks: Callable[[Schedule], Schedule | None],
-    may_go_on: Callable[[], bool],
-    kinds: Collection[Kind],
-) -> Schedule:
-    """Return the smallest schedule found that still breaks the promise.
-
-    ``breaks`` runs a schedule and returns the disturbances that were applied, or None if the
-    promise held.
-    """
-    best = schedule
-    while True:
-        for smaller in _smaller(best, kinds):
-            if not may_go_on():
-                return best
-            applied = breaks(smaller)
-            if applied is not None:
-                best = applied if len(applied) <= len(smaller) else smaller
-                break
-        else:
-            return best
-
-
-def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
-    """Yield one half, then schedules without one or two disturbances, then those with a simpler
-    disturbance.
-    """
-    disturbances = list(schedule)
-    half = len(disturbances) // 2
-    if half > 1:
-        yield Schedule(disturbances[:half])
-        yield Schedule(disturbances[half:])
-    for gone in range(1, 3):
-        if len(disturbances) > gone:
-            for removed in itertools.combinations(disturbances, gone):
-                yield schedule.without(removed)
-    for index, disturbance in enumerate(disturbances):
-        for simpler in _simpler(disturbance):
-            if simpler.kind in kinds:
-                yield Schedule([*disturbances[:index], simpler, *disturbances[index + 1 :]])
-
-
-def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
-    """Yield disturbances that could replace a disturbance and are easier to explain."""
-    strand, point, kind, detail = (
-        disturbance.strand,
-        disturbance.point,
-        disturbance.kind,
-        disturbance.detail,
-    )
-    if kind in ("past", "nearly") and detail != EDGE:
-        yield Disturbance(strand, point, "jump", detail)
-    if kind in ("jump", "past", "nearly") and detail:
-        yield Disturbance(strand, point, kind)
-    if kind == "slow":
-        yield Disturbance(strand, point + 1, "delay", detail)
-    if kind == "late":
-        yield Disturbance(strand, point + 1, "switch", detail)
-    if kind in ("fail", "unreachable") and detail not in ("", "1"):
-        yield Disturbance(strand, point, kind, str(int(detail) - 1))
-    if kind not in ORDERS:
-        for clearer in TRIED[: TRIED.index(kind)]:
-            if clearer in (AT_DELIVERIES if point == 0 else ENDS):
-                yield Disturbance(strand, point, clearer)
-
-
-@dataclass(frozen=True, slots=True)
-class Replays:
-    """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if
-    any.
-    """
-
-    trial: Trial | None
-    failed: int
-    total: int
-
-
-def replay(player: Player, trial: Trial) -> Replays:
-    """Run a failing schedule again; the last of these trials keeps its journal and its stacks."""
-    # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
-    total = 1 if trial.is_stuck else REPLAYS
-    failing, failed = None, 0
-    for number in range(total):
-        is_last = number == total - 1
-        again = player.play(trial.schedule, keep=is_last, stacks=is_last)
-        if again.broken is not None:
-            failing, failed = again, failed + 1
-    return Replays(failing, failed, total)

@@ -1,4 +1,4 @@
-"""Schedules that extend runs which reached a new state: guided by what the fakes contain.
+"""Schedules that extend trials which reached a new state: guided by what the fakes contain.
 
 A trial that reached a fingerprint that no earlier trial had is kept, and one more disturbance is
 added to it at each of its new points: the retry after a failed attempt, the next start of a
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 from ..schedule import TRIED, Kind, Schedule
 from ..trial import Point, Trial
-from .player import MOST_DISTURBANCES, Tally
+from .tally import MOST_DISTURBANCES, Tally
 
 _REPEATED = 4
 """Weight of a disturbance that repeats the last one, as failures of a retry do, relative to
@@ -69,13 +69,8 @@ class Frontier:
         return (self._discoveries[kind] + 1) / (self._trials[kind] + 2)
 
 
-class _Arm(NamedTuple):
-    """A kind of disturbance, and whether the trial to extend ended with a disturbance of the
-    same kind.
-    """
-
-    kind: Kind
-    is_repeated: bool
+_Arm: TypeAlias = tuple[Kind, bool]
+"""A kind of disturbance, and whether the trial to extend ended with a disturbance of the same kind."""
 
 
 class _Level:
@@ -100,7 +95,7 @@ class _Level:
         by_arm: defaultdict[_Arm, deque[Schedule]] = defaultdict(deque)
         for point in points:
             for disturbance in point.disturbances():
-                arm = _Arm(disturbance.kind, disturbance.kind == last.kind)
+                arm = disturbance.kind, disturbance.kind == last.kind
                 by_arm[arm].append(extended + disturbance)
         for arm, schedules in by_arm.items():
             self._waiting.setdefault(arm, deque()).append(schedules)
@@ -112,8 +107,9 @@ class _Level:
         """
 
         def rank(arm: _Arm) -> tuple[float, int]:
-            weight = likelihood(arm.kind) * (_REPEATED if arm.is_repeated else 1)
-            return (self._turns[arm] + 1) / weight, TRIED.index(arm.kind)
+            kind, is_repeated = arm
+            weight = likelihood(kind) * (_REPEATED if is_repeated else 1)
+            return (self._turns[arm] + 1) / weight, TRIED.index(kind)
 
         arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
         self._turns[arm] += 1

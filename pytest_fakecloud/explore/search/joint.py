@@ -17,9 +17,9 @@ from ..inputs import (
 )
 from ..schedule import Disturbance, Schedule
 from ..trial import Trial
-from .candidates import Singles
-from .explorer import smallest
+from .candidates import singles
 from .player import Player
+from .shrinking import smallest
 
 SECONDS = 10.0
 """Processor seconds for shrinking inputs, in addition to the budget, so that the result does not
@@ -82,7 +82,7 @@ class JointShrinking:
         def with_one_disturbance(undisturbed: Trial) -> Iterator[Schedule]:
             nonlocal trials
             trials += 1
-            for schedule in Singles(undisturbed).first if has_disturbances else ():
+            for schedule in singles(undisturbed)[0] if has_disturbances else ():
                 trials += 1
                 yield schedule
 
@@ -140,7 +140,8 @@ def _with_fewer_calls(schedule: Schedule) -> Iterator[Schedule]:
         yield schedule
     strands = dict.fromkeys(disturbance.strand for disturbance in schedule)
     for strand in strands:
-        first = min(d.point for d in schedule if d.strand == strand)
+        own = (disturbance for disturbance in schedule if disturbance.strand == strand)
+        first = min(disturbance.point for disturbance in own)
         for fewer in range(1, first):
             yield Schedule(_earlier(disturbance, strand, fewer) for disturbance in schedule)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...core.errors import ContractError
 from ...kv.accesses import KEY_OF_DB
+from ..assertions import may_assert
 from ..inputs import functions_of
-from ..programs import may_assert
 from ..result.story import line_text, lookups_of_trial
 from ..schedule import Schedule
 from ..trial import Trial
@@ -55,7 +55,7 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
     # Without writes, a key that stays as it was may be all that there is to promise.
     says_nothing = not reads_data and bool(trust.writes or not trust.reads)
     if is_checked and says_nothing and len(missed) == trust.writes:
-        text = f"it read {trust.reads}, which no run wrote" if trust.reads else "it read nothing"
+        text = f"it read {trust.reads}, which no trial wrote" if trust.reads else "it read nothing"
         if missed:
             text += f", and it does not notice if a write is lost, such as {missed[0]}"
         raise ContractError(

@@ -1,6 +1,4 @@
-"""Calls of explored code and deliveries of queues, with the disturbances of the schedule for
-them.
-"""
+"""Calls of explored code, with the disturbances of the schedule for them."""
 
 from __future__ import annotations
 
@@ -10,49 +8,28 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...cloud.fake import Fake
-from ...core.errors import (
-    ContractError,
-    ServiceError,
-    broken_promise,
-    counted,
-    listed,
-    report_failure,
-    shown,
-)
+from ...core.errors import ContractError, ServiceError, listed, report_failure
 from ...faults.answers import lost
 from ...http.messages import Answer, AnyResponse, Effect, Proceed, Request
 from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
-from ...queue.model import SUCCESS, Outcome
 from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
 from ..accesses import Access
 from ..fakes import ROTATED_US
 from ..footprint import CommandLine, times_in, touches_of_request
-from ..schedule import (
-    AT_DELIVERIES,
-    DELAY,
-    FAULTS,
-    HOLD_US,
-    PARTITION,
-    PAUSES,
-    SLOW,
-    Disturbance,
-    Kind,
-)
-from ..trial import Choices, DueDelivery, Line
+from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Disturbance, Kind
+from ..trial import Choices, Line
 from .clock import TrialClock
-from .state import Part, TrialState, seconds
+from .state import TrialState, seconds
 from .strands import Crash, Source, Strand, carried_source, source_of
 from .turns import describe_places
 
 if TYPE_CHECKING:
     from ...kv.engine.sessions import Session
-    from ...queue.delivery.routes import DestinationRoute
-    from ...queue.model import Deliver, Exchange
 
 
 MOST_POINTS = 2_000
@@ -69,11 +46,14 @@ _FAULT_WORDS: dict[str, str] = {
 }
 
 
-class Calls(Part):
+class Calls:
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
     def __init__(self, state: TrialState, clock: TrialClock, *, late: bool) -> None:
-        super().__init__(state)
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
+        self._turns = state.turns
         self._clock = clock
         self._late = late
         self._cut: dict[tuple[str, str], int] = {}
@@ -85,7 +65,7 @@ class Calls(Part):
         strand = self._state.here()
         if strand is not None:
             return strand, True
-        if request.client is not None and request.client[1]:
+        if request.client is not None:
             owner = self._state.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
@@ -97,7 +77,7 @@ class Calls(Part):
             return proceed()
         is_left_over = self._turns.here() is None and self._state.is_left_over()
         if is_left_over or (request.client and request.client[1] in self._state.left_ports):
-            self._trial.notes["not explored: late calls for a request of an earlier run"] = None
+            self._trial.notes["not explored: late calls for a request of an earlier trial"] = None
             return Effect("drop")
         strand, is_own_thread = self._strand_of(request)
         is_outside = (not is_own_thread and self._state.note_outsider()) or (
@@ -120,7 +100,7 @@ class Calls(Part):
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
-            if is_own_thread and not (request.client and request.client[1]):
+            if is_own_thread and request.client is None:
                 raise
             # The strand ends after this request, or another thread runs its code until its next turn.
             return Effect("drop")
@@ -492,114 +472,5 @@ def session_of(fake: Any, request: Request) -> Session | None:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
-    return next((c.session for c in fake._app.clients.copy() if c.client == request.client), None)
-
-
-_Loss = Literal["unreachable", "unheard"]
-"""A lost delivery: its destination is not reached, or the answer of its destination is lost."""
-_DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
-"""The disturbances that are possible at the start of a delivery."""
-
-
-class DeliveryStrands(Part):
-    """Begins deliveries as strands, and performs them."""
-
-    def __init__(self, state: TrialState) -> None:
-        super().__init__(state)
-        self.faults: dict[str, tuple[str, ...]] = {}
-        """The faults of the next delivery of each message, by the message's internal ID."""
-        self._losses: dict[str, list[_Loss]] = {}
-        """The losses of the next deliveries of each message, by the message's public ID."""
-
-    def begin(self, due: DueDelivery) -> Strand | None:
-        """Begin a delivery; return its strand, or None if the delivery must wait."""
-        self._state.add_point(due.name, 0, _delivery_disturbances(due))
-        disturbances = [
-            e for e in self._state.schedule.at(due.name, 0) if e.kind in _DELIVERY_KINDS
-        ]
-        self._plan(due, disturbances)
-        self._state.touch_message(due)
-        due.timer.cancel()
-        assert due.timer.begin is not None
-        body = due.timer.begin(due.timer.due_us)
-        if body is None:
-            return None
-        self._trial.fired += disturbances
-        strand = self._state.add(Strand(due.name, "delivery", body, due))
-        if due.message.workflow is not None:
-            self._trial.workflow_runs[due.name] = due.message.workflow.run_id
-        strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
-        self._state.created_by[due.name] = len(self._trial.steps) - 1
-        self._state.add_line(
-            due.name, _delivery_words(due, disturbances), is_disturbance=bool(disturbances)
-        )
-        return strand
-
-    def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
-        """Store the faults of a delivery and of the deliveries that retry it."""
-        self.faults[due.message.id] = tuple(e.kind for e in disturbances if e.kind in AT_DELIVERIES)
-        for disturbance in disturbances:
-            if disturbance.kind not in ("fail", "unreachable"):
-                continue
-            losses: list[_Loss] = ["unreachable"] * int(disturbance.detail or 1)
-            if disturbance.kind == "fail":
-                losses[0] = "unheard"  # The first attempt reaches the destination.
-            self._losses[due.message.public_id] = losses
-
-    async def perform(
-        self, exchange: Exchange, proceed: Deliver, route: DestinationRoute | None
-    ) -> Outcome:
-        """Perform a delivery, or lose it if the schedule says so."""
-        losses = self._losses.get(exchange.delivery.message_id)
-        loss = losses.pop(0) if losses else None
-        if loss == "unreachable":
-            error = ConnectionError("the connection was refused")
-            return Outcome(exception=error, where="explore")
-        outcome = await proceed(exchange)
-        if route is not None and route._where in ("call", "wsgi", "asgi"):
-            # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            handled = self._trial.handler_outcomes.setdefault((route._where, route.prefix), [])
-            handled.append(outcome.exception is None)
-        strand = self._state.here()
-        if outcome.status in SUCCESS and loss is None and strand is not None:
-            self._trial.acknowledged.add(strand.name)
-        if outcome.status is not None:
-            self._trial.broken = self._trial.broken or broken_promise(outcome.exception)
-        if loss == "unheard":
-            error = ConnectionError("the answer was lost")
-            return Outcome(exception=error, where=outcome.where)
-        return outcome
-
-
-def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:
-    url = due.message.url
-    words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
-    for disturbance in disturbances:
-        count = int(disturbance.detail or 0)
-        if disturbance.kind == "duplicate":
-            words += " twice"
-        elif disturbance.kind == "crash_after_response":
-            words += "; the queue loses the answer"
-        elif disturbance.kind == "unreachable":
-            words += ", which is unreachable" + f" {count} times" * (count > 1)
-        elif disturbance.kind == "fail":
-            words += "; the answer is lost"
-            if count > 1:
-                verb = "fails" if count == 2 else "fail"
-                words += f", and {counted(count - 1, 'more attempt')} {verb}"
-    return words
-
-
-def _delivery_disturbances(due: DueDelivery) -> Choices:
-    """Return the disturbances of a delivery: a loss of one attempt, of all retries, and of all
-    attempts.
-    """
-    disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
-    retries = due.message.max_retries - due.message.retried
-    if retries > 1:
-        disturbances.append(("fail", str(retries)))
-    if retries > 0:
-        disturbances.append(("unreachable", "1"))
-    if retries > 1:
-        disturbances.append(("unreachable", str(retries)))
-    return (*disturbances, ("fail", str(retries + 1)), ("unreachable", str(retries + 1)))
+    clients = fake._app.clients.copy()
+    return next((client.session for client in clients if client.client == request.client), None)

@@ -22,7 +22,7 @@ from ...kv.accesses import touch_of_key
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices, DueDelivery, Step
-from .state import OF_FAKES, Part, TrialState, seconds
+from .state import OF_FAKES, TrialState, seconds
 from .strands import Crash, Gate, Strand, Waiting, Why, pause
 from .turns import describe_places
 
@@ -84,7 +84,7 @@ class _Sleeper(NamedTuple):
     wake: Callable[[], object]
 
 
-class TrialClock(Part):
+class TrialClock:
     """The fake time of a trial: moves the clock, and pauses strands or lets them wait.
 
     The clock moves when no strand can run, or when the schedule demands it. A disturbance pauses
@@ -92,7 +92,11 @@ class TrialClock(Part):
     """
 
     def __init__(self, state: TrialState, *, moves_time: bool) -> None:
-        super().__init__(state)
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
+        self._turns = state.turns
+        self._connections = state.fakes.connections
         self.moves_time = moves_time
         """Whether the search orders the moves of the clock."""
         self.may_move = moves_time or any(
@@ -115,7 +119,9 @@ class TrialClock(Part):
         """Return the times that the clock can move to, if timers are explored."""
         if not self.moves_time:
             return frozenset()
-        waits = [s.waiting.wake_us for s in self._state.strands if s.state == "waiting"]
+        waits = [
+            strand.waiting.wake_us for strand in self._state.strands if strand.state == "waiting"
+        ]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
         return frozenset(self.known_instants(self._fakes.now_us(), MOST_MOVES) + wakes)
 
@@ -207,9 +213,9 @@ class TrialClock(Part):
             self._firings += 1
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
-            waiting = [s for s in self._state.strands if s.state == "waiting"]
+            waiting = [strand for strand in self._state.strands if strand.state == "waiting"]
             raise ContractError(
-                f"time has moved {MOST_STEPS:,} times and the run goes on: "
+                f"time has moved {MOST_STEPS:,} times and the trial goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self.move_to(target)
@@ -244,8 +250,10 @@ class TrialClock(Part):
 
     def _are_only_daemons_left(self) -> bool:
         return all(
-            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.waiting.wake_us is None)
-            for s in self._state.strands
+            strand.is_daemon
+            or strand.state == "ended"
+            or (strand.role == "thread" and strand.waiting.wake_us is None)
+            for strand in self._state.strands
         )
 
     def _end_schedules_after(self, times: _NextTimes) -> None:
@@ -446,7 +454,7 @@ class TrialClock(Part):
             self._add_sleeper(strand, seconds, gate.release)
             gate.acquire()
             if self._turns.has_ended:
-                raise RuntimeError("the run has ended in which this thread began to sleep")
+                raise RuntimeError("the trial has ended in which this thread began to sleep")
         return True
 
     async def sleep_in_loop(self, seconds: float) -> bool:
@@ -606,7 +614,7 @@ class TrialClock(Part):
         for keyspace in self._fakes.keyspaces.values():
             ends_ms.update(keyspace.expires.values(), keyspace.volatile.values())
         times = self._fakes.clock.due_times()
-        for at_ms in ends_ms:  # No comprehension, because every point of a run comes here.
+        for at_ms in ends_ms:  # No comprehension, because every point of a trial comes here.
             times.add(at_ms * 1000)
         ordered = sorted(times)
         first = bisect_right(ordered, now)

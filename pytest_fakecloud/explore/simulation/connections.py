@@ -291,7 +291,7 @@ class MemoryLink(Connection):
         self._runs_aside = True
         go()
         for _ in range(_MOST_WAITS):
-            # At the end of a run, two threads may wait for one step of the thread aside.
+            # At the end of a trial, two threads may wait for one step of the thread aside.
             if not self._runs_aside or self._went_back.acquire(0.01):
                 break
 
@@ -302,7 +302,7 @@ class MemoryLink(Connection):
 
 
 class Connections:
-    """The connections in memory of an exploration; they outlive its runs, as their clients may."""
+    """The connections in memory of an exploration; they outlive its trials, as their clients may."""
 
     def __init__(self, fakes: Sequence[Any]) -> None:
         self._fakes = fakes

@@ -17,8 +17,9 @@ from ..footprint import MEMORY, Footprint
 from ..programs import check_has_run
 from ..schedule import CLOCK, RANDOM, Disturbance, Kind
 from ..trial import DueDelivery, Line, Place, Step, Trial, TrialPlan
-from .calls import Calls, DeliveryStrands
+from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
+from .deliveries import DeliveryStrands
 from .sockets import SocketHooks
 from .state import Subject, TrialState
 from .strands import Strand, Waiting, Work, application_frame, distinct_places, pause
@@ -157,7 +158,7 @@ class Simulation:
         name = latest.most_common(1)[0][0]
         strands = [strand for strand in self.state.strands if strand.name == name]
         return (
-            f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the run: "
+            f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the trial: "
             "explore() is for code that ends, so give its loop an end"
         )
 
@@ -243,7 +244,9 @@ class Simulation:
             "late": "before {} receives its answer",
             "wake": "before {} continues",
         }[disturbance.kind]
-        chosen = next((s for s in self.state.strands if s.name == disturbance.detail), None)
+        chosen = next(
+            (strand for strand in self.state.strands if strand.name == disturbance.detail), None
+        )
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
         self.state.add_line(
@@ -295,7 +298,7 @@ class Simulation:
 
     def _wait(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the trial."""
-        if not any(s.is_stepped_over for s in self.state.strands):
+        if not any(strand.is_stepped_over for strand in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
             if self.state.outsiders:
                 self.state.outsiders.await_rest(
@@ -304,10 +307,16 @@ class Simulation:
                 if self._options():
                     return True
             return self.clock.pass_time() or not self._has_ended()
-        only_daemons = all(s.is_daemon or s.state == "ended" for s in self.state.strands)
+        only_daemons = all(
+            strand.is_daemon or strand.state == "ended" for strand in self.state.strands
+        )
         if (not only_daemons and self._wait_for_stepped_over()) or self.clock.pass_time():
             return True
-        blocked = [s for s in self.state.strands if s.is_stepped_over and not s.is_daemon]
+        blocked = [
+            strand
+            for strand in self.state.strands
+            if strand.is_stepped_over and not strand.is_daemon
+        ]
         if not blocked:
             return not self._has_ended()
         self._report_stuck(blocked)
@@ -319,7 +328,7 @@ class Simulation:
             pause()
             if self.turns.has_ended:
                 return False
-            if not any(s.is_stepped_over for s in self.state.strands) or self._options():
+            if not any(strand.is_stepped_over for strand in self.state.strands) or self._options():
                 return True
         return False
 
@@ -360,7 +369,9 @@ class Simulation:
         self.trial.broken = self.trial.broken or AssertionError(text)
 
     def stuck(self, strand: Strand) -> None:
-        self._report_stuck([s for s in self.state.strands if s.is_stepped_over] or [strand])
+        self._report_stuck(
+            [strand for strand in self.state.strands if strand.is_stepped_over] or [strand]
+        )
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""
@@ -455,8 +466,10 @@ class Simulation:
         if self._fakes.deliveries.next_us(after_us=now) is not None:
             return False
         return not any(
-            s.state == "waiting" and s.waiting.wake_us is not None and not s.is_daemon
-            for s in self.state.strands
+            strand.state == "waiting"
+            and strand.waiting.wake_us is not None
+            and not strand.is_daemon
+            for strand in self.state.strands
         )
 
     def _restarted(self, now: int) -> Strand | None:

@@ -20,7 +20,7 @@ from ...core.libraries import is_library
 from ..fakes import Fakes
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news
-from .state import Part, TrialState
+from .state import TrialState
 from .strands import Strand, Waiting, is_crash
 from .turns import is_of_a_strand
 
@@ -39,7 +39,7 @@ _SOON = 0.005
 class Sockets:
     """The methods of sockets in explored code. Those that are connected to a fake are in memory.
 
-    Each method gets the original one first. ``hooks`` returns the part of the current run that lets
+    Each method gets the original one first. ``hooks`` returns the part of the current trial that lets
     other strands run, ``is_explored`` whether this thread runs explored code or its checks.
     ``wait_in_check`` waits in fake time in a check.
     """
@@ -157,11 +157,14 @@ class Sockets:
                 wait_for_news(link, timeout)
 
 
-class SocketHooks(Part):
-    """Called when code of a run uses a socket that is connected to a fake, or an event loop."""
+class SocketHooks:
+    """Called when code of a trial uses a socket that is connected to a fake, or an event loop."""
 
     def __init__(self, state: TrialState, clock: TrialClock) -> None:
-        super().__init__(state)
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
+        self._turns = state.turns
         self._clock = clock
 
     # -- sockets
@@ -330,7 +333,7 @@ class _Selector(selectors.DefaultSelector):
                 timeout = 0
             ready = self._ready(timeout)
         if len(ready) > 1:
-            # Sort by registration: the order of arrival differs from run to run.
+            # Sort by registration: the order of arrival differs from trial to trial.
             registered = list(self.get_map())
             ready.sort(key=lambda entry: registered.index(entry[0].fd))
         return ready

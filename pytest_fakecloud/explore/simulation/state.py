@@ -100,7 +100,7 @@ class Outsiders:
                 raise ContractError(
                     f"the thread {thread.name}, which began before explore(), makes calls for the code "
                     "and goes on working, in real time, so that its calls would be part of a later "
-                    "run: start it, or the pool that it belongs to, within the explored function"
+                    "trial: start it, or the pool that it belongs to, within the explored function"
                 )
 
     def _rests(self, thread: threading.Thread, count: int | None) -> bool:
@@ -255,7 +255,7 @@ class TrialState:
         """Return the strand on whose behalf this thread works, also if the thread is not explored:
         the running strand, or one that waits, if the thread's context does not name it.
         """
-        waiting = (s for s in self.strands if s.is_waiting_for("lock", "join"))
+        waiting = (strand for strand in self.strands if strand.is_waiting_for("lock", "join"))
         return self.here() or self.carried() or self.turns.current or next(waiting, None)
 
     def note_outsider(self, port: int = 0) -> bool:
@@ -394,19 +394,8 @@ class TrialState:
 
 @functools.cache
 def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
-    """Return the choices of these kinds, as one tuple for all points and runs that have them."""
+    """Return the choices of these kinds, as one tuple for all points and trials that have them."""
     return tuple(choice for choice in choices if choice[0] in kinds)
-
-
-class Part:
-    """A part of a simulation, with the state that all parts share."""
-
-    def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._trial = state.trial
-        self._turns = state.turns
-        self._connections = state.fakes.connections
 
 
 def seconds(span_us: int) -> str:
@@ -415,5 +404,5 @@ def seconds(span_us: int) -> str:
 
 def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:
     """Add a note to an exception that names the schedule in which a check raised it."""
-    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed run"
+    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed trial"
     error.add_note(f"raised by check=, {where}")

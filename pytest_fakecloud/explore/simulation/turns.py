@@ -128,7 +128,11 @@ class Turns:
                 break
 
     def _live_strands(self) -> list[Strand]:
-        return [s for s in self._strands if s.state != "ended" and (s.thread or s.state != "new")]
+        return [
+            strand
+            for strand in self._strands
+            if strand.state != "ended" and (strand.thread or strand.state != "new")
+        ]
 
     def step_over(self, strand: Strand) -> None:
         """Let another strand run, if one can, while the running strand is blocked; also let the
@@ -380,7 +384,7 @@ def is_of_a_strand(thread: threading.Thread) -> bool:
 
 
 class Threads:
-    """A pool of threads that runs share."""
+    """A pool of threads that trials share."""
 
     def __init__(self) -> None:
         self._idle: list[_PoolThread] = []

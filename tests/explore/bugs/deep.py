@@ -1,6 +1,6 @@
-"""Applications with bugs of several events: retries, poison messages, redrives, compensations.
+"""Applications with bugs of several disturbances: retries, poison messages, redrives, compensations.
 
-No single event breaks them, and few pairs do, because each failure must meet what the last one left.
+No single disturbance breaks them, and few pairs do: each failure must meet what the last one left.
 """
 
 from __future__ import annotations
@@ -392,4 +392,4 @@ DEEP: tuple[Make, ...] = (
     resumed_import,
     escalated_twice,
 )
-"""The applications. Most bugs need three or four events; those of leases and of redrives need two."""
+"""The applications. Most bugs need three or four disturbances, those of leases and redrives two."""

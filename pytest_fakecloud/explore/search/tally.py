@@ -1,0 +1,207 @@
+"""The budget of a search, and the numbers of what it has tried."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ...core.errors import ContractError, shown
+from ...core.timers import Duration, duration_us, monotonic
+from ...queue.delivery.routes import Url
+from ..schedule import Schedule
+from ..trial import Anomaly, Point, Trial
+from ..trust import Trust
+from .priorities import PriorityTrials
+
+_LEAST_TRIALS = 10
+"""Minimum number of trials with each of several inputs."""
+
+
+MOST_DISTURBANCES = 6
+"""Maximum number of disturbances in a random schedule."""
+
+
+@dataclass(frozen=True)
+class SearchBudget:
+    """A number of trials, or a wall-clock duration. ``used`` is the number of trials so far."""
+
+    argument: int | Duration
+    end: float
+    """The number of trials, or the time on the monotonic clock, at which the budget is used up."""
+    began: float | None = None
+    """The start of a duration."""
+
+    def remaining(self, used: int) -> float:
+        """Return the number of trials, or of seconds, that are left."""
+        return self.end - (used if self.began is None else monotonic())
+
+    def expected(self, used: int) -> float:
+        """Return the number of trials left, which the speed so far determines for a duration."""
+        if self.began is None:
+            return self.remaining(used)
+        return max(1, used) * self.remaining(used) / max(1e-6, monotonic() - self.began)
+
+    def part(self, used: int, share: float) -> SearchBudget:
+        if self.began is None:
+            return replace(self, end=used + round(self.remaining(used) * share))
+        return replace(self, end=monotonic() + max(0.0, self.remaining(used)) * share)
+
+    def for_inputs(self, used: int, count: int) -> SearchBudget:
+        """Return the part for one of ``count`` inputs, after ``used`` trials with other inputs."""
+        left = self.remaining(used)
+        if self.began is None:
+            return replace(self, end=min(left, max(_LEAST_TRIALS, self.end / count)))
+        now = monotonic()
+        return replace(self, end=now + min(left, (self.end - self.began) / count), began=now)
+
+
+def budget_of(argument: int | Duration) -> SearchBudget:
+    """Parse the ``budget`` argument of ``explore()``. A time budget begins now."""
+    if isinstance(argument, int | float):
+        if isinstance(argument, int) and not isinstance(argument, bool) and argument > 0:
+            return SearchBudget(argument, argument)
+    elif (seconds := duration_us(argument) / 1e6) > 0:
+        now = monotonic()
+        return SearchBudget(argument, now + seconds, now)
+    raise ContractError(
+        f"budget={shown(argument)} is not a budget: pass a number of trials (500), or a span such as "
+        "'10s'"
+    )
+
+
+@dataclass
+class Coverage:
+    """Calls of each strand, points of each strand, and kinds of disturbances in the trials so
+    far.
+    """
+
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The least and the greatest number of calls in one trial, by the title of each strand."""
+    points: dict[Point, None] = field(default_factory=dict)
+    """The distinct points of all trials, some of them without possible disturbances."""
+    draws_numbers: bool = False
+    attempted: set[str] = field(default_factory=set)
+    """The kinds of disturbances in the schedules; such a disturbance applies only if its point
+    is reached.
+    """
+    kinds: Counter[str] = field(default_factory=Counter)
+    """The number of disturbances that were applied."""
+    succeeded: dict[tuple[str, Url], bool] = field(default_factory=dict)
+    """Whether any call succeeded, for each destination handler that was called."""
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def add(self, trial: Trial) -> None:
+        for name in dict.fromkeys((*trial.calls, *sorted(trial.strands))):
+            calls = trial.calls.get(name, 0)
+            least, most = self.calls.get(name, (calls, calls))
+            self.calls[name] = min(least, calls), max(most, calls)
+        self.points.update(dict.fromkeys(trial.points))
+        self.attempted.update(disturbance.kind for disturbance in trial.schedule)
+        self.kinds.update(disturbance.kind for disturbance in trial.fired)
+        for handler, outcomes in trial.handler_outcomes.items():
+            self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
+        self.notes.update(trial.notes)
+        self.draws_numbers = self.draws_numbers or trial.draws_numbers
+
+    def merge(self, other: Coverage) -> None:
+        """Add the trials of another search."""
+        for name, calls in other.calls.items():
+            least, most = self.calls.get(name, calls)
+            self.calls[name] = min(least, calls[0]), max(most, calls[1])
+        self.points.update(other.points)
+        self.attempted |= other.attempted
+        self.kinds.update(other.kinds)
+        for handler, has_succeeded in other.succeeded.items():
+            self.succeeded[handler] = self.succeeded.get(handler, False) or has_succeeded
+        self.notes.update(other.notes)
+        self.draws_numbers = self.draws_numbers or other.draws_numbers
+
+    @property
+    def possible(self) -> set[str]:
+        """The kinds of disturbances that were possible."""
+        kinds: set[str] = {kind for point in self.points for kind, _ in point.choices}
+        return kinds | {"numbers"} if self.draws_numbers else kinds
+
+
+class ShownAnomaly(NamedTuple):
+    """An anomaly, with the schedule and the drawn inputs of the first trial that showed it."""
+
+    anomaly: Anomaly
+    schedule: Schedule
+    inputs: Mapping[str, Any]
+
+
+@dataclass
+class Tally:
+    """Numbers of the schedules that a search has tried; ``all_...`` are the numbers that exist."""
+
+    orders: int = 0
+    """Distinct interleavings without other disturbances."""
+    unfinished_order_searches: int = 0
+    """Number of searches for interleavings that have not ended."""
+    has_all_orders: bool = False
+    """Whether the last finished search for interleavings ran all that could differ."""
+    is_complete: bool = False
+    """Whether the kinds of disturbances in use can lead to no further interleavings."""
+    is_exhaustive: bool = False
+    """Whether there are no interleavings except the counted ones, also of late answers and timers."""
+    singles: int = 0
+    all_singles: int = 0
+    pairs: int = 0
+    all_pairs: int | None = None
+    drawn: int = 0
+    """Random schedules and stored failures, including trials with random priorities."""
+    priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
+    guided: int = 0
+    """Schedules that add a disturbance to a trial that reached a new state."""
+    states: int = 0
+    """Number of distinct states that trials have reached."""
+    last_new_state: int = 0
+    """The number of the trial that reached the last new one."""
+    coverage: Coverage = field(default_factory=Coverage)
+    only_schedule: Schedule | None = None
+    """The only schedule to run, if the caller passed one."""
+    seconds: float = 0.0
+    seed: int | str = 0
+    trust: Trust = field(default_factory=Trust)
+    has_promise: bool = True
+    """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
+    alone: str = ""
+    """Why the search could not use the processes that the caller wanted."""
+    anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
+    """The anomalies that trials showed, by name and subject."""
+    inputs: int = 0
+    """Number of the drawn inputs that the trials had; 0 if no client has any."""
+
+    @property
+    def tried(self) -> int:
+        """The number of trials, without the undisturbed one."""
+        return self.orders + self.singles + self.pairs + self.guided + self.drawn
+
+    def merge(self, other: Tally) -> None:
+        """Add the numbers of a search with other inputs."""
+        if other.last_new_state:
+            self.last_new_state = self.tried + other.last_new_state
+        self.states += other.states
+        self.orders += other.orders
+        self.unfinished_order_searches += other.unfinished_order_searches
+        self.has_all_orders = self.has_all_orders and other.has_all_orders
+        self.is_complete = self.is_complete and other.is_complete
+        self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
+        self.singles += other.singles
+        self.all_singles += other.all_singles
+        self.pairs += other.pairs
+        both = (self.all_pairs, other.all_pairs)
+        self.all_pairs = None if both[0] is None or both[1] is None else both[0] + both[1]
+        self.drawn += other.drawn
+        self.guided += other.guided
+        # The probability holds for the input of one search only.
+        self.priority_trials = PriorityTrials()
+        self.coverage.merge(other.coverage)
+        self.seconds += other.seconds
+        self.alone = self.alone or other.alone
+        for subject, shown_anomaly in other.anomalies.items():
+            self.anomalies.setdefault(subject, shown_anomaly)
+        self.inputs += other.inputs

@@ -1,0 +1,131 @@
+"""Deliveries of queues in a trial, which are strands, and their disturbances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ...core.errors import broken_promise, counted, shown
+from ...queue.model import SUCCESS, Outcome
+from ..schedule import AT_DELIVERIES, Disturbance, Kind
+from ..trial import Choices, DueDelivery
+from .state import TrialState
+from .strands import Strand
+
+if TYPE_CHECKING:
+    from ...queue.delivery.routes import DestinationRoute
+    from ...queue.model import Deliver, Exchange
+
+_Loss = Literal["unreachable", "unheard"]
+"""A lost delivery: its destination is not reached, or the answer of its destination is lost."""
+_DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
+"""The disturbances that are possible at the start of a delivery."""
+
+
+class DeliveryStrands:
+    """Begins deliveries as strands, and performs them."""
+
+    def __init__(self, state: TrialState) -> None:
+        self._state = state
+        self._fakes = state.fakes
+        self._trial = state.trial
+        self.faults: dict[str, tuple[str, ...]] = {}
+        """The faults of the next delivery of each message, by the message's internal ID."""
+        self._losses: dict[str, list[_Loss]] = {}
+        """The losses of the next deliveries of each message, by the message's public ID."""
+
+    def begin(self, due: DueDelivery) -> Strand | None:
+        """Begin a delivery; return its strand, or None if the delivery must wait."""
+        self._state.add_point(due.name, 0, _delivery_disturbances(due))
+        disturbances = [
+            disturbance
+            for disturbance in self._state.schedule.at(due.name, 0)
+            if disturbance.kind in _DELIVERY_KINDS
+        ]
+        self._plan(due, disturbances)
+        self._state.touch_message(due)
+        due.timer.cancel()
+        assert due.timer.begin is not None
+        body = due.timer.begin(due.timer.due_us)
+        if body is None:
+            return None
+        self._trial.fired += disturbances
+        strand = self._state.add(Strand(due.name, "delivery", body, due))
+        if due.message.workflow is not None:
+            self._trial.workflow_runs[due.name] = due.message.workflow.run_id
+        strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
+        self._state.created_by[due.name] = len(self._trial.steps) - 1
+        self._state.add_line(
+            due.name, _delivery_words(due, disturbances), is_disturbance=bool(disturbances)
+        )
+        return strand
+
+    def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
+        """Store the faults of a delivery and of the deliveries that retry it."""
+        kinds = (disturbance.kind for disturbance in disturbances)
+        self.faults[due.message.id] = tuple(kind for kind in kinds if kind in AT_DELIVERIES)
+        for disturbance in disturbances:
+            if disturbance.kind not in ("fail", "unreachable"):
+                continue
+            losses: list[_Loss] = ["unreachable"] * int(disturbance.detail or 1)
+            if disturbance.kind == "fail":
+                losses[0] = "unheard"  # The first attempt reaches the destination.
+            self._losses[due.message.public_id] = losses
+
+    async def perform(
+        self, exchange: Exchange, proceed: Deliver, route: DestinationRoute | None
+    ) -> Outcome:
+        """Perform a delivery, or lose it if the schedule says so."""
+        losses = self._losses.get(exchange.delivery.message_id)
+        loss = losses.pop(0) if losses else None
+        if loss == "unreachable":
+            error = ConnectionError("the connection was refused")
+            return Outcome(exception=error, where="explore")
+        outcome = await proceed(exchange)
+        if route is not None and route._where in ("call", "wsgi", "asgi"):
+            # Count only exceptions as failures, because a handler may answer 500 on purpose.
+            handled = self._trial.handler_outcomes.setdefault((route._where, route.prefix), [])
+            handled.append(outcome.exception is None)
+        strand = self._state.here()
+        if outcome.status in SUCCESS and loss is None and strand is not None:
+            self._trial.acknowledged.add(strand.name)
+        if outcome.status is not None:
+            self._trial.broken = self._trial.broken or broken_promise(outcome.exception)
+        if loss == "unheard":
+            error = ConnectionError("the answer was lost")
+            return Outcome(exception=error, where=outcome.where)
+        return outcome
+
+
+def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:
+    url = due.message.url
+    words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
+    for disturbance in disturbances:
+        count = int(disturbance.detail or 0)
+        if disturbance.kind == "duplicate":
+            words += " twice"
+        elif disturbance.kind == "crash_after_response":
+            words += "; the queue loses the answer"
+        elif disturbance.kind == "unreachable":
+            words += ", which is unreachable" + f" {count} times" * (count > 1)
+        elif disturbance.kind == "fail":
+            words += "; the answer is lost"
+            if count > 1:
+                verb = "fails" if count == 2 else "fail"
+                words += f", and {counted(count - 1, 'more attempt')} {verb}"
+    return words
+
+
+def _delivery_disturbances(due: DueDelivery) -> Choices:
+    """Return the disturbances of a delivery: a loss of one attempt, of all retries, and of all
+    attempts.
+    """
+    disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
+    retries = due.message.max_retries - due.message.retried
+    if retries > 1:
+        disturbances.append(("fail", str(retries)))
+    if retries > 0:
+        disturbances.append(("unreachable", "1"))
+    if retries > 1:
+        disturbances.append(("unreachable", str(retries)))
+    return (*disturbances, ("fail", str(retries + 1)), ("unreachable", str(retries + 1)))
