@@ -524,7 +524,7 @@ def test_a_script_that_did_not_write_a_key_that_it_writes_in_other_runs(
 
     written, skipped = history(cloud, fail).rows
     assert written.access.what.startswith("SET best 910 in EVAL ")
-    assert skipped.access.what.endswith("ARGV 1050, which did not write best,")
+    assert skipped.access.what.endswith('which read GET best <-- "910" and did not write best,')
     assert (written.is_read, skipped.is_read) == (True, False)
 
 
