@@ -265,9 +265,9 @@ class _Builder:
             rows = _in_order(rows)[-most:]
         rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
         rows = _in_order(self._with_origins(rows, most) + reads)
-        writes = {(use.row.number, use.access.subject, use.access.what) for use in self.uses
-                  if use.access.writes}  # fmt: skip
-        rows = with_losses(self._cloud, rows, writes)
+        written = {(use.row.number, use.access.subject, use.access.what) for use in self.uses
+                   if use.access.writes}  # fmt: skip
+        rows = with_losses(self._cloud, rows, written)
         activities = {self._activity(self._rows[row.number]) for row in rows}
         activities |= {self._activity(self._rows[number]) for number in start.rows}
         gaps = [*self._gaps(start, activities)]
@@ -430,7 +430,8 @@ class _Builder:
                 write = row.access.subject, row.access.what, *record
                 if origin.access.subject.kind == "topic" and write in written:
                     reads = self._reads_before(self._rows[origin.number], origin.order)
-                    before = self._nearest(reads, origin.access)[:1]
+                    read = Use(origin.order, self._rows[origin.number], origin.access, row.at_us)
+                    before = self._nearest(reads, read)[:1]
                     row = replace(row, origins=(*before, *row.origins))
                 written.add(write)
             yield row
@@ -448,7 +449,7 @@ class _Builder:
             uses = [use for use in self._by_activity.get(cause.number, ()) if use.row is not cause]
             if uses and not any(use.access.writes for use in uses):
                 last = uses[-1]
-                origins = (_origin(last, has_value=False),)
+                origins = (self._origin(last, last, has_value=False),)
                 if self._writes_before(origins[0], last.access):
                     row = self._row([last], 0, is_read=False)
                     idle.append(replace(row, origins=origins, is_idle=True))
@@ -536,8 +537,7 @@ class _Builder:
         origins: tuple[Origin, ...] = ()
         if best[0]:
             source = sources[best[2]]
-            changed = self._changed_between(source, write)
-            origins = (_origin(source, has_value=True)._replace(changed=changed),)
+            origins = (self._origin(source, write, has_value=True),)
             if not _is_same_data(source.access, write.access):
                 return origins
         if not set(_scalars(write.access.value)) - _names_of(write.access) - _TRIVIAL:
@@ -546,28 +546,30 @@ class _Builder:
                   and _verb(use.access) == _verb(write.access)]  # fmt: skip
         begin = max(rounds, default=0)
         of_round = [use for use in reads if use.order > begin]
-        return origins + self._nearest(of_round or reads, write.access)[:_READ_BEFORE]
+        return origins + self._nearest(of_round or reads, write)[:_READ_BEFORE]
 
-    def _changed_between(self, read: Use, write: Use) -> Access | None:
-        """Return the last write by others of the data that a request read, before it wrote."""
-        if read.access.writes or read.access.subject.kind not in _WITH_PARTS:
-            return None
+    def _origin(self, read: Use, write: Use, *, has_value: bool) -> Origin:
+        """Return a read before a write, with the last write of its data by others between the two."""
         own = self._activity(write.row)
-        changes = [use.access for use in self._writes_of(Sought(read.access.subject, read.access.part))
+        sought = Sought(read.access.subject, read.access.part)
+        # An interruption of the write has a later number than the write.
+        changes = [use.access for use in self._writes_of(sought)
                    if read.order < use.order < write.order and use.access.succeeded is not False
-                   and self._activity(use.row) != own]  # fmt: skip
-        return changes[-1] if changes else None
+                   and (self._activity(use.row) != own or use.row.number > write.row.number)]  # fmt: skip
+        is_named = read.access.subject.kind in _WITH_PARTS and not read.access.writes
+        changed = changes[-1] if changes and is_named else None
+        return Origin(read.access, read.row.number, read.order, has_value, changed)
 
-    def _nearest(self, reads: Sequence[Use], access: Access) -> tuple[Origin, ...]:
-        """Return reads of other data than that of an access, the last first. A call that read several
+    def _nearest(self, reads: Sequence[Use], write: Use) -> tuple[Origin, ...]:
+        """Return reads before an access of other data than its own, the last first. A call that read several
         records or vectors is none: which of them was used is not known.
         """
         counts = Counter(use.row.number for use in reads)
         origins: dict[object, Origin] = {}
         for use in reversed(reads):
-            if counts[use.row.number] == 1 and not _is_same_data(use.access, access):
+            if counts[use.row.number] == 1 and not _is_same_data(use.access, write.access):
                 data = use.access.subject, use.access.part
-                origins.setdefault(data, _origin(use, has_value=False))
+                origins.setdefault(data, self._origin(use, write, has_value=False))
         named = [origin for origin in origins.values() if origin.access.subject.kind in _NAMED]
         return tuple(named or origins.values())
 
@@ -735,10 +737,6 @@ def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         blocks[-1].append(row)
     blocks.sort(key=lambda block: block[0].order)
     return [row for block in blocks for row in block]
-
-
-def _origin(read: Use, *, has_value: bool) -> Origin:
-    return Origin(read.access, read.row.number, read.order, has_value)
 
 
 def _target(row: ReportRow) -> str:

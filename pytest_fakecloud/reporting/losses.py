@@ -33,19 +33,25 @@ def with_losses(
     return [replace(row, lost=tuple(_lost(row, changes.get(row.number, ())))) for row in rows]
 
 
-def _lost(row: HistoryRow, changes: Iterable[StateChange]) -> Iterator[str]:
+def _lost(row: HistoryRow, changes: Sequence[StateChange]) -> Iterator[str]:
     """Yield what a write removed without naming it."""
     access, today = row.access, shown_time(row.at_us)[: len("2026-01-01 ")]
     item = access.subject.name if access.subject.kind == "key" else access.part
     for change in changes:
         before, after = change.before, change.after
-        if change.item != item or before is None or after is None:
+        if change.item != item or before is None:
             continue
-        if before.get("expires") and not after.get("expires"):
+        if after is None:
+            # A key without elements is none. A command that wrote another key may have moved them.
+            is_moved = any(other.after is not None for other in changes)
+            if is_moved or not isinstance(before.get("value"), dict | list):
+                continue
+            after = {"value": type(before["value"])()}
+        elif before.get("expires") and not after.get("expires"):
             yield f"the expiry at {before['expires'].removeprefix(today).removesuffix(' UTC')}"
         lost = [scalar(name) for field in ("value", "metadata", "data")
                 for name in _missing(before.get(field), after.get(field), field)]  # fmt: skip
-        if not {name.casefold() for name in lost} <= words_of(f"{access.what} {access.result}"):
+        if not words_of(" ".join(lost)) <= words_of(f"{access.what} {access.result}"):
             yield shortened(listed(lost, 3), 80)
 
 

@@ -96,7 +96,7 @@ class History {
     const soft = [`${dated ? `${isoDay(at_us)} ` : ""}${clockTime(at_us)}`, text.by && `by ${text.by}`, text.from].filter(Boolean).join(" · ");
     return el("li", {role: "option", id: `history-${index}`, class: [step ? "history-origin" : "", read ? "history-read" : ""].join(" "), onclick: () => this.choose(index)},
       el("div", {}, el("span", {}, `${writes ? "" : "read: "}${text.what}${times > 1 ? ` (x${times})` : ""}`), text.answer && el("span", {class: "history-answer"}, ` ← ${text.answer}`), read ? el("b", {}, " this value was read") : null),
-      soft && el("div", {class: "soft"}, soft), text.source && el("div", {class: "soft"}, text.source));
+      soft && el("div", {class: "soft"}, soft), ...[text.source, text.caller].filter(Boolean).map((line) => el("div", {class: "soft"}, line)));
   }
 
   choose(index) {
