@@ -550,19 +550,22 @@ class _Builder:
 
     def _origin(self, read: Use, write: Use, *, has_value: bool) -> Origin:
         """Return a read before a write, with the last write of its data by others between the two."""
-        own = self._activity(write.row)
-        sought = Sought(read.access.subject, read.access.part)
-        # An interruption of the write has a later number than the write.
-        changes = [use.access for use in self._writes_of(sought)
-                   if read.order < use.order < write.order and use.access.succeeded is not False
-                   and (self._activity(use.row) != own or use.row.number > write.row.number)]  # fmt: skip
-        is_named = read.access.subject.kind in _WITH_PARTS and not read.access.writes
-        changed = changes[-1] if changes and is_named else None
+        changed: Access | None = None
+        if read.access.subject.kind in _WITH_PARTS and not read.access.writes:
+            for use in self._writes_of(Sought(read.access.subject, read.access.part)):
+                # An interruption of the write has a later number than the write.
+                is_other = (
+                    self._activity(use.row) != self._activity(write.row)
+                    or use.row.number > write.row.number
+                )
+                is_between = read.order < use.order < write.order
+                if is_between and is_other and use.access.succeeded is not False:
+                    changed = use.access
         return Origin(read.access, read.row.number, read.order, has_value, changed)
 
     def _nearest(self, reads: Sequence[Use], write: Use) -> tuple[Origin, ...]:
-        """Return reads before an access of other data than its own, the last first. A call that read several
-        records or vectors is none: which of them was used is not known.
+        """Return the reads of other data before an access, the last first. A call that read several records
+        or vectors is none of them: which one was used is not known.
         """
         counts = Counter(use.row.number for use in reads)
         origins: dict[object, Origin] = {}
