@@ -60,7 +60,7 @@ _OF_ORIGIN = 2
 _READ_BEFORE = 2
 """Maximum number of reads that are origins of a write without having returned its value."""
 _IDLE = 2
-"""Maximum number of deliveries that wrote nothing although others to the same URL did."""
+"""Maximum number of deliveries and requests that wrote nothing although others to the same URL did."""
 _COUNTED = 3
 """Number of equal writes in succession from which on one row stands for all, whatever they returned."""
 _UNWRITTEN = 4
@@ -236,9 +236,13 @@ class _Builder:
             if sought in expected:
                 continue
             writes = self._of_named_parts(self._writes_of(sought))
+            until = self._read_until(start, sought)
+            if start.kind == "called":
+                # What the same request wrote after its read did not change what was compared.
+                writes = [use for use in writes
+                          if use.order <= until or use.row.number not in start.rows]  # fmt: skip
             runs = self._runs(writes)
             left_out += max(0, len(runs) - _OF_SUBJECT)
-            until = self._read_until(start, sought)
             read = {(use.access.subject, use.access.part): use for use in writes
                     if use.access.succeeded is not False and use.order <= until
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
@@ -437,26 +441,40 @@ class _Builder:
             yield row
 
     def _idle(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-        """Return the last read of each delivery that wrote nothing, although deliveries to the same
-        URL made these rows.
+        """Return a row for each delivery or request that wrote nothing, although others to the same URL
+        made these rows: its last access, or that it failed.
         """
+        listed_rows = {row.number for row in rows}
         causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
-        targets = {_target(cause) for cause in causes if cause.kind == "attempt"}
+        targets = {(cause.kind, _target(cause)) for cause in causes}
+        messages = {_message(cause) for cause in self._rows.values() if self._wrote(cause.number)}
         idle: list[HistoryRow] = []
         for cause in reversed(self._rows.values()):
-            if cause.kind != "attempt" or not cause.ok or _target(cause) not in targets:
+            uses = self._by_activity.get(cause.number, ())
+            if (cause.kind, _target(cause)) not in targets or self._wrote(cause.number):
                 continue
-            uses = [use for use in self._by_activity.get(cause.number, ()) if use.row is not cause]
-            if uses and not any(use.access.writes for use in uses):
-                last = uses[-1]
+            if cause.kind == "attempt" and not cause.ok:
+                own = [use for use in uses if use.row is cause and use.access.writes][:1]
+                # The next attempt may have written.
+                if own and cause.number not in listed_rows and _message(cause) not in messages:
+                    idle.append(self._row(own, 0, is_read=False))
+                continue
+            last = next((use for use in reversed(uses) if use.row is not cause), None)
+            if last is not None and last.row.number not in listed_rows:
                 origins = (self._origin(last, last, has_value=False),)
                 if self._writes_before(origins[0], last.access):
                     row = self._row([last], 0, is_read=False)
                     idle.append(replace(row, origins=origins, is_idle=True))
         # Those of an item that the compared value lacks, or has too much, tell more than others.
         differing = set(_scalars(list(self._items.differing))) - _TRIVIAL
-        named = [row for row in idle if _names_of(row.access) & differing]
+        named = [row for row in idle
+                 if differing & (_names_of(row.access) | set(_scalars(row.access.value)))]  # fmt: skip
         return (named or idle)[:_IDLE][::-1]
+
+    def _wrote(self, activity: int) -> bool:
+        """Return whether a delivery or a request wrote data."""
+        return any(use.access.writes and use.access.succeeded is not False and use.row.number != activity
+                   for use in self._by_activity.get(activity, ()))  # fmt: skip
 
     def _reads(self, start: HistoryStart, expected: Iterable[Sought]) -> list[HistoryRow]:
         """Return the reads of the calls from which the compared value was made."""
@@ -564,8 +582,8 @@ class _Builder:
         return Origin(read.access, read.row.number, read.order, has_value, changed)
 
     def _nearest(self, reads: Sequence[Use], write: Use) -> tuple[Origin, ...]:
-        """Return the reads of other data before an access, the last first. A call that read several records
-        or vectors is none of them: which one was used is not known.
+        """Return the reads of other data before an access, the last first. A call that read several
+        records or vectors is none of them: which one was used is not known.
         """
         counts = Counter(use.row.number for use in reads)
         origins: dict[object, Origin] = {}
@@ -708,7 +726,7 @@ def _unique(sought: Iterable[Sought]) -> tuple[Sought, ...]:
 
 def _with_result(use: Use, results: Sequence[str]) -> Use:
     """Return a read with everything that its request read."""
-    shown = shortened(listed(list(filter(None, results))), 240)
+    shown = shortened(listed(list(filter(None, results))), 160)
     return use._replace(access=replace(use.access, result=shown))
 
 
@@ -740,6 +758,11 @@ def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         blocks[-1].append(row)
     blocks.sort(key=lambda block: block[0].order)
     return [row for block in blocks for row in block]
+
+
+def _message(row: ReportRow) -> object:
+    """Return the id of the message that a row delivered; None for other rows."""
+    return None if row.delivery is None else row.delivery.data.get("message_id")
 
 
 def _target(row: ReportRow) -> str:

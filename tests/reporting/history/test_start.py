@@ -211,7 +211,7 @@ def test_a_write_whose_condition_was_not_met(cloud: Cloud, kv: KVServer, client:
     assert [row.is_read for row in result.rows] == [True, False]
 
 
-def test_a_write_after_the_read_is_not_what_was_read(
+def test_a_write_of_the_same_calls_after_the_read_has_no_row(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
     def take() -> str | None:
@@ -226,7 +226,6 @@ def test_a_write_after_the_read_is_not_what_was_read(
     assert [(row.access.what, row.is_read) for row in rows] == [
         ('SET a "value of a"', True),
         ("GET a", False),
-        ("DEL a", False),
     ]
 
 
@@ -970,3 +969,31 @@ def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: 
         assert client.set("a", "new") is None
 
     assert start_text(history(cloud, fail)).startswith("The failing statement wrote a (")
+
+
+@pytest.mark.parametrize(("retries", "failures"), [(0, 1), (1, 0)])
+def test_a_delivery_that_failed_and_wrote_nothing(
+    cloud: Cloud, kv: KVServer, retries: int, failures: int
+) -> None:
+    queue = cloud.queue()
+    client = kv.client()
+    names: list[str] = []
+
+    def export(request: Any) -> int:
+        names.append(request.json()["name"])
+        if names.count("or ders") == 1:
+            names.append("or ders")
+            return 500
+        client.sadd("done", names[-1])
+        return 200
+
+    queue.destinations.call("https://worker.example.com/export", export)
+
+    def fail() -> None:
+        for name in ("users", "or ders"):
+            queue.publish("https://worker.example.com/export", json={"name": name}, retries=retries)
+        queue.run_until_idle()
+        assert kv.value("done") == {"users", "or ders", "items"}
+
+    rows = history(cloud, fail).rows
+    assert [row.access.result for row in rows].count("500") == failures
