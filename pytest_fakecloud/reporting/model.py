@@ -217,7 +217,7 @@ class HistoryRow:
     wrote after. ``times`` counts equal writes in succession, the first of which was at ``since_us``
     and had the ``first_result``.
     ``is_idle``: the row is the last access of a delivery or request that wrote nothing. ``order`` is
-    the journal number at which it happened. ``lost`` names data that the write removed without naming it.
+    the journal number at which it happened. ``lost`` is data that the write removed without naming it.
     ``caller`` is the line that called the function with ``where``, if there is no origin.
     """
 

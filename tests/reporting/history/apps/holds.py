@@ -17,6 +17,9 @@ class Seats:
         customer = self.redis.get(f"hold:{seat}")
         self.redis.set(f"hold:{seat}", f"{customer} with {snack}")
 
+    def pay(self, seat):
+        self.redis.set(f"hold:{seat}", "paid")
+
     def lapsed(self, request):
         seat = request.json()["seat"]
         if not self.redis.exists(f"hold:{seat}"):
@@ -28,8 +31,10 @@ class Seats:
 def test_holds_lapse_after_ten_minutes(kv_server, queue):
     seats = Seats(kv_server.client(), queue.client())
     queue.destinations.call("https://cinema.example.com/lapsed", seats.lapsed)
+    seats.hold("A1", "eve")
     seats.hold("A2", "bob")
     seats.hold("A3", "ada")
     seats.add_snack("A2", "popcorn")
+    seats.pay("A1")
     queue.clock.advance("11m")
     assert kv_server.value("offers") == ["A2", "A3"]
