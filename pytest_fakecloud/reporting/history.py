@@ -295,7 +295,7 @@ class _Builder:
         """Map sought data to the item that was as expected and is its name or a value read from it, if
         other sought data has the name or a value of an item that was not as expected.
         """
-        keys, elements, differing = (set(_scalars(list(items))) for items in self._items)
+        keys, elements, differing = map(_names_in, self._items)
         expected: dict[Sought, str] = {}
         is_other = False
         for sought in start.sought:
@@ -305,7 +305,7 @@ class _Builder:
             names = words_of(f"{sought.subject.name} {sought.part}")
             if (names | values) & differing:
                 is_other = True
-            elif common := sorted((names & (keys | elements) | values & elements) - _TRIVIAL):
+            elif common := sorted(names & (keys | elements) | values & elements):
                 expected[sought] = common[0]
         return expected if is_other else {}
 
@@ -466,7 +466,7 @@ class _Builder:
                     row = self._row([last], 0, is_read=False)
                     idle.append(replace(row, origins=origins, is_idle=True))
         # Those of an item that the compared value lacks, or has too much, tell more than others.
-        differing = set(_scalars(list(self._items.differing))) - _TRIVIAL
+        differing = _names_in(self._items.differing)
         named = [row for row in idle
                  if differing & (_names_of(row.access) | set(_scalars(row.access.value)))]  # fmt: skip
         return (named or idle)[:_IDLE][::-1]
@@ -811,6 +811,12 @@ def _common(write: Access, read: Access) -> int:
     if not any(len(value) > 2 for value in values):
         return 0
     return 2 * len(values) + len(names)
+
+
+def _names_in(items: Iterable[Any]) -> set[str]:
+    """Return the strings and numbers in compared items that may name data; short numbers are chance."""
+    scalars = set(_scalars(list(items))) - _TRIVIAL
+    return {scalar for scalar in scalars if len(scalar) > 2 or not scalar.isdigit()}
 
 
 def _is_unchanged(write: Access, read: Access) -> bool:

@@ -717,6 +717,16 @@ def test_rows_of_all_data_unless_an_item_is_known_to_be_as_expected(
     assert result.expected == ()
 
 
+def test_a_short_number_is_no_name_of_data(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.set("post:2", "text of 2")
+    client.set("post:5", "text of 5")
+
+    def fail() -> None:
+        assert [len(str(client.get(f"post:{number}"))) for number in (2, 5)] == []
+
+    assert history(cloud, fail, [2, 5], [2, 6]).expected == ()
+
+
 def test_the_values_of_another_assertion_are_not_those_that_failed(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
