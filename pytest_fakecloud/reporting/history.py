@@ -384,7 +384,18 @@ class _Builder:
             row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
             self._place(row), origins, times, run[0].at_us,
             order=use.order, first_result=run[0].access.result, caller=caller,
+            failed=None if is_expiry else self._failed_after(use),
         )  # fmt: skip
+
+    def _failed_after(self, write: Use) -> Origin | None:
+        """Return the write that failed as the last call of the failed delivery that made another one."""
+        cause = self._rows.get(write.row.cause)
+        if cause is None or cause.kind != "attempt" or cause.ok:
+            return None
+        last = [use for use in self._by_activity[cause.number] if use.row is not cause][-1]
+        is_failed = last.access.writes and last.access.succeeded is not True
+        is_later = last.row.number > write.row.number
+        return self._origin(last, last, has_value=False) if is_failed and is_later else None
 
     def _place(self, row: ReportRow) -> Place | None:
         if row.where is not None:

@@ -86,9 +86,12 @@ def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> 
     connections = _connections(history, rows)
     shown: dict[tuple[str, str], int] = {}
     mask = lookups.mask.text
+    listed_rows = {row.number for row in history.rows}
     for at, row in enumerate(history.rows):
         access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
         by += ", which wrote nothing" if row.is_idle else ""
+        if row.failed is not None and row.failed.number not in listed_rows:
+            by += f", then {row.failed.access.what} <-- {row.failed.access.result}"
         origins = () if row.is_idle else row.origins
         texts = [access.what, access.result, by, _origins(origins, lookups), source_of(row.where)]
         if row.lost:

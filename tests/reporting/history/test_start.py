@@ -1007,3 +1007,28 @@ def test_a_delivery_that_failed_and_wrote_nothing(
 
     rows = history(cloud, fail).rows
     assert [row.access.result for row in rows].count("500") == failures
+
+
+def test_the_write_that_failed_at_the_end_of_a_delivery(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    client = kv.client(rest_retries=0, allow_telemetry=False)
+
+    def earn(request: Any) -> int:
+        client.incrby("points", 380)
+        client.rpush("statement", "r3")
+        return 200
+
+    queue.destinations.call("https://club.example.com/earn", earn)
+
+    def fail() -> None:
+        kv.faults.respond(503, command="RPUSH", times=1)
+        queue.publish("https://club.example.com/earn", retries=1)
+        queue.run_until_idle()
+        assert kv.value("points") == "380"
+
+    result = history(cloud, fail)
+    report = report_of(cloud)
+    rows = {row.number: row for row in report.rows}
+    named = [line.by for line in lines(result, rows, report.lookups)]
+    assert ", then RPUSH statement r3 <-- 503 Service Unavailable" in named[0]
+    assert "then" not in named[1]
