@@ -103,7 +103,12 @@ SERVICES: Mapping[str, Service] = {
             development=_BROKER,
         ),
         _service(
-            "queue", "queue", "Queue", ["findings:unfinished"], development=_QUEUE, delivers=True
+            "queue",
+            "queue",
+            "Queue",
+            ["accesses:unsent", "findings:unfinished"],
+            development=_QUEUE,
+            delivers=True,
         ),
         Service(
             "callback_capture",
@@ -158,8 +163,9 @@ def report_part(name: str, part: str) -> Any:
     none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
     (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
     (sentences). Or import a function that only some services have: ``expiries`` (of keys),
-    ``script_runs`` (what scripts executed), ``callers`` (of events), ``unfinished`` (findings of
-    unfinished work), ``frames`` (states after each event) or ``event_text``.
+    ``script_runs`` (what scripts executed), ``unsent`` (destinations that received nothing),
+    ``callers`` (of events), ``unfinished`` (findings of unfinished work), ``frames`` (states after
+    each event) or ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

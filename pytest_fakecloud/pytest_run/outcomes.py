@@ -389,6 +389,7 @@ def _journal(
         # Use the run's own measurement, because tests can freeze pytest's clock.
         idle_s=run.test.slept_seconds() if phase.is_call else None,
         raised=phase.raised,
+        compared=run.test.compared,
         hints=hints,
         log=report.caplog,
     )

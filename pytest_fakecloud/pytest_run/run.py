@@ -32,6 +32,7 @@ from .warning import warn
 
 if TYPE_CHECKING:
     from ..reporting.applications import ServedRequest
+    from ..reporting.asserted import Comparison
 
 
 @dataclass
@@ -47,6 +48,8 @@ class TestState:
     strict: tuple[str, ...] | None = None
     """The kinds of violations that fail the test, once it uses that cloud."""
     observation: Observation | None = None
+    compared: Comparison | None = None
+    """The last two values that an assertion of the test found unequal."""
     sleep: SleepMeter | None = None
     """Measures the code of the test, once it has begun."""
     exits: Exits = field(default_factory=Exits)

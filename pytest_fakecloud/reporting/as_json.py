@@ -19,7 +19,7 @@ from ..core.errors import shown
 from ..core.timers import to_datetime
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
-from .history_wording import gap_texts, headline, start_text
+from .history_wording import expected_texts, gap_texts, headline, start_text
 from .history_wording import lines as history_lines
 from .model import VERSION, Finding, Place, Report, ReportRow
 from .text import violation
@@ -102,7 +102,7 @@ def _history(report: Report) -> dict[str, Any]:
                 "read": line.row.is_read,
                 "writes": line.row.access.writes,
                 "text": {"what": line.what, "answer": line.answer, "by": line.by,
-                         "from": line.origin, "source": line.source},
+                         "from": line.origin, "source": line.source, "caller": line.caller},
                 "from": line.row.origins[0].number if line.row.origins else None,
                 "times": line.row.times,
                 "at_us": line.row.at_us,
@@ -113,6 +113,7 @@ def _history(report: Report) -> dict[str, Any]:
             {"row": gap.row, "text": text}
             for gap, text in zip(history.gaps, gap_texts(history), strict=True)
         ],
+        "expected": list(expected_texts(history)),
         "left_out": history.left_out,
     }  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
@@ -19,12 +20,70 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from ..core.errors import chain_of
-from ..core.frames import CodePlace, is_own, place_at
+from ..core.frames import CodePlace, is_own, place_at, stack_of
 from ..core.libraries import is_library
 from .model import Place
 
 _LEVELS = 4
 """Maximum number of assignments from a name in the statement to the line that looked at a fake."""
+
+
+class Comparison(NamedTuple):
+    """The two values that an assertion in a function's ``code`` found unequal."""
+
+    code: CodeType
+    left: Any
+    right: Any
+
+    @classmethod
+    def by_caller(cls, left: Any, right: Any) -> Comparison | None:
+        """Return a comparison by the innermost function on the stack that belongs to no library."""
+        codes = (frame.f_code for frame in stack_of(sys._getframe(1)) if not is_own(frame))
+        code = next((code for code in codes if not is_library(code.co_filename)), None)
+        return None if code is None else cls(code, left, right)
+
+
+class ComparedItems(NamedTuple):
+    """Keys of mappings and elements of other collections that are equal, or not, on both sides of a
+    comparison. The ``elements`` are equal, too.
+    """
+
+    keys: tuple[Any, ...] = ()
+    elements: tuple[Any, ...] = ()
+    differing: tuple[Any, ...] = ()
+
+
+_COLLECTIONS = (list, tuple, set, frozenset)
+
+
+def compared_items(left: Any, right: Any) -> ComparedItems:
+    """Return the items of two collections, also of those inside them that differ."""
+    keys: list[Any] = []
+    elements: list[Any] = []
+    differing: list[Any] = []
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        for key in dict.fromkeys([*left, *right]):
+            if key in left and key in right and left[key] == right[key]:
+                keys.append(key)
+                elements += left[key] if isinstance(left[key], _COLLECTIONS) else ()
+                continue
+            differing.append(key)
+            inner = compared_items(left.get(key), right.get(key))
+            keys += inner.keys
+            elements += inner.elements
+            differing += inner.differing
+    elif isinstance(left, _COLLECTIONS) and isinstance(right, _COLLECTIONS):
+        rest = list(right)
+        for item in left:
+            if item in rest:
+                rest.remove(item)
+                elements.append(item)
+            else:
+                differing.append(item)
+        differing += rest
+    else:
+        differing += [value for value in (left, right) if value is not None]
+    return ComparedItems(tuple(keys), tuple(elements), tuple(differing))
 
 
 class Span(NamedTuple):
@@ -69,6 +128,8 @@ class FailedStatement:
     """The names and attributes in its lines."""
     repeats: bool
     """Whether it may look at the same data several times, in a comprehension."""
+    is_equation: bool
+    """Whether it asserts that two values are equal, and nothing else."""
 
 
 def application_places(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
@@ -118,7 +179,14 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
     whole = _source(span)
-    return FailedStatement(place, tuple(groups), whole, frame.f_code, compared, repeats)
+    return FailedStatement(
+        place, tuple(groups), whole, frame.f_code, compared, repeats, _is_equation(statement)
+    )
+
+
+def _is_equation(statement: ast.stmt) -> bool:
+    test = statement.test if isinstance(statement, ast.Assert) else None
+    return isinstance(test, ast.Compare) and [*map(type, test.ops)] == [ast.Eq]
 
 
 def source_at(file: str, line: int) -> str:

@@ -7,11 +7,11 @@ request, delivery or step has read the value, and the writes of that. `history_w
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cloud.services import report_part
@@ -21,16 +21,20 @@ from ..core.frames import place_at
 from ..core.recorder import Look, SharedRecords
 from .applications import ServedRequest
 from .asserted import (
+    ComparedItems,
     FailedStatement,
     Group,
     application_places,
     changing,
+    compared_items,
     failed_statements,
     latest,
 )
 from .calls import Lookups, ScriptRun, executed_at, records_of
+from .losses import with_losses
 from .model import (
     Access,
+    ExpectedItem,
     Gap,
     History,
     HistoryRow,
@@ -42,7 +46,7 @@ from .model import (
     Sought,
     StartKind,
 )
-from .values import NUMBER, parsed, readable, shortened, shortened_json
+from .values import NUMBER, parsed, readable, shortened, shortened_json, words_of
 
 if TYPE_CHECKING:
     from .report import ObservedTest
@@ -56,7 +60,9 @@ _OF_ORIGIN = 2
 _READ_BEFORE = 2
 """Maximum number of reads that are origins of a write without having returned its value."""
 _IDLE = 2
-"""Maximum number of deliveries that wrote nothing although others to the same URL did."""
+"""Maximum number of deliveries and requests that wrote nothing although others to the same URL did."""
+_COUNTED = 3
+"""Number of equal writes in succession from which on one row stands for all, whatever they returned."""
 _UNWRITTEN = 4
 """Number of the last writes that are listed if nothing wrote the data."""
 _READS = 3
@@ -109,6 +115,9 @@ class _Builder:
             self._by_activity.setdefault(activity, []).append(use)
         self._texts: tuple[str, ...] = ()
         """The source of the failing statement, which may name a part."""
+        self._failed_at: Place | None = None
+        self._cloud, self._comparison = cloud, test.compared
+        self._items = ComparedItems()
 
     def _expiries(self, test: ObservedTest, uses: Sequence[Use]) -> list[Use]:
         """Return the expiries of keys: each follows the last access before it."""
@@ -133,20 +142,20 @@ class _Builder:
                 at = latest([look.place for look in looks], group, repeats=statement.repeats)
                 chosen += [looks[index] for index in at]
                 numbers = numbers or (() if chosen else self._made_from(group))
-            sought = [*self._sought(chosen), *self._compared(numbers)]
+            kind: StartKind = "looked" if chosen else "called"
+            start = self._start_of_calls(kind, statement, numbers)
+            sought = _unique([*self._sought(chosen), *start.sought])
             if sought:
                 self._texts = (statement.whole,)
+                self._items = self._items_of(statement)
                 shown = tuple(dict.fromkeys(map(self._shown, chosen)))
-                kind: StartKind = "looked" if chosen else "called"
                 until = max((look.number for look in chosen), default=None)
-                return HistoryStart(
-                    kind, _unique(sought), statement.place, shown, numbers, until=until
-                )
+                return replace(start, sought=sought, looks=shown, until=until)
             group = changing(statement, codes)
-            numbers = self._made_from(group)
-            if sought := list(self._compared(numbers)):
-                names = tuple(sorted({code.co_name for code in group.codes}))
-                return HistoryStart("changed", _unique(sought), statement.place, (), numbers, names)
+            start = self._start_of_calls("changed", statement, self._made_from(group))
+            if start.sought:
+                self._items = self._items_of(statement)
+                return replace(start, by=tuple(sorted({code.co_name for code in group.codes})))
         if not self.uses:
             return None
         place = statements[0].place if statements else None
@@ -158,6 +167,30 @@ class _Builder:
         preferred = [use.access for use in uses if use.access.writes is not is_request]
         accesses = list(_with_data(preferred)) or [use.access for use in uses]
         return HistoryStart("last_call", _unique(_sought_of(accesses)), place, (), (last.number,))
+
+    def _items_of(self, statement: FailedStatement) -> ComparedItems:
+        """Return the items that a failed statement compared, if all that it asserts is an equality."""
+        comparison = self._comparison
+        if comparison is None or comparison.code is not statement.code or not statement.is_equation:
+            return ComparedItems()
+        with suppress(Exception):  # of the values' own methods
+            return compared_items(comparison.left, comparison.right)
+        return ComparedItems()
+
+    def _start_of_calls(
+        self, kind: StartKind, statement: FailedStatement, numbers: tuple[int, ...]
+    ) -> HistoryStart:
+        """Return a start at what calls read, or what they wrote if they read nothing; and at what equal
+        requests had read before.
+        """
+        accesses = [use.access for use in self.uses if use.row.number in numbers]
+        reads = list(_with_data(access for access in accesses if not access.writes))
+        sought = _unique(_sought_of(reads or accesses))
+        earlier = [found for found in _unique(self._read_earlier(numbers)) if found not in sought]
+        return HistoryStart(
+            kind, (*sought, *earlier), statement.place, (), numbers,
+            earlier=tuple(earlier), is_read=bool(reads),
+        )  # fmt: skip
 
     def _made_from(self, group: Group) -> tuple[int, ...]:
         """Return the numbers of the calls and requests that were made from lines or functions of a
@@ -182,13 +215,8 @@ class _Builder:
             f"{look.fake}.{look.method}({_shown_arguments(look.arguments)})"
         )
 
-    def _compared(self, numbers: Sequence[int]) -> Iterator[Sought]:
-        """Yield what calls read, or what they wrote if they read nothing; and what the same requests had
-        read before.
-        """
-        accesses = [use.access for use in self.uses if use.row.number in numbers]
-        reads = [access for access in accesses if not access.writes]
-        yield from _sought_of(reads or accesses)
+    def _read_earlier(self, numbers: Sequence[int]) -> Iterator[Sought]:
+        """Yield what requests that equal calls had read before."""
         for number in numbers:
             request = _request_of(self._rows[number])
             earlier = [use for use in self.uses
@@ -202,11 +230,19 @@ class _Builder:
     def history(self, start: HistoryStart) -> History:
         rows: list[HistoryRow] = []
         left_out = 0
+        self._failed_at = start.place
+        expected = self._as_expected(start)
         for sought in start.sought:
+            if sought in expected:
+                continue
             writes = self._of_named_parts(self._writes_of(sought))
+            until = self._read_until(start, sought)
+            if start.kind == "called":
+                # What the same request wrote after its read did not change what was compared.
+                writes = [use for use in writes
+                          if use.order <= until or use.row.number not in start.rows]  # fmt: skip
             runs = self._runs(writes)
             left_out += max(0, len(runs) - _OF_SUBJECT)
-            until = self._read_until(start, sought)
             read = {(use.access.subject, use.access.part): use for use in writes
                     if use.access.succeeded is not False and use.order <= until
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
@@ -226,16 +262,23 @@ class _Builder:
             # They are other data, so that only sources of their values tell something.
             rows = [replace(row, origins=tuple(origin for origin in row.origins if origin.has_value))
                     for row in rows]  # fmt: skip
-        reads = self._reads(start)
+        reads = self._reads(start, expected)
         most = MOST_ROWS - len(reads)
         if len(rows) > most:
             left_out += len(rows) - most
             rows = _in_order(rows)[-most:]
         rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
         rows = _in_order(self._with_origins(rows, most) + reads)
+        written = {(use.row.number, use.access.subject, use.access.what) for use in self.uses
+                   if use.access.writes}  # fmt: skip
+        rows = with_losses(self._cloud, rows, written)
         activities = {self._activity(self._rows[row.number]) for row in rows}
         activities |= {self._activity(self._rows[number]) for number in start.rows}
-        gaps = tuple(self._gaps(start, activities))[:_GAPS]
+        gaps = [*self._gaps(start, activities)]
+        # What a listed write was made after tells more than what the same request did for other data.
+        used = {(origin.number, origin.access.subject) for row in rows for origin in row.origins}
+        gaps = [gap for gap in gaps if (gap.row, gap.access.subject) in used] or gaps
+        gaps += [*self._undeleted(rows), *self._unsent(rows)]
         causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
         addresses = set(map(_target, causes))
         subjects_read = frozenset(
@@ -243,11 +286,44 @@ class _Builder:
             if self._is_activity(cause.number) and _target(cause) in addresses
             for use in self._by_activity.get(cause.number, ()) if not use.access.writes
         )  # fmt: skip
-        return History(start, tuple(rows), gaps, left_out, unwritten, subjects_read)
+        return History(
+            start, tuple(rows), tuple(gaps[:_GAPS]), left_out, unwritten,
+            tuple(self._expected_items(expected)), subjects_read,
+        )  # fmt: skip
+
+    def _as_expected(self, start: HistoryStart) -> dict[Sought, str]:
+        """Map sought data to the item that was as expected and is its name or a value read from it, if
+        other sought data has the name or a value of an item that was not as expected.
+        """
+        keys, elements, differing = map(_names_in, self._items)
+        expected: dict[Sought, str] = {}
+        is_other = False
+        for sought in start.sought:
+            values = {value for use in self.uses if not use.access.writes
+                      and use.row.number in start.rows and sought.covers(use.access)
+                      for value in _scalars(use.access.value) if len(value) > 2}  # fmt: skip
+            names = words_of(f"{sought.subject.name} {sought.part}")
+            if (names | values) & differing:
+                is_other = True
+            elif common := sorted(names & (keys | elements) | values & elements):
+                expected[sought] = common[0]
+        return expected if is_other else {}
+
+    def _expected_items(self, expected: Mapping[Sought, str]) -> Iterator[ExpectedItem]:
+        items = {
+            str(item).casefold(): str(item) for item in (*self._items.keys, *self._items.elements)
+        }
+        for item in dict.fromkeys(expected.values()):
+            writes = [
+                self._writes_of(sought)[-1:] for sought in expected if expected[sought] == item
+            ]
+            yield ExpectedItem(
+                items.get(item, item), tuple(use.access for last in writes for use in last)
+            )
 
     def _read_until(self, start: HistoryStart, sought: Sought) -> int:
         """Return the journal number at which the failing statement last looked at data or its calls read
-        it; that of the last access of its calls to this data if they read none of it.
+        it; that of the last access of its calls to this data if they read none of it; 0 without any.
         """
         uses = [use for use in self.uses
                 if use.row.number in start.rows and sought.covers(use.access)]  # fmt: skip
@@ -255,7 +331,7 @@ class _Builder:
         orders = [use.order for use in reads or uses]
         if start.until is not None:
             orders.append(start.until)
-        return max(orders or start.rows)
+        return max(orders, default=0)
 
     def _writes_of(self, sought: Sought) -> list[Use]:
         writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())
@@ -282,35 +358,64 @@ class _Builder:
     def _runs(self, uses: Iterable[Use]) -> list[list[Use]]:
         """Return accesses with those of one command, and equal ones in succession, in one list each."""
         runs: list[list[Use]] = []
-        for use in uses:
-            if runs and self._is_repeated(runs[-1][-1], use):
-                runs[-1].append(use)
+        for _, equal in groupby(uses, self._repeated):
+            run = list(equal)
+            if len({(use.row.number, use.at_us) for use in run}) >= _COUNTED:
+                runs.append(run)
             else:
-                runs.append([use])
+                runs += [list(same) for _, same in groupby(run, lambda use: use.access.result)]
         return runs
 
-    def _is_repeated(self, use: Use, other: Use) -> bool:
-        causes = [self._rows.get(cause) for cause in (use.row.cause, other.row.cause)]
-        kinds = [cause and (cause.kind, cause.peer, _target(cause)) for cause in causes]
-        accesses = [(access.subject, access.what, access.result)
-                    for access in (use.access, other.access)]  # fmt: skip
-        return accesses[0] == accesses[1] and kinds[0] == kinds[1]
+    def _repeated(self, use: Use) -> object:
+        """Return what is equal in accesses that repeat each other, whatever they returned."""
+        cause = self._rows.get(use.row.cause)
+        kind = cause and (cause.kind, cause.peer, _target(cause))
+        return use.access.subject, use.access.what, use.access.succeeded, kind
 
     def _row(self, run: Sequence[Use], step: int, *, is_read: bool) -> HistoryRow:
         use = run[-1]
         row, is_expiry = use.row, use.at_us != use.row.at_us
         times = len({(other.row.number, other.at_us) for other in run})
+        origins = () if is_expiry else self._origins(use)
+        # Without an origin, the value may have been an argument.
+        has_caller = use.access.writes and not origins and not is_expiry
+        caller = self._caller(row) if has_caller else None
         return HistoryRow(
             row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
-            self._place(row), () if is_expiry else self._origins(use), times, run[0].at_us,
-            order=use.order,
+            self._place(row), origins, times, run[0].at_us,
+            order=use.order, first_result=run[0].access.result, caller=caller,
+            failed=None if is_expiry else self._failed_after(use),
         )  # fmt: skip
+
+    def _failed_after(self, write: Use) -> Origin | None:
+        """Return the write that failed as the last call of the failed delivery that made another one."""
+        cause = self._rows.get(write.row.cause)
+        if cause is None or cause.kind != "attempt" or cause.ok:
+            return None
+        last = [use for use in self._by_activity[cause.number] if use.row is not cause][-1]
+        is_failed = last.access.writes and last.access.succeeded is not True
+        is_later = last.row.number > write.row.number
+        return self._origin(last, last, has_value=False) if is_failed and is_later else None
 
     def _place(self, row: ReportRow) -> Place | None:
         if row.where is not None:
             return row.where
         places = self._places.get(row.number) or self._places.get(row.follows, ())
         return Place(**place_at(places[0])) if places else None  # type: ignore[arg-type]
+
+    def _caller(self, row: ReportRow) -> Place | None:
+        """Return the line that called the function that made a row, unless the test itself called it."""
+        places = self._places.get(row.number, ())[:2]
+        if len(places) < 2:
+            return None
+        own, caller = (Place(**place_at(place)) for place in places)  # type: ignore[arg-type]
+        test = self._failed_at
+        is_test = (
+            test is not None
+            and test.file == caller.file
+            and (own.file != caller.file or test.function == caller.function)
+        )
+        return None if is_test else caller
 
     def _with_origins(self, rows: Sequence[HistoryRow], most: int) -> list[HistoryRow]:
         """Return rows, each followed by the writes of the value from which it was made."""
@@ -320,7 +425,7 @@ class _Builder:
                 sources: list[HistoryRow] = []
                 for origin in row.origins:
                     writes = self._writes_before(origin, row.access)
-                    for run in self._runs(writes)[-_OF_ORIGIN:]:
+                    for run in _newest(self._runs(writes)):
                         source = self._row(run, step + 1, is_read=True)
                         is_listed = any(_same(source, other) for other in complete + sources)
                         if not is_listed and len(complete) + len(sources) < most:
@@ -340,39 +445,59 @@ class _Builder:
                 write = row.access.subject, row.access.what, *record
                 if origin.access.subject.kind == "topic" and write in written:
                     reads = self._reads_before(self._rows[origin.number], origin.order)
-                    before = self._nearest(reads, origin.access)[:1]
+                    read = Use(origin.order, self._rows[origin.number], origin.access, row.at_us)
+                    before = self._nearest(reads, read)[:1]
                     row = replace(row, origins=(*before, *row.origins))
                 written.add(write)
             yield row
 
     def _idle(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-        """Return the last read of each delivery that wrote nothing, although deliveries to the same
-        URL made these rows.
+        """Return a row for each delivery or request that wrote nothing, although others to the same URL
+        made these rows: its last access, or that it failed.
         """
+        listed_rows = {row.number for row in rows}
         causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
-        targets = {_target(cause) for cause in causes if cause.kind == "attempt"}
+        targets = {(cause.kind, _target(cause)) for cause in causes}
+        messages = {_message(cause) for cause in self._rows.values() if self._wrote(cause.number)}
         idle: list[HistoryRow] = []
         for cause in reversed(self._rows.values()):
-            if cause.kind != "attempt" or not cause.ok or _target(cause) not in targets:
+            uses = self._by_activity.get(cause.number, ())
+            if (cause.kind, _target(cause)) not in targets or self._wrote(cause.number):
                 continue
-            if len(idle) == _IDLE:
-                break
-            uses = [use for use in self._by_activity.get(cause.number, ()) if use.row is not cause]
-            if uses and not any(use.access.writes for use in uses):
-                last = uses[-1]
-                origins = (_origin(last, has_value=False),)
+            if cause.kind == "attempt" and not cause.ok:
+                own = [use for use in uses if use.row is cause and use.access.writes][:1]
+                # The next attempt may have written.
+                if own and cause.number not in listed_rows and _message(cause) not in messages:
+                    idle.append(self._row(own, 0, is_read=False))
+                continue
+            last = next((use for use in reversed(uses) if use.row is not cause), None)
+            if last is not None and last.row.number not in listed_rows:
+                origins = (self._origin(last, last, has_value=False),)
                 if self._writes_before(origins[0], last.access):
                     row = self._row([last], 0, is_read=False)
                     idle.append(replace(row, origins=origins, is_idle=True))
-        return idle[::-1]
+        # Those of an item that the compared value lacks, or has too much, tell more than others.
+        differing = _names_in(self._items.differing)
+        named = [row for row in idle
+                 if differing & (_names_of(row.access) | set(_scalars(row.access.value)))]  # fmt: skip
+        return (named or idle)[:_IDLE][::-1]
 
-    def _reads(self, start: HistoryStart) -> list[HistoryRow]:
+    def _wrote(self, activity: int) -> bool:
+        """Return whether a delivery or a request wrote data."""
+        return any(use.access.writes and use.access.succeeded is not False and use.row.number != activity
+                   for use in self._by_activity.get(activity, ()))  # fmt: skip
+
+    def _reads(self, start: HistoryStart, expected: Iterable[Sought]) -> list[HistoryRow]:
         """Return the reads of the calls from which the compared value was made."""
         reads: dict[object, Use] = {}
         results: dict[object, dict[str, None]] = {}
         for use in self.uses if start.kind in ("called", "changed") else ():
             is_of_data = use.access.subject.kind != "request" and not use.access.writes
-            if is_of_data and use.row.number in start.rows:
+            # A query of vectors says more than the name of the vector that it returned.
+            is_expected = use.access.subject.kind == "key" and any(
+                sought.covers(use.access) for sought in expected
+            )
+            if is_of_data and use.row.number in start.rows and not is_expected:
                 command = use.row.number, use.access.what
                 reads.setdefault(command, use)
                 results.setdefault(command, {})[use.access.result] = None
@@ -441,7 +566,7 @@ class _Builder:
         origins: tuple[Origin, ...] = ()
         if best[0]:
             source = sources[best[2]]
-            origins = (_origin(source, has_value=True),)
+            origins = (self._origin(source, write, has_value=True),)
             if not _is_same_data(source.access, write.access):
                 return origins
         if not set(_scalars(write.access.value)) - _names_of(write.access) - _TRIVIAL:
@@ -450,18 +575,33 @@ class _Builder:
                   and _verb(use.access) == _verb(write.access)]  # fmt: skip
         begin = max(rounds, default=0)
         of_round = [use for use in reads if use.order > begin]
-        return origins + self._nearest(of_round or reads, write.access)[:_READ_BEFORE]
+        return origins + self._nearest(of_round or reads, write)[:_READ_BEFORE]
 
-    def _nearest(self, reads: Sequence[Use], access: Access) -> tuple[Origin, ...]:
-        """Return reads of other data than that of an access, the last first. A call that read several
-        records or vectors is none: which of them was used is not known.
+    def _origin(self, read: Use, write: Use, *, has_value: bool) -> Origin:
+        """Return a read before a write, with the last write of its data by others between the two."""
+        changed: Access | None = None
+        if read.access.subject.kind in _WITH_PARTS and not read.access.writes:
+            for use in self._writes_of(Sought(read.access.subject, read.access.part)):
+                # An interruption of the write has a later number than the write.
+                is_other = (
+                    self._activity(use.row) != self._activity(write.row)
+                    or use.row.number > write.row.number
+                )
+                is_between = read.order < use.order < write.order
+                if is_between and is_other and use.access.succeeded is not False:
+                    changed = use.access
+        return Origin(read.access, read.row.number, read.order, has_value, changed)
+
+    def _nearest(self, reads: Sequence[Use], write: Use) -> tuple[Origin, ...]:
+        """Return the reads of other data before an access, the last first. A call that read several
+        records or vectors is none of them: which one was used is not known.
         """
         counts = Counter(use.row.number for use in reads)
         origins: dict[object, Origin] = {}
         for use in reversed(reads):
-            if counts[use.row.number] == 1 and not _is_same_data(use.access, access):
+            if counts[use.row.number] == 1 and not _is_same_data(use.access, write.access):
                 data = use.access.subject, use.access.part
-                origins.setdefault(data, _origin(use, has_value=False))
+                origins.setdefault(data, self._origin(use, write, has_value=False))
         named = [origin for origin in origins.values() if origin.access.subject.kind in _NAMED]
         return tuple(named or origins.values())
 
@@ -490,6 +630,47 @@ class _Builder:
             is_usual = subject in unread and subject.kind == "key" and missed is None
             if (missed is not None and subject in unwritten) or (neighbour and not is_usual):
                 yield Gap(use.access, use.row.number, neighbour, missed)
+
+    def _undeleted(self, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
+        """Yield compared vectors that were written to another namespace later and not deleted here, if
+        other vectors were deleted.
+        """
+        writes = [row for row in rows if row.access.subject.kind == "namespace" and row.step == 0]
+        last = {row.access.part: row for row in writes if row.access.writes}
+        for row in writes:
+            other = last.get(row.access.part)
+            is_moved = (
+                row.is_read and other is not None and row.access.subject != other.access.subject
+            )
+            deletions = [use.access for use in self._writes["namespace", row.access.subject.fake]
+                         if use.access.what.startswith("delete ")] if is_moved else []  # fmt: skip
+            if is_moved and row.access.value is not None and deletions:
+                yield Gap(row.access, row.number, None, deletions[-1], is_deletion=True)
+
+    def _unsent(self, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
+        """Yield destinations that the test prepared and that received nothing, unlike others of the same
+        host that messages of the history were sent to.
+        """
+        sent = {row.access.what: row.number for row in rows if row.access.subject.kind == "message"}
+        for fake in self._fakes.values():
+            unsent = report_part(fake.fixture, "unsent")
+            for prefix, other in unsent(fake) if unsent is not None else ():
+                number = next((sent[what] for what in sent if other in what), 0)
+                if number:
+                    yield Gap(
+                        Access(ReportSubject("message", prefix, fake.name), False, prefix),
+                        number, ReportSubject("message", other, fake.name),
+                    )  # fmt: skip
+
+
+def _newest(runs: Sequence[list[Use]]) -> list[list[Use]]:
+    """Return the newest writes of a value; refused ones only if they were to follow."""
+    last = max(
+        (at for at, run in enumerate(runs) if run[-1].access.succeeded is not False), default=-1
+    )
+    relevant = [run for at, run in enumerate(runs)
+                if at > last or run[-1].access.succeeded is not False]  # fmt: skip
+    return relevant[-_OF_ORIGIN:]
 
 
 def _with_scripts(test: ObservedTest) -> Lookups:
@@ -556,7 +737,7 @@ def _unique(sought: Iterable[Sought]) -> tuple[Sought, ...]:
 
 def _with_result(use: Use, results: Sequence[str]) -> Use:
     """Return a read with everything that its request read."""
-    shown = shortened(listed(list(filter(None, results))), 240)
+    shown = shortened(listed(list(filter(None, results))), 160)
     return use._replace(access=replace(use.access, result=shown))
 
 
@@ -590,8 +771,9 @@ def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     return [row for block in blocks for row in block]
 
 
-def _origin(read: Use, *, has_value: bool) -> Origin:
-    return Origin(read.access, read.row.number, read.order, has_value)
+def _message(row: ReportRow) -> object:
+    """Return the id of the message that a row delivered; None for other rows."""
+    return None if row.delivery is None else row.delivery.data.get("message_id")
 
 
 def _target(row: ReportRow) -> str:
@@ -612,7 +794,7 @@ def _verb(access: Access) -> tuple[str, str, str]:
 
 def _names_of(access: Access) -> set[str]:
     """Return the words in the name of data, in lower case."""
-    return {name.casefold() for name in _NAME.findall(f"{access.subject.name} {access.part}")}
+    return words_of(f"{access.subject.name} {access.part}")
 
 
 def _alike(subject: ReportSubject, other: ReportSubject) -> bool:
@@ -626,7 +808,6 @@ def _alike(subject: ReportSubject, other: ReportSubject) -> bool:
 
 _TRIVIAL = {"", "0", "1", "true", "false", "none", "nx", "xx", "ex", "px", "ok"}
 """Values that are equal by chance, in lower case."""
-_NAME = re.compile(r"[\w.@+-]+")
 
 
 def _common(write: Access, read: Access) -> int:
@@ -641,6 +822,12 @@ def _common(write: Access, read: Access) -> int:
     if not any(len(value) > 2 for value in values):
         return 0
     return 2 * len(values) + len(names)
+
+
+def _names_in(items: Iterable[Any]) -> set[str]:
+    """Return the strings and numbers in compared items that may name data; short numbers are chance."""
+    scalars = set(_scalars(list(items))) - _TRIVIAL
+    return {scalar for scalar in scalars if len(scalar) > 2 or not scalar.isdigit()}
 
 
 def _is_unchanged(write: Access, read: Access) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from types import MappingProxyType
 
 from ..cloud.services import report_part
 from ..core.calls import Call
@@ -12,9 +13,13 @@ from ..core.errors import counted, listed
 from ..core.timers import to_datetime
 from .asserted import source_at
 from .calls import Lookups, on_connection
-from .model import Access, History, HistoryRow, Origin, Place, ReportRow
+from .model import Access, History, HistoryRow, Origin, Place, ReportRow, Sought
 from .values import shortened
 
+_LONG = 16
+"""Minimum length of a value that is not shown twice, in characters."""
+_LONGEST_WRITE = 48
+"""Maximum length of a write of an item that was as expected, in characters."""
 _IN_HEADLINE = 3
 """Maximum number of writes in the first line of a history: the newest."""
 
@@ -32,6 +37,10 @@ class HistoryLine:
     origin: str
     source: str
     times: str = ""
+    short_origin: str = ""
+    """The origin without the values that other rows show."""
+    caller: str = ""
+    """The line that called the function of the source line."""
 
 
 def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
@@ -75,23 +84,42 @@ def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> 
     """Return the words of each row."""
     described: list[HistoryLine] = []
     connections = _connections(history, rows)
-    for row in history.rows:
+    shown: dict[tuple[str, str], int] = {}
+    mask = lookups.mask.text
+    listed_rows = {row.number for row in history.rows}
+    for at, row in enumerate(history.rows):
         access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
         by += ", which wrote nothing" if row.is_idle else ""
-        origin = "" if row.is_idle else _origins(row.origins, lookups)
-        source, mask = source_of(row.where), lookups.mask.text
+        if row.failed is not None and row.failed.number not in listed_rows:
+            by += f", then {row.failed.access.what} <-- {row.failed.access.result}"
+        origins = () if row.is_idle else row.origins
+        texts = [access.what, access.result, by, _origins(origins, lookups), source_of(row.where)]
+        if row.lost:
+            texts[1] += f" (removed {' and '.join(row.lost)})"
+        short_origin = _origins(origins, lookups, shown, list(_below(history.rows, at)))
+        what, answer, by, origin, source, short_origin, caller = map(
+            mask, (*texts, short_origin, source_of(row.caller))
+        )
         described.append(
-            HistoryLine(
-                row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source),
-                _times(row),
-            )
-        )  # fmt: skip
+            HistoryLine(row, what, answer, by, origin, source, _times(row), short_origin, caller)
+        )
+        shown |= {_origin(origin.access, lookups): origin.number for origin in origins}
     return described
+
+
+def _below(rows: Sequence[HistoryRow], at: int) -> Iterator[str]:
+    """Yield the descriptions of the rows from which the value of another row was made."""
+    for row in rows[at + 1 :]:
+        if row.step <= rows[at].step:
+            return
+        yield row.access.what
 
 
 def _times(row: HistoryRow) -> str:
     if row.times == 1:
         return ""
+    if row.first_result != row.access.result:
+        return f"x{row.times}, first <-- {row.first_result}"
     if row.since_us == row.at_us:
         return f"x{row.times}"
     since, at = to_datetime(row.since_us), to_datetime(row.at_us)
@@ -99,10 +127,29 @@ def _times(row: HistoryRow) -> str:
     return f"x{row.times}, first at {day}{since:%H:%M:%S}"
 
 
-def _origins(origins: Sequence[Origin], lookups: Lookups) -> str:
-    """Return from what a value was made, and what else the same request read before."""
-    values = [_origin(origin.access, lookups) for origin in origins if origin.has_value]
-    others = [_origin(origin.access, lookups) for origin in origins if not origin.has_value]
+def _origins(
+    origins: Sequence[Origin],
+    lookups: Lookups,
+    shown: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    below: Sequence[str] = (),
+) -> str:
+    """Return from what a value was made, and what else the same request read before. Of a value that is
+    ``shown`` already, or in rows ``below``, return only the name; nothing of the same read once more.
+    """
+    values: list[str] = []
+    others: list[str] = []
+    for origin in origins:
+        name, value = _origin(origin.access, lookups)
+        content = value.removeprefix("<-- ").strip("'")
+        is_below = len(content) >= _LONG and any(content in what for what in below)
+        is_shown = (name, value) in shown or is_below
+        text = name if is_shown else f"{name} {value}".strip()
+        if origin.changed is not None:
+            text += f" (changed before this write: {shortened(origin.changed.what, 80)})"
+        if origin.has_value:
+            values.append(text)
+        elif shown.get((name, value)) != origin.number:
+            others.append(text)
     texts = [
         f"from {listed(values)}" if values else "",
         f"after {listed(others)}" if others else "",
@@ -110,17 +157,18 @@ def _origins(origins: Sequence[Origin], lookups: Lookups) -> str:
     return ", ".join(filter(None, texts))
 
 
-def _origin(access: Access, lookups: Lookups) -> str:
-    if access.subject.kind == "request":
-        return f"the request's {access.result}" if access.result else "the request"
+def _origin(access: Access, lookups: Lookups) -> tuple[str, str]:
+    """Return the name of an origin, and the value that was read."""
     name = access.subject.name
+    if access.subject.kind == "request":
+        return "the request", f"with {access.result}" if access.result else ""
     if access.subject.kind == "topic":
-        return f"record {access.result}"
+        return f"record {access.part}", access.result.removeprefix(access.part).strip()
     if access.subject.kind == "message":
-        return f"message {lookups.short(name)} {access.result}"
+        return f"message {lookups.short(name)}", access.result
     if access.subject.kind == "key":
-        return f"{access.what} <-- {access.result}"
-    return f"{name} {access.result}".strip()
+        return access.what, f"<-- {access.result}"
+    return name, access.result
 
 
 def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
@@ -175,18 +223,21 @@ def _start(history: History) -> str:
     start = history.start
     if start.kind == "last_call":
         return "The failing statement read none of the fakes' data; this is the history of the last call"
+    names = _names([sought for sought in start.sought if sought not in start.earlier])
     if start.kind == "changed":
         functions = listed([f"{name}()" for name in start.by], 3)
-        text = f"The failing statement compared the result of reads of {_names(history)}"
+        verb = "reads" if start.is_read else "writes"
+        text = f"The failing statement compared the result of {verb} of {names}"
         return f"{text} in {functions}" if functions else text
     if start.looks:
         return f"The failing statement read {listed(list(start.looks), 3)}"
-    return f"The failing statement read {_names(history)}"
+    text = f"The failing statement {'read' if start.is_read else 'wrote'} {names}"
+    return f"{text}, and before {_names(start.earlier)}" if start.earlier else text
 
 
-def _names(history: History) -> str:
+def _names(every: Iterable[Sought]) -> str:
     names = []
-    for sought in history.start.sought:
+    for sought in every:
         kind = sought.subject.kind
         default = "the default namespace" if kind == "namespace" else f"the {kind}"
         name = "" if sought.part and not sought.subject.name else sought.subject.name or default
@@ -198,15 +249,32 @@ def _at(place: Place | None) -> str:
     return "" if place is None else f" ({PurePath(place.file).name}:{place.line})"
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_WRITE else f"{text[:_LONGEST_WRITE].rstrip()}…"
+
+
+def expected_texts(history: History) -> Iterator[str]:
+    """Yield the items that were as expected, with the last writes of their data."""
+    for expected in history.expected:
+        writes = [_cut(access.what) for access in expected.writes]
+        yield f"As expected: {expected.item} ({listed(writes, 3)})"
+
+
 def gap_texts(history: History) -> Iterator[str]:
     for gap in history.gaps:
         name, what = gap.access.subject.name, gap.access.what
         missing = "read" if gap.access.writes else "wrote"
-        if gap.missed is not None and not gap.access.writes:
+        if gap.is_deletion and gap.missed is not None:
+            vectors = [f"{access.part} in {access.subject.name or 'the default namespace'}"
+                       for access in (gap.access, gap.missed)]  # fmt: skip
+            yield f"nothing deleted {vectors[0]}; {vectors[1]} was deleted"
+        elif gap.missed is not None and not gap.access.writes:
             yield (
                 f"{what}: nothing wrote {name}, and nothing read {gap.missed.subject.name} "
                 f"({gap.missed.what})"
             )
+        elif gap.access.subject.kind == "message" and gap.neighbour is not None:
+            yield f"nothing was sent to {name}, unlike {gap.neighbour.name}"
         elif gap.neighbour is not None:
             yield f"{what}: nothing {missing} {name}; {gap.neighbour.name} was written and read"
 

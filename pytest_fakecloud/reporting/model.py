@@ -176,6 +176,8 @@ class HistoryStart:
     """The start of a history: the data that the statement at ``place`` compared. ``looks`` are the
     methods with which it looked at data, ``rows`` the calls, and ``by`` the functions that changed
     what it compared. ``until`` is the journal number of the last entry before its last look.
+    ``earlier`` is the sought data that only equal requests before had read. ``is_read``: the calls
+    read data, unlike calls that only wrote.
     """
 
     kind: StartKind
@@ -185,17 +187,21 @@ class HistoryStart:
     rows: tuple[int, ...] = ()
     by: tuple[str, ...] = ()
     until: int | None = None
+    earlier: tuple[Sought, ...] = ()
+    is_read: bool = True
 
 
 class Origin(NamedTuple):
     """What a request read before a write, in the row of this ``number``; ``has_value`` if this read has
-    returned the written value. ``order`` is the journal number at which it happened.
+    returned the written value. ``order`` is the journal number at which it happened. ``changed`` is
+    the last write of the same data by others between this read and the write.
     """
 
     access: Access
     number: int
     order: int
     has_value: bool
+    changed: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +212,12 @@ class HistoryRow:
     ``is_read``: the failing statement, or a later row, read the value of this write. ``step`` counts
     the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
     from. ``origins`` are the accesses with which the same request read what it wrote, or what it
-    wrote after. ``times`` counts equal writes in succession, the first of which was at ``since_us``.
-    ``is_idle``: the row is the last read of a delivery that wrote nothing. ``order`` is the journal
-    number at which it happened.
+    wrote after. ``times`` counts equal writes in succession, the first of which was at ``since_us``
+    and had the ``first_result``.
+    ``is_idle``: the row is the last access of a delivery or request that wrote nothing. ``order`` is
+    the journal number at which it happened. ``lost`` is data that the write removed without naming it.
+    ``caller`` is the line that called the function with ``where``, if there is no origin.
+    ``failed`` is the write that failed at the end of the failed delivery that made this one.
     """
 
     number: int
@@ -223,19 +232,35 @@ class HistoryRow:
     since_us: int = 0
     is_idle: bool = False
     order: int = 0
+    first_result: str = ""
+    lost: tuple[str, ...] = ()
+    caller: Place | None = None
+    failed: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Data that a request of the history read and no request wrote, or the reverse, although a
     ``neighbour`` with a similar name was read and written; or ``missed`` is the write of data with a
-    similar name that no request read. ``row`` has the read or the write.
+    similar name that no request read. ``row`` has the read or the write. With ``is_deletion``,
+    nothing deleted the data, although ``missed`` deleted other data.
     """
 
     access: Access
     row: int
     neighbour: ReportSubject | None
     missed: Access | None = None
+    is_deletion: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedItem:
+    """An item of the compared values that was as expected, unlike others, and the last write of the data
+    of each Sought with its name or value, whose rows are left out.
+    """
+
+    item: str
+    writes: tuple[Access, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +277,7 @@ class History:
     gaps: tuple[Gap, ...] = ()
     left_out: int = 0
     unwritten: bool = False
+    expected: tuple[ExpectedItem, ...] = ()
     read: frozenset[ReportSubject] = frozenset()
 
     def has(self, subjects: Iterable[ReportSubject]) -> bool:

@@ -81,7 +81,7 @@ class History {
     this.options = this.lines.map((line, index) => this.option(line, index));
     this.list = el("ol", {role: "listbox", tabindex: 0, "aria-label": "History", onkeydown: (event) => this.pressed(event)}, this.options);
     this.source = el("div", {class: "history-source"});
-    const notes = [...history.gaps.map(({text}) => text), history.left_out ? `${count(history.left_out, "earlier write")} left out` : ""].filter(Boolean);
+    const notes = [...history.gaps.map(({text}) => text), ...history.expected, history.left_out ? `${count(history.left_out, "earlier write")} left out` : ""].filter(Boolean);
     root.replaceChildren(el("h2", {}, history.start.text), this.lines.length ? this.list : null, ...notes.map((text) => el("p", {class: "soft"}, text)), this.source);
     const read = this.lines.findLastIndex((line) => line.read);
     if (this.lines.length) this.choose(read < 0 ? this.lines.length - 1 : read);
@@ -92,7 +92,7 @@ class History {
     const soft = [`${dated ? `${isoDay(at_us)} ` : ""}${clockTime(at_us)}`, text.by && `by ${text.by}`, text.from].filter(Boolean).join(" · ");
     return el("li", {role: "option", id: `history-${index}`, class: [step ? "history-origin" : "", read ? "history-read" : ""].join(" "), onclick: () => this.choose(index)},
       el("div", {}, el("span", {}, `${writes ? "" : "read: "}${text.what}${times > 1 ? ` (x${times})` : ""}`), text.answer && el("span", {class: "history-answer"}, ` ← ${text.answer}`), read ? el("b", {}, " this value was read") : null),
-      soft && el("div", {class: "soft"}, soft), text.source && el("div", {class: "soft"}, text.source));
+      soft && el("div", {class: "soft"}, soft), ...[text.source, text.caller].filter(Boolean).map((line) => el("div", {class: "soft"}, line)));
   }
 
   choose(index) {

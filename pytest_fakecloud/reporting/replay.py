@@ -23,7 +23,7 @@ from ..core.ids import Ids
 from ..core.timers import Instant
 from ..http.messages import Request
 from .calls import ScriptRun, executed_at
-from .data import Item, State, changes_of, short, short_item, state_of
+from .data import Item, State, StateChange, changes_of, short, short_item, state_of
 from .model import Report
 from .rows import began
 
@@ -98,6 +98,34 @@ def replayed(cloud: BaseCloud, fake: Fake) -> ReplayedFake | None:
         player.move_to(cloud.clock.now_us())
         player.drop_different()
     return player.copies.get(fake.name)
+
+
+def changes_at(cloud: BaseCloud, numbers: Collection[int]) -> dict[int, list[StateChange]]:
+    """Return what the entries with these numbers changed, from a replay of the journal. The changes of
+    fakes whose replay is not exact are missing.
+    """
+    every = _entries(cloud, {fake.name for fake in cloud.fakes()})
+    names = {entry.fake for entry in every if entry.number in numbers}
+    entries = [entry for entry in every if entry.fake in names]
+    changes: dict[int, list[StateChange]] = {}
+    with ExitStack() as stack:
+        player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), {})
+        for fake in cloud.fakes():
+            if fake.name in names and not _obstacle(fake):
+                player.attempt(fake.name, partial(player.open, fake, stack))
+        for work in player.works(entries, {}):
+            player.move_to(work.at_us)
+            name = work.entry.fake
+            before = player.states_of([name]) if work.entry.number in numbers else {}
+            player.perform(work)
+            for fake_name, state in player.states_of(before).items():
+                changes[work.entry.number] = [*changes_of(fake_name, before[fake_name], state)]
+        player.move_to(cloud.clock.now_us())
+        player.drop_different()
+        return {
+            number: [change for change in made if change.fake in player.copies]
+            for number, made in changes.items()
+        }
 
 
 class Time(Timekeeper):

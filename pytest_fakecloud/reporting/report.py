@@ -20,6 +20,7 @@ from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .applications import ServedRequest
+from .asserted import Comparison
 from .calls import Lookups, lines_of, lookups_of, records_of
 from .history import history_of
 from .model import Finding, History, Report, ReportedFake, ReportRow, ReportSubject
@@ -38,6 +39,7 @@ def report_of(
     served: Sequence[ServedRequest] = (),
     idle_s: float | None = None,
     raised: BaseException | None = None,
+    compared: Comparison | None = None,
     hints: Sequence[str] = (),
     log: str = "",
 ) -> Report:
@@ -51,7 +53,7 @@ def report_of(
     unfinished_findings: list[Finding] = []
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-    test_data = ObservedTest(cloud, lookups, idle_s, raised)
+    test_data = ObservedTest(cloud, lookups, idle_s, raised, compared)
     with report_hook_failure("the findings failed", failures.append):
         findings = find(test_data)
     with report_hook_failure("the calls cannot be shown", failures.append):
@@ -271,13 +273,14 @@ def _as_known(entry: Entry) -> Entry:
 @dataclass
 class ObservedTest:
     """A test as the detectors see it: the open fakes of its cloud, the journal, the wall-clock time in
-    seconds that it waited, and its exception.
+    seconds that it waited, its exception, and the last values that it found unequal.
     """
 
     cloud: BaseCloud
     lookups: Lookups
     idle_s: float | None = None
     raised: BaseException | None = None
+    compared: Comparison | None = None
     commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
     """The commands of key-value servers and of their databases (see `history()`)."""
 

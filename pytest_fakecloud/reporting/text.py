@@ -14,7 +14,7 @@ from ..core.calls import Call
 from ..core.errors import counted, cut
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .history_wording import gap_texts, left_out_text, start_text
+from .history_wording import expected_texts, gap_texts, left_out_text, start_text
 from .history_wording import lines as history_lines
 from .model import Finding, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
@@ -161,12 +161,16 @@ class _Writer:
             by = f" by {line.by}" if line.by else ""
             indent = " " * (_STAMP + 2 * line.row.step + 2)
             texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 6)
-            if line.origin:
-                texts += _wrapped(f"{indent}{line.origin}", f"{indent}  ", self._width, 3)
-            if line.source and line.source not in sources:
-                texts.append(cut(f"{indent}{line.source}", self._width - 1))
-            sources.add(line.source)
-        for text in gap_texts(history):
+            is_short = line.short_origin != line.origin
+            if is_short and len(texts[-1]) + len(line.short_origin) < self._width:
+                texts[-1] = f"{texts[-1]} {line.short_origin}".rstrip()
+            elif line.short_origin:
+                texts += _wrapped(f"{indent}{line.short_origin}", f"{indent}  ", self._width, 3)
+            for source in filter(None, (line.source, line.caller)):
+                if source not in sources:
+                    texts.append(cut(f"{indent}{source}", self._width - 1))
+                sources.add(source)
+        for text in (*gap_texts(history), *expected_texts(history)):
             texts += _wrapped(text, "  ", self._width)
         return [*(TextLine(self._lookups.mask.text(text), True) for text in texts), TextLine("")]
 

@@ -32,6 +32,7 @@ _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3
 """Maps commands to the minimum number of words, including the name, of a call with a password."""
 NUMBER = re.compile(r"(?<![0-9])[0-9]{1,15}(?![0-9])")
 """A number that may count the repetitions of a row."""
+_WORD = re.compile(r"[\w.@+-]+")
 _MINIMUM_LENGTH = 8
 """Minimum length of a secret, in characters: shorter ones also occur in ordinary words."""
 _SECRET_HEADER = re.compile(
@@ -213,6 +214,11 @@ def _spellings(secret: str) -> Iterator[str]:
             padded = bytes(offset) + secret.encode()
             start, end = math.ceil(offset * 8 / 6), len(padded) * 8 // 6  # six bits per character
             yield encode(padded).decode()[start:end]
+
+
+def words_of(text: str) -> set[str]:
+    """Return the names and numbers in a string, in lower case."""
+    return {word.casefold() for word in _WORD.findall(text)}
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -588,7 +588,15 @@ def history(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
     start = {"kind": "looked", "text": "The failing statement read total", "rows": [],
              "subjects": []}  # fmt: skip
     rows = [{**usual, **line, "text": {**words, **line.get("text", {})}} for line in lines]
-    return {"text": "", "start": start, "rows": rows, "gaps": [], "left_out": 0, **more}
+    return {
+        "text": "",
+        "start": start,
+        "rows": rows,
+        "gaps": [],
+        "expected": [],
+        "left_out": 0,
+        **more,
+    }
 
 
 @pytest.mark.slow
@@ -609,7 +617,7 @@ def test_the_page_opens_on_the_history_of_the_value(
             "history": history(
                 {"number": 4}, {"number": 5, "read": True, "text": text, "times": 3},
                 {"number": 9, "step": 1}, left_out=2,
-                gaps=[{"row": 4, "text": "nothing wrote order:1"}],
+                gaps=[{"row": 4, "text": "nothing wrote order:1"}], expected=["As expected: bob"],
             ),
         },
         width=width, scheme=scheme,
@@ -622,6 +630,7 @@ def test_the_page_opens_on_the_history_of_the_value(
     assert f"by POST /pay · from record t-0@3 {EVIL}" in lines[1]
     assert "The failing statement read total" in block.inner_text()
     assert "nothing wrote order:1" in block.inner_text()
+    assert "As expected: bob" in block.inner_text()
     assert "2 earlier writes left out" in block.inner_text()
     selected = block.locator("[aria-selected=true]")
     assert "this value was read" in selected.inner_text()

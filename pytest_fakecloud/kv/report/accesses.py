@@ -108,14 +108,20 @@ def _of_line(
         subject = ReportSubject("key", key, fake)
         yield Access(subject, False, text, result, value=result)
         if key in run.skipped:
-            yield Access(
-                subject, True, f"{text}, which did not write {key},", result, succeeded=False
-            )
+            what = f"{text}, which {_read_in(run)}did not write {key},"
+            yield Access(subject, True, what, result, succeeded=False)
     script = " ".join(text.split(" ")[:2])
     for line, answer in run.commands:
         line = [line[0].upper(), *line[1:]]
         for access in _of_command(fake, line, answer, lookups):
             yield replace(access, what=f"{access.what} in {script}")
+
+
+def _read_in(run: ScriptRun) -> str:
+    """Return the last command with which a script read, and its answer; empty if it read nothing."""
+    reads = [f"{' '.join(line)} <-- {_result_of(answer)[0]}" for line, answer in run.commands
+             if not any(_written_by(line))]  # fmt: skip
+    return f"read {shortened(reads[-1], _RESULT)} and " if reads else ""
 
 
 def _same_line(line: Sequence[str], words: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...core.errors import ContractError
@@ -138,3 +139,15 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
         ids = [getattr(view, "message_id", None) or view.id for view in views]
     names = list(dict.fromkeys(ids)) or ["*"]
     return [Sought(ReportSubject(kind, name, fake.name)) for name in names]
+
+
+def unsent(fake: Any) -> Iterator[tuple[str, str]]:
+    """Yield the URL of each destination that received nothing, and that of another one of the same host
+    that did.
+    """
+    routes = list(fake.destinations.routes())
+    served = {urlsplit(route.prefix).netloc: route.prefix for route in routes if route.deliveries}
+    for route in routes:
+        host = urlsplit(route.prefix).netloc
+        if not route.deliveries and host in served:
+            yield route.prefix, served[host]

@@ -43,9 +43,19 @@ def _of_call(call: Call) -> Iterator[Access]:
             what = f"{call.route}{_in(name)} {record_id}".strip()
             yield Access(subject, True, what, result, record_id, None, succeeded)
     else:
-        for hit in _hits(call.route, answer):
-            yield Access(subject, False, f"{call.route}{_in(name)}", _shown(hit),
-                         str(hit.get("id", "")), {k: hit[k] for k in hit if k != "vector"})  # fmt: skip
+        what = f"{call.route}{_in(name)}{_filter(body)}"
+        hits = list(_hits(call.route, answer))
+        for hit in hits:
+            value = {key: hit[key] for key in hit if key != "vector"}
+            yield Access(subject, False, what, _shown(hit), str(hit.get("id", "")), value)
+        if call.route in QUERIES and not hits and succeeded:
+            yield Access(subject, False, what, "no hits")
+
+
+def _filter(body: Any) -> str:
+    filters = [item.get("filter") for item in (body if isinstance(body, list) else [body])
+               if isinstance(item, dict)]  # fmt: skip
+    return "".join(f" ({shortened(str(text), 80)})" for text in filters if text)
 
 
 def _in(namespace: str) -> str:

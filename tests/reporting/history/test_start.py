@@ -14,9 +14,9 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.process.lines import Lines
-from pytest_fakecloud.reporting.asserted import source_at
+from pytest_fakecloud.reporting.asserted import Comparison, compared_items, source_at
 from pytest_fakecloud.reporting.calls import lookups_of
-from pytest_fakecloud.reporting.history_wording import lines
+from pytest_fakecloud.reporting.history_wording import expected_texts, gap_texts, lines, start_text
 from pytest_fakecloud.reporting.model import History
 from pytest_fakecloud.reporting.report import report_of
 
@@ -43,10 +43,12 @@ def client(kv: KVServer) -> Redis:
     return client
 
 
-def history(cloud: Cloud, fail: Callable[[], None]) -> History:
+def history(cloud: Cloud, fail: Callable[[], None], *sides: Any) -> History:
+    """Return the history of a failure; ``sides`` are the values that the failing statement compared."""
     with pytest.raises(AssertionError) as failed:
         fail()
-    start_history = report_of(cloud, raised=failed.value).history
+    compared = Comparison(fail.__code__, *sides) if sides else None
+    start_history = report_of(cloud, raised=failed.value, compared=compared).history
     assert start_history is not None
     return start_history
 
@@ -142,9 +144,10 @@ def test_a_vector_that_the_same_query_had_found_before(cloud: Cloud) -> None:
         client.update("cup", metadata={"stock": 4})
         assert found() == ["tea", "cup"]
 
-    assert "update cup (stock=4) (OVERWRITE)" in [
-        row.access.what for row in history(cloud, fail).rows
-    ]
+    result = history(cloud, fail)
+    [update] = [row for row in result.rows if row.access.what.startswith("update cup (stock=4)")]
+    assert (update.is_read, update.lost) == (False, ("room",))
+    assert start_text(result).startswith("The failing statement read tea, and before cup (")
 
 
 def test_a_function_that_changes_what_is_compared(
@@ -208,7 +211,7 @@ def test_a_write_whose_condition_was_not_met(cloud: Cloud, kv: KVServer, client:
     assert [row.is_read for row in result.rows] == [True, False]
 
 
-def test_a_write_after_the_read_is_not_what_was_read(
+def test_a_write_of_the_same_calls_after_the_read_has_no_row(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
     def take() -> str | None:
@@ -223,7 +226,6 @@ def test_a_write_after_the_read_is_not_what_was_read(
     assert [(row.access.what, row.is_read) for row in rows] == [
         ('SET a "value of a"', True),
         ("GET a", False),
-        ("DEL a", False),
     ]
 
 
@@ -524,7 +526,7 @@ def test_a_script_that_did_not_write_a_key_that_it_writes_in_other_runs(
 
     written, skipped = history(cloud, fail).rows
     assert written.access.what.startswith("SET best 910 in EVAL ")
-    assert skipped.access.what.endswith("ARGV 1050, which did not write best,")
+    assert skipped.access.what.endswith('which read GET best <-- "910" and did not write best,')
     assert (written.is_read, skipped.is_read) == (True, False)
 
 
@@ -640,3 +642,393 @@ def test_the_source_of_a_line_inside_a_statement(tmp_path: Path) -> None:
         '"tier": redis.hget("tiers", name)',
         '"coupons": redis.lrange(key, 0, -1)',
     ]
+
+
+# -- items of the compared values ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "keys", "elements", "differing"),
+    [
+        ({"ada": 1, "bob": 2}, {"ada": 3, "bob": 2}, ("bob",), (), ("ada", 1, 3)),
+        (["A3"], ["A2", "A3"], (), ("A3",), ("A2",)),
+        ({"again": [], "new": ["K3"]}, {"again": ["K1"], "new": ["K3"]}, ("new",), ("K3",),
+         ("again", "K1")),
+        ({1, 2}, {2, 3}, (), (2,), (1, 3)),
+        ([1, 1], [1], (), (1,), (1,)),
+        (2200, 2500, (), (), (2200, 2500)),
+    ],
+)  # fmt: skip
+def test_the_items_of_compared_values(
+    left: Any, right: Any, keys: Any, elements: Any, differing: Any
+) -> None:
+    assert compared_items(left, right) == (keys, elements, differing)
+
+
+def tiers_of(client: Redis, *names: str) -> dict[str, Any]:
+    return {name: client.hget("tiers", name) for name in names}
+
+
+def test_data_of_an_item_that_was_as_expected_has_no_rows(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    client.hset("tiers", values={"ada": "gold"})
+    client.hset("tiers", values={"bob": "basic"})
+
+    def fail() -> None:
+        assert tiers_of(client, "ada", "bob") == {"ada": "silver", "bob": "basic"}
+
+    sides = {"ada": "gold", "bob": "basic"}, {"ada": "silver", "bob": "basic"}
+    result = history(cloud, fail, *sides)
+    assert [row.access.what for row in result.rows] == ["HSET tiers ada gold", "HGET tiers ada"]
+    assert list(expected_texts(result)) == ["As expected: bob (HSET tiers bob basic)"]
+
+
+def test_data_whose_value_was_as_expected_has_no_rows(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        assert [client.get("a"), client.get("b")] == ["value of a", "other"]
+
+    result = history(cloud, fail, ["value of a", "value of b"], ["value of a", "other"])
+    assert [row.access.subject.name for row in result.rows] == ["b", "b"]
+    assert list(expected_texts(result)) == ['As expected: value of a (SET a "value of a")']
+
+
+@pytest.mark.parametrize(
+    "sides",
+    [
+        pytest.param(({"ada": "gold"}, {"ada": "silver"}), id="nothing is equal"),
+        pytest.param(({"x": 1, "bob": 2}, {"x": 3, "bob": 2}), id="nothing that was read differs"),
+        pytest.param((), id="values unknown"),
+    ],
+)
+def test_rows_of_all_data_unless_an_item_is_known_to_be_as_expected(
+    cloud: Cloud, kv: KVServer, client: Redis, sides: Any
+) -> None:
+    client.hset("tiers", values={"ada": "gold"})
+    client.hset("tiers", values={"bob": "basic"})
+
+    def fail() -> None:
+        assert tiers_of(client, "ada", "bob") == {}
+
+    result = history(cloud, fail, *sides)
+    assert [row.access.part for row in result.rows if row.access.writes] == ["ada", "bob"]
+    assert result.expected == ()
+
+
+def test_a_short_number_is_no_name_of_data(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.set("post:2", "text of 2")
+    client.set("post:5", "text of 5")
+
+    def fail() -> None:
+        assert [len(str(client.get(f"post:{number}"))) for number in (2, 5)] == []
+
+    assert history(cloud, fail, [2, 5], [2, 6]).expected == ()
+
+
+def test_the_values_of_another_assertion_are_not_those_that_failed(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        assert [client.get("a"), client.get("b")] == [] or client is None
+
+    result = history(cloud, fail, ["value of a", "value of b"], ["value of a", "other"])
+    assert result.expected == ()
+
+
+def test_of_deliveries_that_wrote_nothing_those_of_the_differing_items(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    queue = cloud.queue()
+    kv.load({"hold:A1": "ada", "hold:A2": "bob"})
+
+    def offer(request: Any) -> int:
+        seat = request.json()["seat"]
+        if not client.exists(f"hold:{seat}"):
+            client.rpush("offers", seat)
+        return 200
+
+    queue.destinations.call("https://app.example.com/lapsed", offer)
+
+    def fail() -> None:
+        for seat in ("A1", "A2", "A3"):
+            queue.publish("https://app.example.com/lapsed", json={"seat": seat})
+        queue.run_until_idle()
+        assert kv.value("offers") == ["A2", "A3"]
+
+    result = history(cloud, fail, ["A3"], ["A2", "A3"])
+    assert [row.access.what for row in result.rows if row.is_idle] == ["EXISTS hold:A2"]
+
+
+# -- what writes removed ---------------------------------------------------------------------------
+
+
+def losses(cloud: Cloud, kv: KVServer, key: str) -> dict[str, tuple[str, ...]]:
+    """Return what the writes of a key removed, by their descriptions."""
+
+    def fail() -> None:
+        assert kv.value(key) == "other"
+
+    return {row.access.what: row.lost for row in history(cloud, fail).rows if row.lost}
+
+
+def test_the_expiry_that_a_write_removed(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.set("session", "open", ex=1800)
+    client.set("session", "used", keepttl=True)
+    client.set("session", "closed")
+    client.set("session", "gone")
+    assert losses(cloud, kv, "session") == {"SET session closed": ("the expiry at 12:30:00.000",)}
+
+
+def test_the_elements_that_a_write_removed_without_naming_them(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    client.rpush("posts", "p1", "p2", "p3", "p4", "p5", "p6")
+    client.ltrim("posts", 0, 9)
+    client.ltrim("posts", 0, 4)
+    client.lrem("posts", 1, "p5")
+    client.lpop("posts")
+    client.ltrim("posts", 3, 9)
+    assert losses(cloud, kv, "posts") == {
+        "LTRIM posts 0 4": ("p6",),
+        "LTRIM posts 3 9": ("p2, p3, p4",),
+    }
+
+
+def test_the_members_that_a_write_removed(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.zadd("board", {"ada": 1, "bob": 2})
+    client.zadd("board", {"ada": 3})
+    client.zremrangebyrank("board", 0, 0)
+    assert losses(cloud, kv, "board") == {"ZREMRANGEBYRANK board 0 0": ("bob",)}
+
+
+def test_the_fields_of_a_deleted_key(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.hset("cart", values={"tea": "1", "cup": "4"})
+    client.rename("cart", "basket")
+    client.rename("basket", "cart")
+    client.delete("cart")
+    assert losses(cloud, kv, "cart") == {"DEL cart": ("tea, cup",)}
+
+
+def test_a_pipeline_with_several_writes_of_a_key_names_no_loss(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    client.set("session", "open", ex=1800)
+    pipeline = client.pipeline()
+    pipeline.set("session", "used")
+    pipeline.expire("session", 60)
+    pipeline.persist("session")
+    pipeline.exec()
+    assert losses(cloud, kv, "session") == {}
+
+
+def test_a_journal_that_cannot_be_replayed_names_no_loss(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    client.set("session", "open", ex=1800)
+    kv.journal.clear()
+    client.set("session", "closed")
+    assert losses(cloud, kv, "session") == {}
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def test_a_counter_that_was_increased_three_times_is_one_row(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.incr("unread")
+        client.incr("unread")
+        client.set("unread", 0)
+        for _ in range(4):
+            client.incr("unread")
+        assert kv.value("unread") == "0"
+
+    result = history(cloud, fail)
+    shown = [(line.what, line.answer, line.times)
+             for line in lines(result, {}, lookups_of(cloud, []))]  # fmt: skip
+    assert shown == [
+        ("INCR unread", "1", ""),
+        ("INCR unread", "2", ""),
+        ("SET unread 0", "OK", ""),
+        ("INCR unread", "4", "x4, first <-- 1"),
+    ]
+
+
+def test_a_refused_write_is_no_source_of_a_value_that_was_written_later(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.set("hold", "bob waits", nx=True)
+        client.set("hold", "dora waits", nx=True)
+        client.set("hold", "bob eats")
+        client.set("hold", "carla waits", nx=True)
+        client.set("copy", str(client.get("hold")))
+        assert kv.value("copy") == "other"
+
+    rows = history(cloud, fail).rows
+    assert [row.access.what for row in rows if row.step == 1] == [
+        'SET hold "bob eats"',
+        'SET hold "carla waits" NX',
+    ]
+
+
+def test_a_value_that_others_changed_before_it_was_written(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    office = kv.client()
+
+    def show() -> None:
+        client.set("page", f"{client.get('price')} cents")
+
+    def fail() -> None:
+        kv.load({"price": "800"})
+        with kv.between(("GET", "SET"), run=lambda: office.set("price", "950")):
+            show()
+        assert kv.value("page") == "950 cents"
+
+    result = history(cloud, fail)
+    [origin] = result.rows[0].origins
+    assert origin.changed is not None
+    assert lines(result, {}, lookups_of(cloud, []))[0].origin == (
+        'after GET price <-- "800" (changed before this write: SET price 950)'
+    )
+
+
+def test_the_line_that_called_a_function_whose_value_has_no_origin(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def save(offset: int) -> None:
+        client.set("offset", offset)
+
+    def read() -> None:
+        save(4 + 1)
+
+    def fail() -> None:
+        read()
+        save(3)
+        assert kv.value("offset") == "4"
+
+    callers = [row.caller for row in history(cloud, fail).rows]
+    assert [caller and caller.function for caller in callers] == ["read", None]
+
+
+def test_a_value_is_printed_once(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        value = str(client.get("a"))
+        client.set("first", value)
+        client.set("second", value)
+        assert (kv.value("first"), kv.value("second")) == ("", "")
+
+    described = lines(history(cloud, fail), {}, lookups_of(cloud, []))
+    assert [(line.origin, line.short_origin) for line in described if line.origin] == [
+        ("from GET a <-- value of a", "from GET a <-- value of a"),
+        ("from GET a <-- value of a", "from GET a"),
+    ]
+
+
+# -- what nothing did ------------------------------------------------------------------------------
+
+
+def test_a_moved_vector_that_nothing_deleted(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+
+    def fail() -> None:
+        client.upsert([("rules", [1.0, 0.0]), ("vouchers", [0.0, 1.0])], namespace="visitors")
+        client.upsert([("rules", [1.0, 0.0])], namespace="staff")
+        client.delete(["vouchers"], namespace="visitors")
+        assert client.query([1.0, 0.1], namespace="visitors") == []
+
+    assert list(gap_texts(history(cloud, fail))) == [
+        "nothing deleted rules in visitors; vouchers in visitors was deleted"
+    ]
+
+
+def test_a_prepared_destination_that_received_nothing(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    for path in ("bookings", "cancellations"):
+        queue.destinations.accept(f"https://hotel.example.com/{path}")
+    queue.destinations.accept("https://air.example.com/bookings")
+
+    def fail() -> None:
+        queue.client().message.publish_json(url="https://hotel.example.com/bookings", body={})
+        queue.run_until_idle()
+        assert len(queue.messages(url="https://hotel.example.com/bookings")) == 2
+
+    assert list(gap_texts(history(cloud, fail))) == [
+        "nothing was sent to https://hotel.example.com/cancellations, unlike "
+        "https://hotel.example.com/bookings"
+    ]
+
+
+def test_a_query_without_hits(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+
+    def fail() -> None:
+        client.upsert([("tea", [1.0, 0.0], {"room": "kitchen"})])
+        assert client.query([1.0, 0.0], filter="room = 'bedroom'") != []
+
+    last = history(cloud, fail).rows[-1].access
+    assert (last.what, last.result) == ("query (room = 'bedroom')", "no hits")
+
+
+def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        assert client.set("a", "new") is None
+
+    assert start_text(history(cloud, fail)).startswith("The failing statement wrote a (")
+
+
+@pytest.mark.parametrize(("retries", "failures"), [(0, 1), (1, 0)])
+def test_a_delivery_that_failed_and_wrote_nothing(
+    cloud: Cloud, kv: KVServer, retries: int, failures: int
+) -> None:
+    queue = cloud.queue()
+    client = kv.client()
+    names: list[str] = []
+
+    def export(request: Any) -> int:
+        names.append(request.json()["name"])
+        if names.count("or ders") == 1:
+            names.append("or ders")
+            return 500
+        client.sadd("done", names[-1])
+        return 200
+
+    queue.destinations.call("https://worker.example.com/export", export)
+
+    def fail() -> None:
+        for name in ("users", "or ders"):
+            queue.publish("https://worker.example.com/export", json={"name": name}, retries=retries)
+        queue.run_until_idle()
+        assert kv.value("done") == {"users", "or ders", "items"}
+
+    rows = history(cloud, fail).rows
+    assert [row.access.result for row in rows].count("500") == failures
+
+
+def test_the_write_that_failed_at_the_end_of_a_delivery(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    client = kv.client(rest_retries=0, allow_telemetry=False)
+
+    def earn(request: Any) -> int:
+        client.incrby("points", 380)
+        client.rpush("statement", "r3")
+        return 200
+
+    queue.destinations.call("https://club.example.com/earn", earn)
+
+    def fail() -> None:
+        kv.faults.respond(503, command="RPUSH", times=1)
+        queue.publish("https://club.example.com/earn", retries=1)
+        queue.run_until_idle()
+        assert kv.value("points") == "380"
+
+    result = history(cloud, fail)
+    report = report_of(cloud)
+    rows = {row.number: row for row in report.rows}
+    named = [line.by for line in lines(result, rows, report.lookups)]
+    assert ", then RPUSH statement r3 <-- 503 Service Unavailable" in named[0]
+    assert "then" not in named[1]
