@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..cloud.fake import Fake
     from ..core.clock import Timekeeper
     from ..core.timers import Timer
+    from ..kv.engine.limits import Memory
     from ..process.process_time import ProcessTime
     from ..queue.engine.schedules import Schedule, Schedules
     from ..queue.fake import Queue
@@ -193,6 +194,8 @@ class Fakes:
     _start_us: int
     _data: Any
     """The state to which each trial returns."""
+    _left: Sequence[int]
+    """The bytes that clients may add to it in each key-value engine."""
 
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
@@ -206,6 +209,11 @@ class Fakes:
             for keyspace in getattr(fake._engine, "databases", ())
         }
         """The databases of key-value engines, by the fake and the kind of accesses to their keys."""
+        engines = [fake._engine for fake in self.fakes]
+        self._memories: list[Memory] = [
+            engine.memory for engine in engines if hasattr(engine, "memory")
+        ]
+        """Those of the key-value engines, except for real servers."""
         self._queues: list[Queue] = [fake for fake in self.fakes if fake.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
             if queue.delivery != "driven":
@@ -221,6 +229,9 @@ class Fakes:
 
     def set_baseline(self) -> None:
         self._start_us, self._data = self.clock.now_us(), self.cloud.snapshot()
+        for memory in self._memories:
+            memory.has_room()
+        self._left = [memory.left for memory in self._memories]
 
     def reset(self) -> None:
         """Return to the baseline: data, clock and credentials."""
@@ -235,6 +246,9 @@ class Fakes:
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)
+        # An engine would measure all its keys again: most of the time of a trial with 10,000 keys.
+        for memory, left in zip(self._memories, self._left, strict=True):
+            memory.left = left
         self.cloud._context.ids.reseed(self.cloud.seed)
         if self.process_time is not None:
             self.process_time.reads.clear()

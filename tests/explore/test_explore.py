@@ -20,6 +20,7 @@ import pytest
 import trio
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
+from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import (
     BrokenPromiseError,
@@ -35,6 +36,7 @@ from pytest_fakecloud.explore.schedule import KINDS, TRIED
 from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
 from pytest_fakecloud.explore.simulation import scheduler
+from pytest_fakecloud.kv.engine import limits
 
 from ..harness import Run, quiet_but
 from .conftest import failure, holds
@@ -329,6 +331,41 @@ def test_garbage_is_collected_between_schedules(cloud: Cloud, redis: Redis) -> N
     assert finalized
     assert not any(finalized)
     assert gc.isenabled()
+
+
+def test_the_keys_of_the_baseline_are_measured_once_for_all_trials(
+    cloud: Cloud, kv: KVServer, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kv.load({"small": "x"})
+    measured: list[limits.Memory] = []
+    has_room = limits.Memory.has_room
+
+    def measure(memory: limits.Memory, size: int = 0) -> bool:
+        measured.append(memory)
+        return has_room(memory, size)
+
+    monkeypatch.setattr(limits.Memory, "has_room", measure)
+    result = cloud.explore(lambda: redis.incr("n"), holds, budget=10)
+    assert result.tried == 10
+    assert len(measured) == 1
+
+
+def test_a_trial_cannot_write_if_the_baseline_fills_the_memory(
+    cloud: Cloud, kv: KVServer, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_MEMORY", 1_000)
+    kv.load({"large": "x" * 2_000})
+
+    def run() -> str:
+        try:
+            return str(redis.set("other", "x"))
+        except UpstashError as error:
+            return str(error)
+
+    def check(history: History) -> None:
+        assert str(history.results["run"]).startswith("OOM")
+
+    assert cloud.explore(run, check, kinds="delay", budget=3, trust=False)
 
 
 def test_objects_that_the_session_froze_stay_frozen(cloud: Cloud, redis: Redis) -> None:

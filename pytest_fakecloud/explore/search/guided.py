@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from ..schedule import TRIED, Kind, Schedule
+from ..schedule import TRIED, Disturbance, Kind, Schedule
 from ..trial import Point, Trial
 from .tally import MOST_DISTURBANCES, Tally
 
@@ -73,12 +73,19 @@ _Arm: TypeAlias = tuple[Kind, bool]
 """A kind of disturbance, and whether the trial to extend ended with a disturbance of the same kind."""
 
 
+class _Extensions(NamedTuple):
+    """Schedules that extend another one: most are never tried, so only what each adds is kept."""
+
+    extended: Schedule
+    added: deque[Disturbance]
+
+
 class _Level:
     """Schedules with the same number of disturbances."""
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self._waiting: dict[_Arm, deque[deque[Schedule]]] = {}
+        self._waiting: dict[_Arm, deque[_Extensions]] = {}
         """The schedules of each arm, by the trial that they extend."""
         self._turns: Counter[_Arm] = Counter()
 
@@ -92,13 +99,13 @@ class _Level:
     def add(self, trial: Trial, points: Sequence[Point]) -> None:
         """Add the schedules that extend a trial at some of its points."""
         extended, last = Schedule(trial.fired), trial.fired[-1]
-        by_arm: defaultdict[_Arm, deque[Schedule]] = defaultdict(deque)
+        by_arm: defaultdict[_Arm, deque[Disturbance]] = defaultdict(deque)
         for point in points:
             for disturbance in point.disturbances():
                 arm = disturbance.kind, disturbance.kind == last.kind
-                by_arm[arm].append(extended + disturbance)
-        for arm, schedules in by_arm.items():
-            self._waiting.setdefault(arm, deque()).append(schedules)
+                by_arm[arm].append(disturbance)
+        for arm, added in by_arm.items():
+            self._waiting.setdefault(arm, deque()).append(_Extensions(extended, added))
 
     def next(self, likelihood: Callable[[Kind], float]) -> Schedule:
         """Return the next schedule of the arm with the fewest turns, relative to its likelihood.
@@ -114,8 +121,8 @@ class _Level:
         arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
         self._turns[arm] += 1
         waiting = self._waiting[arm]
-        schedules = waiting.popleft()
-        schedule = schedules.popleft()
-        if schedules:
-            waiting.append(schedules)
+        extensions = waiting.popleft()
+        schedule = extensions.extended + extensions.added.popleft()
+        if extensions.added:
+            waiting.append(extensions)
         return schedule
