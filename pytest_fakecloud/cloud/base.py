@@ -59,6 +59,8 @@ class BaseCloud:
 
     _last_fakes: Sequence[Fake] = ()
     """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
+    closed = False
+    """Whether the cloud is closed or closing."""
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
 
@@ -88,7 +90,6 @@ class BaseCloud:
             SWITCH.read("share_tls_context", share_tls_context, "Cloud")
         if _dropped:
             _close_dropped()
-        self.closed = False
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
@@ -109,6 +110,7 @@ class BaseCloud:
         self._changes = changes_for(share_tls_context, self._in_process)
         user = object()  # not the cloud itself, which is closed when nothing else refers to it
         self._exits = Exits(
+            self._start_no_more,
             self._stop_delivering,
             self._close_fakes,
             *([] if steering is None else [steering.stop]),
@@ -322,11 +324,13 @@ class BaseCloud:
         Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
         An exception of an ``on_close`` callback is raised after everything is closed.
         """
+        self._exits.close()
+
+    def _start_no_more(self) -> None:
         with self._starting:
             if not self.closed:
                 self._last_fakes = self._context.fakes.items
             self.closed = self._context.closing = True
-        self._exits.close()
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed(self._last_fakes)))
@@ -339,8 +343,8 @@ class BaseCloud:
         self._time.forget_timers()
 
     def __del__(self) -> None:
-        # An interrupted close() leaves exits. Without any, __init__() has raised an exception.
-        if not getattr(self, "_exits", None) or sys.is_finalizing():
+        # Without exits, __init__() has raised an exception.
+        if self.closed or not hasattr(self, "_exits") or sys.is_finalizing():
             return
         warnings.warn(
             f"{self!r} was garbage-collected without close(): use a with-block",

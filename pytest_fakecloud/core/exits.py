@@ -81,4 +81,8 @@ def exiting() -> Iterator[Exits]:
     try:
         yield exits
     finally:
-        exits.close()
+        try:
+            exits.close()
+        finally:
+            # An interruption may have come where the first call began.
+            exits.close()
