@@ -200,19 +200,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
+    """Begin a test. Reject a marker with unknown keys, even without fixtures."""
     stash = item.config.stash
     stash[_TEST] = item
-    names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
-    if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
-        from .pytest_run.faked_files import import_fakes
-
-        import_fakes()
-    parameters = getattr(getattr(item, "callspec", None), "params", None)
-    if parameters and not _FIXTURES.isdisjoint(parameters):
-        from .pytest_run.checks import reject_parameters
-
-        reject_parameters(item, _FIXTURES.intersection(parameters))
+    _check_fixtures(item)
     has_marker = item.get_closest_marker("fakecloud") is not None
     if has_marker and _RUN not in stash:
         _new_run(item.config)
@@ -231,12 +222,27 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
             stash[_RUN].end_setup()
 
 
+def _check_fixtures(item: pytest.Item) -> None:
+    """Import the fakes before a test that fakes files; reject parameters of the plugin's fixtures."""
+    names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
+    if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
+        from .pytest_run.faked_files import import_fakes
+
+        import_fakes()
+    parameters = getattr(getattr(item, "callspec", None), "params", None)
+    if parameters and not _FIXTURES.isdisjoint(parameters):
+        from .pytest_run.checks import reject_parameters
+
+        reject_parameters(item, _FIXTURES.intersection(parameters))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Create the run for the first fixture of this plugin, in a test that has already begun. Let what a
-    fixture of a wide scope starts in fakes that outlive tests stay for later tests.
+    """Let what a fixture of a wide scope starts in fakes that outlive tests stay for later tests.
+
+    The first fixture of this plugin creates the run, and so begins its test.
     """
     stash = request.config.stash
     if _RUN not in stash and getattr(fixturedef.func, "__module__", "") == __name__:
@@ -522,9 +528,10 @@ def fakecloud_env(request: pytest.FixtureRequest, fakecloud: Cloud) -> Cloud:
     when the test and all its fixtures have ended.
     """
     from .pytest_run.checks import check_env
+    from .pytest_run.variables import publish_env
 
     check_env(request.node)
-    run_of(request.config).publish_env(fakecloud)
+    publish_env(fakecloud, run_of(request.config).test.exits)
     return fakecloud
 
 

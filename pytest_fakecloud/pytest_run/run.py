@@ -73,8 +73,7 @@ class Run:
     owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
 
     For each test, the hooks call ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()`` and
-    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()``, ``open_session()`` and
-    ``publish_env()``.
+    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session()``.
     """
 
     def __init__(self, config: pytest.Config, scope: str) -> None:
@@ -148,13 +147,7 @@ class Run:
         test.cloud = owner.cloud
         self._observe(owner.cloud)
         if settings["env"]:
-            self.publish_env(owner.cloud)
-
-    def publish_env(self, cloud: Cloud) -> None:
-        """Set the variables of a cloud's fakes until the current test ends. Its fixtures have ended by
-        then, and its ``monkeypatch`` has undone its own changes, in whatever order they were made.
-        """
-        publish_env(cloud, self.test.exits)
+            publish_env(owner.cloud, test.exits)
 
     def _observe(self, cloud: Cloud) -> None:
         """Record what the report of the current test needs to know of a cloud."""
@@ -343,7 +336,7 @@ class Run:
         funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
         if is_session_used and SESSION_SETTINGS in funcargs and self.session_owner is not None:
-            self.open_session(funcargs[SESSION_SETTINGS])
+            check_session_settings(scope, funcargs[SESSION_SETTINGS], self._session_settings)
         if scope != "function" and SETTINGS in funcargs:
             self._apply_own_settings(item, funcargs[SETTINGS])
 

@@ -12,8 +12,10 @@ from ..process.surroundings import Variables
 
 
 def publish_env(cloud: Cloud, exits: Exits) -> None:
-    """Set the variables of a cloud's fakes, and of those that start, until ``exits`` are closed: at the
-    end of the test, because the cloud may outlive it.
+    """Set the variables of a cloud's fakes, and of those that start later, until ``exits`` are closed.
+
+    They are those of the test, because the cloud may outlive it. They are closed after all fixtures of
+    the test have ended, so that its ``monkeypatch`` has already undone its own changes.
     """
     variables = Variables()
     exits.callback(variables.restore)
