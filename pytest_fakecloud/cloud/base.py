@@ -54,7 +54,7 @@ class BaseCloud:
 
     By default, queues deliver in the background, because without pytest's fixtures a cloud usually
     serves an application that runs beside the code that creates it. The fixtures' clouds are
-    ``"driven"`` (``pytest_run.clouds``).
+    ``"driven"`` (``pytest_run.cloud_owner``).
     """
 
     _last_fakes: Sequence[Fake] = ()

@@ -320,8 +320,8 @@ class Fake:
         if not app.token:
             app.token = config.token or self._new_token()
             _recent_tokens.append(app.token)
-        self._parts.callback(app.detach)
         app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
+        self._parts.callback(app.detach)
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = self._first_baseline()
         self._mount_app(host=config.host or "127.0.0.1", port=config.port or 0)

@@ -183,17 +183,16 @@ class Run:
         settings than it was opened with.
         """
         check_session_settings(self.options.scope, settings, self._session_settings)
+        item, owner = self.test.item, self.session_owner
+        assert item is not None, "fixtures of fakes are for tests"
+        # Early fakes are open before the settings are known.
+        if owner is None or owner.has_ended:
+            owner = self.open_session_owner(item.nodeid, settings)
         if self._session_settings is None:
-            item = self.test.item
-            assert item is not None, "fixtures of fakes are for tests"
-            # Early fakes without settings are open already.
-            if self.session_owner is None or self.session_owner.cloud.closed:
-                self.open_session_owner(item.nodeid, settings)
             self._session_settings = settings
             # After the session's fixtures, which may use the cloud.
             item.session.addfinalizer(self.close_session)
-        assert self.session_owner is not None
-        return self.session_owner.cloud
+        return owner.cloud
 
     def open_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
         """Open the cloud of the session."""
@@ -309,15 +308,14 @@ class Run:
         self._use_cloud()
 
     def end_test(self) -> None:
-        """End what ends with the test, and forget it, with the clouds that its teardown has closed.
-
-        Until now, reports have read them. An interrupted end of a cloud is repeated when the run closes.
+        """End what ends with the test, and forget it and the clouds that have ended with it, which the
+        report of its teardown has read.
         """
         self.test.exits.close()
         self.test = TestState()
-        if self._fixture_owner is not None and self._fixture_owner.cloud.closed:
+        if self._fixture_owner is not None and self._fixture_owner.has_ended:
             self._fixture_owner = None
-        if self.session_owner is not None and self.session_owner.cloud.closed:
+        if self.session_owner is not None and self.session_owner.has_ended:
             self.session_owner = None
 
     def close(self) -> None:
