@@ -54,13 +54,13 @@ class CloudOwner:
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
         self.cloud = _new_cloud(options.config, options.merged(seed, layers), delivery)
-        self.has_ended = False
-        """Whether the scope has ended, and with it the cloud."""
+        self.is_closed = False
+        """Whether the scope of the cloud has ended."""
         self._close_cloud = exits.callback(self.cloud.close)
 
     def close(self) -> None:
         """Close the cloud. If this is interrupted, the exits still close it."""
-        self.has_ended = True
+        self.is_closed = True
         self._close_cloud()
 
     def begin_test(self, item: pytest.Item) -> None:

@@ -54,7 +54,7 @@ class EarlyFakes:
 
     def apply(self, settings: Mapping[str, Any]) -> None:
         """Let the fakes have the settings of the session, from the first test on."""
-        if settings and not self._owner.has_ended:
+        if settings and not self._owner.is_closed:
             self._replace(settings)
         self._run.open_session(settings)
 

@@ -186,7 +186,7 @@ class Run:
         item, owner = self.test.item, self.session_owner
         assert item is not None, "fixtures of fakes are for tests"
         # Early fakes are open before the settings are known.
-        if owner is None or owner.has_ended:
+        if owner is None or owner.is_closed:
             owner = self.open_session_owner(item.nodeid, settings)
         if self._session_settings is None:
             self._session_settings = settings
@@ -313,9 +313,9 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self._fixture_owner is not None and self._fixture_owner.has_ended:
+        if self._fixture_owner is not None and self._fixture_owner.is_closed:
             self._fixture_owner = None
-        if self.session_owner is not None and self.session_owner.has_ended:
+        if self.session_owner is not None and self.session_owner.is_closed:
             self.session_owner = None
 
     def close(self) -> None:
