@@ -50,7 +50,7 @@ class TestState:
     sleep: SleepMeter | None = None
     """Measures the code of the test, once it has begun."""
     exits: Exits = field(default_factory=Exits)
-    """What ends with the test: its observation, and the variables of its fakes."""
+    """What ends with the test: what is recorded for its report, and the variables of its fakes."""
     has_ended: bool = False
     """Whether the test's own code has ended. pytest also reports each subtest, before."""
     has_failed_subtest: bool = False
@@ -255,9 +255,8 @@ class Run:
     def begin_test(self, item: pytest.Item) -> None:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
-        observation = Observation(self.options, item)
-        self.test = TestState(item, observation=observation)
-        self.test.exits.callback(observation.close)
+        self.test = TestState(item)
+        self.test.observation = Observation(self.options, item, self.test.exits)
         add_test(str(item.path))
         for owner in self._owners:
             owner.begin_test(item)
