@@ -140,9 +140,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .pytest_run.early import EarlyRun
+        from .pytest_run.early import EarlyFakes
+        from .pytest_run.options import check_settings
 
-        early_config.stash[_RUN] = EarlyRun(early_config)
+        check_settings(early_config)
+        EarlyFakes(early_config, _new_run(early_config))
     yield
 
 
@@ -168,39 +170,60 @@ def _keep_bytecode(config: pytest.Config) -> None:
     marked.discard("pytest_fakecloud")
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close the fakes that outlive tests."""
-    if _RUN not in config.stash:
-        return
-    from .pytest_run import outcomes
+def _new_run(config: pytest.Config) -> Run:
+    """Create the run of a configuration, which pytest closes when it unconfigures, or if it cannot even
+    import a conftest. Creating it starts no fake.
+    """
+    from .pytest_run.run import Run
 
-    outcomes.finish(config.stash[_RUN])
-    del config.stash[_RUN]
+    run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
+    config.add_cleanup(run.close)
+    return run
+
+
+def run_of(config: pytest.Config) -> Run:
+    """Return the run of a configuration, for fixtures. ``pytest_fixture_setup()`` has created it."""
+    return config.stash[_RUN]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Write the index of the reports."""
+    if _RUN in config.stash:
+        from .pytest_run import outcomes
+
+        outcomes.write_timelines_index(config.stash[_RUN])
 
 
 # -- hooks -----------------------------------------------------------------------------------------
 
 
-def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration, created in its current test, if there is none. Creating it
-    starts no fake.
-    """
-    run = config.stash.get(_RUN, None)
-    if run is None:
-        from .pytest_run.run import Run
-
-        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
-        # The hook, which begins each later test, has found no run.
-        run.begin_test(config.stash[_TEST])
-    return run
-
-
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
+    """Begin a test. Reject a marker with unknown keys, even without fixtures."""
     stash = item.config.stash
     stash[_TEST] = item
+    _check_fixtures(item)
+    has_marker = item.get_closest_marker("fakecloud") is not None
+    if has_marker and _RUN not in stash:
+        _new_run(item.config)
+    if _RUN in stash:
+        stash[_RUN].begin_test(item)
+    if has_marker:
+        from .pytest_run.checks import check_own_settings
+
+        options = stash[_RUN].options
+        options.settings_of(item)
+        check_own_settings(options, item, {})
+    try:
+        yield
+    finally:
+        if _RUN in stash:
+            stash[_RUN].end_setup()
+
+
+def _check_fixtures(item: pytest.Item) -> None:
+    """Import the fakes before a test that fakes files; reject parameters of the plugin's fixtures."""
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
         from .pytest_run.faked_files import import_fakes
@@ -211,29 +234,21 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
         from .pytest_run.checks import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
-    if _RUN in stash:
-        stash[_RUN].begin_test(item)
-    if item.get_closest_marker("fakecloud") is not None:
-        from .pytest_run.checks import check_own_settings
-
-        options = run_of(item.config).options
-        options.settings_of(item)
-        check_own_settings(options, item, {})
-    try:
-        yield
-    finally:
-        if _RUN in stash:
-            stash[_RUN].end_setup()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Let what a fixture of a wide scope starts in fakes that outlive tests stay for later tests."""
+    """Let what a fixture of a wide scope starts in fakes that outlive tests stay for later tests.
+
+    The first fixture of this plugin creates the run, and so begins its test.
+    """
+    stash = request.config.stash
+    if _RUN not in stash and getattr(fixturedef.func, "__module__", "") == __name__:
+        _new_run(request.config).begin_test(stash[_TEST])
     if fixturedef.scope == "function":
         return (yield)
-    stash = request.config.stash
     before = stash[_RUN].begin_fixture() if _RUN in stash else {}
     try:
         value = yield
@@ -241,7 +256,7 @@ def pytest_fixture_setup(
         if _RUN in stash:
             stash[_RUN].abandon_fixture(before)
         raise
-    # The fixture may have created the run.
+    # Another fixture, which this one has requested at run time, may have created the run.
     if _RUN in stash:
         stash[_RUN].end_fixture(fixturedef, before)
     return value
@@ -420,9 +435,10 @@ def fakecloud(
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
     """Return the fake of a fixture in a cloud."""
-    from .pytest_run.clouds import fake_in
+    from .cloud.base import fixture_fake
+    from .pytest_run.options import without_traceback
 
-    return fake_in(cloud, fixture)
+    return without_traceback(fixture_fake)(cloud, fixture)
 
 
 @pytest.fixture(scope=_scope)
@@ -511,23 +527,20 @@ def fakecloud_queue(fakecloud: Cloud) -> Queue:
 
 
 @pytest.fixture
-def fakecloud_env(
-    request: pytest.FixtureRequest, fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> Generator[Cloud, None, None]:
+def fakecloud_env(request: pytest.FixtureRequest, fakecloud: Cloud) -> Cloud:
     """Set the environment variables that clients read, for every fake that the test requests.
 
     These are the official clients' own variables, and ``KV_URL`` and ``REDIS_URL`` for Redis
     clients, task queues and caches. The variables of a fake that starts later are set when it
-    starts. If a service has several fakes, the variables point to the first one.
+    starts. If a service has several fakes, the variables point to the first one. They are restored
+    when the test and all its fixtures have ended.
     """
-    from .core.exits import exiting
     from .pytest_run.checks import check_env
-    from .pytest_run.clouds import publish_env
+    from .pytest_run.variables import publish_env
 
     check_env(request.node)
-    with exiting() as exits:
-        publish_env(fakecloud, monkeypatch, exits)
-        yield fakecloud
+    publish_env(fakecloud, run_of(request.config).test.exits)
+    return fakecloud
 
 
 _FIXTURES = frozenset(

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from os import urandom
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..core.threads import Dispatcher
     from ..core.typed import ViolationFields
     from ..kv.fake import KVServer, KVSettings
-    from ..process.process_time import ProcessTimeMode
+    from ..process.process_time import ProcessTime, ProcessTimeMode
     from ..process.surroundings import Authority
     from ..queue.capture.fake import CallbackCapture, CallbackCaptureSettings
     from ..queue.delivery.destination_server import Destination
@@ -53,11 +54,13 @@ class BaseCloud:
 
     By default, queues deliver in the background, because without pytest's fixtures a cloud usually
     serves an application that runs beside the code that creates it. The fixtures' clouds are
-    ``"driven"`` (``pytest_run.clouds``).
+    ``"driven"`` (``pytest_run.cloud_owner``).
     """
 
     _last_fakes: Sequence[Fake] = ()
     """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
+    closed = False
+    """Whether the cloud is closed or closing."""
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
 
@@ -87,39 +90,42 @@ class BaseCloud:
             SWITCH.read("share_tls_context", share_tls_context, "Cloud")
         if _dropped:
             _close_dropped()
-        self.closed = False
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
         self._in_process = transport == "inprocess"
-        self._exits = exits = Exits()
-        """What ``close()`` ends, the latest first."""
-        exits.callback(self._forget_timers)
         if tls:
             from ..process.surroundings import Authority
 
             self._authority = Authority()
-            exits.callback(self._authority.close)
             self._context.tls = self._authority.server_context
             self._context.ca_file = self._authority.ca_file
-        self._changes = changes_for(share_tls_context, self._in_process)
-        user = object()  # not the cloud itself, which is closed when nothing else refers to it
-        exits.callback(self._changes.leave, user)
-        self._changes.enter(user)
+        steering: ProcessTime | None = None
         if process_time:
             from ..process.process_time import ProcessTime
 
             steering = ProcessTime(self._time, process_time)
-            exits.callback(steering.stop)
-            try:
+        self._changes = changes_for(share_tls_context, self._in_process)
+        user = object()  # not the cloud itself, which is closed when nothing else refers to it
+        self._exits = Exits(
+            self._start_no_more,
+            self._stop_delivering,
+            self._close_fakes,
+            *([] if steering is None else [steering.stop]),
+            partial(self._changes.leave, user),
+            *([] if self._authority is None else [self._authority.close]),
+            self._forget_timers,
+        )
+        """What ends with the cloud, in this order."""
+        try:
+            self._changes.enter(user)
+            if steering is not None:
                 steering.start()
-            except BaseException:
-                self.close()
-                raise
-        exits.callback(self._close_fakes)
-        exits.callback(self._stop_delivering)
+        except BaseException:
+            self.close()
+            raise
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -318,16 +324,13 @@ class BaseCloud:
         Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
         An exception of an ``on_close`` callback is raised after everything is closed.
         """
+        self._exits.close()
+
+    def _start_no_more(self) -> None:
         with self._starting:
             if not self.closed:
                 self._last_fakes = self._context.fakes.items
             self.closed = self._context.closing = True
-        try:
-            self._exits.close()
-        except BaseException:
-            # A signal's handler may have interrupted any part of it. All of them can be repeated.
-            self._exits.close()
-            raise
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed(self._last_fakes)))
@@ -340,7 +343,8 @@ class BaseCloud:
         self._time.forget_timers()
 
     def __del__(self) -> None:
-        if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
+        # Without exits, __init__() has raised an exception.
+        if self.closed or not hasattr(self, "_exits") or sys.is_finalizing():
             return
         warnings.warn(
             f"{self!r} was garbage-collected without close(): use a with-block",
@@ -360,7 +364,7 @@ class BaseCloud:
             warnings.warn(
                 "a background delivery has not ended; its handler is at\n" + dispatcher.place,
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def __repr__(self) -> str:

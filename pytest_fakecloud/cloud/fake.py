@@ -277,8 +277,6 @@ class Fake:
 
     def __init__(self, context: Context, **settings: Any) -> None:
         self._context = context
-        self._exits = Exits()
-        """All that ends with the fake: its parts, its servers, its clients and the test's callbacks."""
         self._given_settings = settings
         self._config = read(self._settings, settings, self.fixture)
         self.name = context.name_for(self.fixture, self._config.name)
@@ -289,10 +287,19 @@ class Fake:
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
         """All servers of the fake, that at ``url`` first."""
+        self._parts = Exits()
+        """The app and the parts that it uses."""
         self.closed = False
-        # Reversed: stop accepting requests, close the parts, which wakes handlers, await the handlers.
-        self._exits.callback(self._forget)
-        self._exits.callback(self._await_handlers)
+        self._exits = Exits(
+            self._stop_serving,
+            self.faults._close,
+            self._parts.close,  # This wakes handlers that wait in a part.
+            self._await_handlers,
+            self._forget,
+        )
+        """What ends with the fake, in this order; first what is registered while the fake is open:
+        functions of ``on_close()``, clients, interceptions.
+        """
         try:
             self._app = self._make_app()
             self._open()
@@ -303,7 +310,7 @@ class Fake:
 
     def _make_app(self) -> App:
         """Create the parts of the fake, such as its ``_engine``, and return its app, still without a
-        server. A part that must be closed is registered in ``_exits``. Subclasses override this.
+        server. A part that must be closed is registered in ``_parts``. Subclasses override this.
         """
         raise NotImplementedError
 
@@ -313,12 +320,10 @@ class Fake:
         if not app.token:
             app.token = config.token or self._new_token()
             _recent_tokens.append(app.token)
-        self._exits.callback(app.detach)
         app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
-        self._exits.callback(self.faults._close)
+        self._parts.callback(app.detach)
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = self._first_baseline()
-        self._exits.callback(self._stop_serving)
         self._mount_app(host=config.host or "127.0.0.1", port=config.port or 0)
 
     def _mount_app(self, **options: Any) -> Mount:
@@ -529,12 +534,7 @@ class Fake:
         Can be called repeatedly.
         """
         self.closed = True
-        try:
-            self._exits.close()
-        except BaseException:
-            # A signal's handler may have interrupted any function, and each can be repeated.
-            self._exits.close()
-            raise
+        self._exits.close()
 
     def _stop_serving(self) -> None:
         call_all(mount.stop for mount in self._mounts)

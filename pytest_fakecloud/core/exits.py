@@ -24,20 +24,27 @@ def call_all(functions: Iterable[Callable[[], object]]) -> None:
 
 
 class Exits:
-    """Functions that close what was opened or undo what was changed, the latest first.
+    """Functions that close what was opened or undo what was changed. ``functions`` are called in this
+    order, after all that are registered later, of which the latest is called first.
 
     Like ``contextlib.ExitStack``, except that an interruption loses no function. A handler of a
     signal (Ctrl+C, pytest-timeout) can raise an exception where any function written in Python
     begins, also in one that a ``finally`` calls. ``ExitStack.close()`` removes a function before it
     calls it, so an interrupted function would never be called again, and a lock or a patch of the
-    process would stay. Here a function stays registered until it has returned. So register it before
-    its change is made, and let it be one that can be repeated.
+    process would stay. Here a function stays registered until it has returned, and ``close()`` calls
+    it again if it raises. So register it before its change is made, and let it be one that can be
+    repeated.
 
-    The owner of the exits repeats ``close()`` if it raises; ``exiting()`` does this for a block.
+    If the interruption comes where ``close()`` itself begins, nothing has been called. That is why
+    what contains other things registers their ``close()`` in its own exits.
     """
 
-    def __init__(self) -> None:
-        self._functions: dict[Callable[[], object], None] = {}
+    def __init__(self, *functions: Callable[[], object]) -> None:
+        self._functions: dict[Callable[[], object], None] = dict.fromkeys(reversed(functions))
+
+    def __len__(self) -> int:
+        """Return the number of functions that have not returned yet."""
+        return len(self._functions)
 
     def callback(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
@@ -48,7 +55,14 @@ class Exits:
         return partial(self._call, registered)
 
     def close(self) -> None:
-        """Call the functions even if some raise, then raise the first exception."""
+        """Call the functions even if some raise, call these again, then raise the first exception."""
+        try:
+            self._call_all()
+        except BaseException:
+            self._call_all()
+            raise
+
+    def _call_all(self) -> None:
         call_all([partial(self._call, function) for function in reversed(self._functions)])
 
     def _call(self, function: Callable[[], object]) -> None:
@@ -69,7 +83,6 @@ def exiting() -> Iterator[Exits]:
     finally:
         try:
             exits.close()
-        except BaseException:
-            # A signal's handler may have interrupted a function, which can be repeated.
+        finally:
+            # An interruption may have come where the first call began.
             exits.close()
-            raise

@@ -84,7 +84,7 @@ class KVServer(Fake):
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine
             app.created_engine = real = RedisEngine(clock, ids, config.engine, config)
-            self._exits.callback(real.close)
+            self._parts.callback(real.close)
         return app
 
     def _open(self) -> None:

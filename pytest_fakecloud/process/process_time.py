@@ -210,9 +210,7 @@ class ProcessTime:
             yield
 
     def start(self) -> None:
-        """Start controlling the process's time. The caller calls ``stop()``, also after an exception,
-        and again if a signal interrupts that.
-        """
+        """Start controlling the process's time. The caller calls ``stop()``, also after an exception."""
         exits = self._exits
         exits.callback(self._release)
         if self._autojump and not self._claim():

@@ -29,6 +29,34 @@ _contexts_lock = threading.Lock()
 _contexts: dict[tuple[object, ...], Any] = {}
 
 
+class Variables:
+    """Environment variables that are set until ``restore()``."""
+
+    def __init__(self) -> None:
+        self.changed: dict[str, tuple[str | None, str]] = {}
+        """The value of each variable before, and the value that was set."""
+
+    def set(self, name: str, value: str) -> None:
+        present = os.environ.get(name)
+        before, last = self.changed.get(name, (present, present))
+        # Remember the value of other code that has set the variable since.
+        self.changed[name] = before if present == last else present, value
+        os.environ[name] = value
+
+    def restore(self) -> None:
+        """Restore the variables, except those that other code has set since or restored itself, as
+        pytest's ``monkeypatch`` does. Can be repeated, also after an exception at any place in it.
+        """
+        for name, (before, ours) in self.changed.items():
+            if os.environ.get(name) != ours:
+                continue
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+        self.changed.clear()
+
+
 class _NoProxy(Change):
     """The NO_PROXY variables, set while there are users so that no proxy gets their requests."""
 
@@ -36,8 +64,7 @@ class _NoProxy(Change):
         super().__init__()
         self._hosts = [_LOOPBACK]
         """The hosts of fakes since the first user came."""
-        self._changed: dict[str, tuple[str | None, str]] = {}
-        """The value of each variable before, and the value that was set."""
+        self._variables = Variables()
 
     def add(self, host: str) -> None:
         """Also pass by the proxy for a host at which a fake serves, as long as there are users."""
@@ -50,7 +77,8 @@ class _NoProxy(Change):
     def refresh(self) -> None:
         # Check only one of the two variables, because other tools restore both.
         name = _PROXY_VARIABLES[1]
-        if name in self._changed and os.environ.get(name) == self._changed[name][1]:
+        changed = self._variables.changed
+        if name in changed and os.environ.get(name) == changed[name][1]:
             return
         with self._lock:
             self._set()
@@ -58,25 +86,13 @@ class _NoProxy(Change):
     def _set(self) -> None:
         # Set the variables even without a proxy, because a test may set one later.
         for name in _PROXY_VARIABLES if self.users else ():
-            present = os.environ.get(name)
-            hosts = [part.strip() for part in (present or "").split(",") if part.strip()]
+            hosts = [part.strip() for part in os.environ.get(name, "").split(",") if part.strip()]
             missing = [host for host in self._hosts if host not in hosts]
-            if not missing or "*" in hosts:
-                continue
-            before, last = self._changed.get(name, (present, present))
-            ours = os.environ[name] = ",".join([*hosts, *missing])
-            self._changed[name] = before if present == last else present, ours
+            if missing and "*" not in hosts:
+                self._variables.set(name, ",".join([*hosts, *missing]))
 
     def _end(self) -> None:
-        for name, (before, ours) in self._changed.items():
-            # Do not restore a variable that other code has set since.
-            if os.environ.get(name) != ours:
-                continue
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before
-        self._changed.clear()
+        self._variables.restore()
         self._hosts = [_LOOPBACK]
 
 

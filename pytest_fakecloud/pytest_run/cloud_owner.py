@@ -13,7 +13,6 @@ from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake, Snapshot
 from ..core.exits import Exits
 from ..core.settings import DeliveryMode
-from .clouds import new_cloud
 from .lost_changes import AT_IMPORT, Changes, LostChanges
 from .options import RunOptions
 
@@ -33,9 +32,10 @@ class CloudOwner:
     before the next test. In a wide scope, ``kv_server`` and the plugin's other fixtures are such
     fixtures, and so is ``fakecloud_session``, in which the fakes of early variables start again.
 
-    ``layers`` are the settings, of which later ones win; ``seed`` is for settings without one, and
-    ``delivery`` determines how the queues deliver. The cloud is closed by ``close()``, or else when the
-    ``exits`` are closed.
+    ``layers`` are the settings, of which later ones win; ``seed`` is for settings without one. By
+    default, the queues deliver only when the test runs them, so that no outcome depends on the speed
+    of a thread; a ``Cloud()`` without pytest has another default (see ``BaseCloud``). The cloud is
+    closed by ``close()``, or else when the ``exits`` are closed.
     """
 
     def __init__(
@@ -53,11 +53,14 @@ class CloudOwner:
         self.lost = LostChanges()
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
-        self.cloud: Cloud = new_cloud(options.config, options.merged(seed, layers), delivery)
+        self.cloud = _new_cloud(options.config, options.merged(seed, layers), delivery)
+        self.is_closed = False
+        """Whether the scope of the cloud has ended."""
         self._close_cloud = exits.callback(self.cloud.close)
 
     def close(self) -> None:
         """Close the cloud. If this is interrupted, the exits still close it."""
+        self.is_closed = True
         self._close_cloud()
 
     def begin_test(self, item: pytest.Item) -> None:
@@ -125,6 +128,23 @@ class CloudOwner:
         # The difference contains new fakes, and those whose credentials the fixture has rotated.
         self._staying |= _credentials(self.cloud).items() - before.credentials.items()
         self.lost.add(name, before.changes)
+
+
+def _new_cloud(config: pytest.Config, settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
+    """Create a cloud with its settings, and those of the fixtures' fakes."""
+    cloud = Cloud(
+        seed=settings["seed"],
+        now=settings["now"],
+        clock=settings["clock"],
+        process_time=settings["process_time"],
+        delivery=delivery,
+        transport=settings["transport"],
+        tls=settings["tls"],
+        share_tls_context=settings["share_tls_context"],
+    )
+    cloud._context.fixture_settings = settings
+    cloud._context.cache = getattr(config, "cache", None)  # None with -p no:cacheprovider
+    return cloud
 
 
 def _credentials(cloud: Cloud) -> dict[Fake, tuple[str, ...]]:

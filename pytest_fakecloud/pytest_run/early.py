@@ -1,6 +1,6 @@
 """Early fakes: those that start before conftests and the application's settings are imported.
 
-In runs with early fakes, this module is also a plugin of pytest, because of its fixture.
+In runs with early fakes, this module is also a plugin of pytest: it has a hook and a fixture.
 """
 
 from __future__ import annotations
@@ -12,68 +12,79 @@ from typing import Any
 import pytest
 
 from ..cloud.base import fixture_fake
-from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
-from ..core.exits import call_all
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
-from .cloud_owner import CloudOwner
-from .options import SESSION_SETTINGS, check_settings, fixture_of, misuse, words_of
+from ..process.surroundings import Variables
+from .checks import check_session_settings
+from .options import SESSION_SETTINGS, fixture_of, misuse, words_of
 from .run import Run
 
+_EARLY = pytest.StashKey["EarlyFakes"]()
 
-class EarlyRun(Run):
-    """A run whose session's cloud opens with it, before conftests are imported; its fakes are the
-    early ones, and their variables are set until the run closes.
 
-    At that time, ``fakecloud_session_settings`` cannot be read. So early fakes have default settings,
-    and before the first test, fakes with the session's settings replace them at the same addresses.
+class EarlyFakes:
+    """The fakes of the session's cloud, started when the run begins, with default settings, and their
+    variables, which are set until it ends.
+
+    At that time, ``fakecloud_session_settings`` cannot be read. So before the first test, if there are
+    settings, fakes in a cloud with these settings replace the early ones at the same addresses.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, run: Run) -> None:
         fixtures = _early_fixtures(config)
-        check_settings(config)
-        super().__init__(config, "session")
-        variables = pytest.MonkeyPatch()
-        self._exits.callback(variables.undo)
-        self._is_importing = True
-        """Whether no test has begun."""
-        # Close the fakes here: nothing else would if a conftest cannot be imported.
-        config.add_cleanup(self.close)
+        self._run = run
+        variables = Variables()
+        config.add_cleanup(variables.restore)
+        config.stash[_EARLY] = self
         config.pluginmanager.register(sys.modules[__name__])
         try:
-            self.session_owner = early = CloudOwner(
-                self._exits, self.options, "session", [], "background"
-            )
+            self._owner = run.open_session_owner("session", {})
             for fixture in fixtures:
-                for name, value in fixture_fake(early.cloud, fixture).env.items():
-                    variables.setenv(name, value)
+                for name, value in fixture_fake(self._owner.cloud, fixture).env.items():
+                    variables.set(name, value)
         except (ContractError, OSError) as error:
             raise pytest.UsageError(f"fakecloud_early: {error}") from error
 
-    def begin_test(self, item: pytest.Item) -> None:
-        if self._is_importing and self.session_owner is not None:
-            self.session_owner.end_imports()
-        self._is_importing = False
-        super().begin_test(item)
+    def end_imports(self) -> None:
+        """Let what conftests and modules have done to the fakes while they were imported stay."""
+        self._owner.end_imports()
 
-    def _new_session_owner(self, settings: Mapping[str, Any]) -> CloudOwner:
-        """Return the cloud of the early fakes, or one that replaces it, if there are settings."""
-        early = self.session_owner
-        if early is None or not settings:
-            # There is no early cloud if it was closed for settings that could not take effect.
-            return early or super()._new_session_owner(settings)
-        _check_connections({fake.fixture for fake in early.cloud.fakes()}, settings)
-        session_owner = super()._new_session_owner(settings)
+    def apply(self, settings: Mapping[str, Any]) -> None:
+        """Let the fakes have the settings of the session, from the first test on."""
+        if settings and not self._owner.is_closed:
+            self._replace(settings)
+        self._run.open_session(settings)
+
+    def _replace(self, settings: Mapping[str, Any]) -> None:
+        """Close the cloud of the early fakes, and start them again in another cloud of the session, with
+        its settings, at the same addresses.
+        """
+        check_session_settings("session", settings, None)
+        formers = dict(self._owner.cloud._context.fixture_fakes)
+        _check_connections(formers, settings)
         try:
-            _replace(early, session_owner.cloud)
+            for former in formers.values():
+                for mount in former._mounts:
+                    hand_over(mount.host, mount.port, mount.listener)
+            self._owner.close()
+            cloud = self._run.open_session(settings)
+            context = cloud._context
+            for fixture, former in formers.items():
+                own_settings = {
+                    **context.fixture_settings.get(fixture, {}),
+                    "port": former._mount.port,
+                }
+                fake = context.fixture_fakes[fixture] = cloud._start(fixture, own_settings)
+                fake._take_over(former)
+                _check_variables(former, fake)
         except BaseException:
-            call_all((session_owner.close, early.close))
-            self.session_owner = None
+            self._run.close_session()
             raise
-        return session_owner
+        finally:
+            release()
 
 
 def _early_fixtures(config: pytest.Config) -> list[str]:
@@ -84,25 +95,6 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
         if name not in fixtures:
             raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', name, fixtures)}")
     return names
-
-
-def _replace(early: CloudOwner, cloud: Cloud) -> None:
-    """Close the cloud of the early fakes, and start them again in another cloud, with its settings, at
-    the same addresses.
-    """
-    context, formers = cloud._context, dict(early.cloud._context.fixture_fakes)
-    try:
-        for former in formers.values():
-            for mount in former._mounts:
-                hand_over(mount.host, mount.port, mount.listener)
-        early.close()
-        for fixture, former in formers.items():
-            settings = {**context.fixture_settings.get(fixture, {}), "port": former._mount.port}
-            fake = context.fixture_fakes[fixture] = cloud._start(fixture, settings)
-            fake._take_over(former)
-            _check_variables(former, fake)
-    finally:
-        release()
 
 
 def _check_connections(early: Container[str], settings: Mapping[str, Any]) -> None:
@@ -137,8 +129,18 @@ def _check_variables(former: Fake, fake: Fake) -> None:
         )
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note that conftests, the application and the tests have been imported."""
+    session.config.stash[_EARLY].end_imports()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
+def _fakecloud_early(
+    request: pytest.FixtureRequest,
+    fakecloud_session_settings: Mapping[str, Any],
+    fakecloud_settings: object,
+) -> None:
     """Apply the settings of the session before the first test, whether or not it requests a fake. Also
     request the settings of tests, so that ``Run.begin_call()`` checks them for each test.
     """
+    request.config.stash[_EARLY].apply(fakecloud_session_settings)

@@ -28,14 +28,14 @@ _FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient",
 
 class Observation:
     """Records, for the report of one test, the source lines of its calls, their times, and the requests
-    that the application serves, until it is closed.
+    that the application serves, until the ``exits`` of the test are closed.
     """
 
-    def __init__(self, options: RunOptions, item: pytest.Item) -> None:
+    def __init__(self, options: RunOptions, item: pytest.Item, exits: Exits) -> None:
         self._options = options
         self._item = item
+        self._exits = exits
         self._listener: Listener | None = None
-        self._exits = Exits()
         self._cloud: Cloud | None = None
         """The cloud whose calls are observed."""
 
@@ -65,6 +65,8 @@ class Observation:
             from ..reporting.applications import Listener
 
             self._listener = Listener()
+            self._exits.callback(self._listener.close)
+            self._exits.callback(self._listener.listen, None)
         if self._listener is not None:
             self._listener.listen(cloud)
 
@@ -72,13 +74,6 @@ class Observation:
         """Return the requests served during the test that used a cloud."""
         listener = self._listener
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
-
-    def close(self) -> None:
-        """Record no more requests and lines, and remove what was wrapped in frameworks."""
-        self._exits.close()
-        if self._listener is not None:
-            self._listener.listen(None)
-            self._listener.close()
 
 
 MINIMUM_WAIT_SECONDS = 0.04

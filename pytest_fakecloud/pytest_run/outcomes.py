@@ -176,10 +176,9 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     ]
 
 
-def finish(run: Run) -> None:
-    """Close the fakes that outlive tests and write the index of timelines."""
+def write_timelines_index(run: Run) -> None:
+    """Write the index of the timelines of failed tests."""
     folder = run.options.timelines
-    # An ``on_close`` callback may raise. The outcomes have been reported, so only print the error.
     with report_hook_failure(
         "fakecloud: no index of the timelines", partial(print, file=sys.stderr)
     ):
@@ -188,10 +187,6 @@ def finish(run: Run) -> None:
             from ..reporting.page import write_index
 
             write_index(folder)
-    with report_hook_failure(
-        "fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)
-    ):
-        run.close()
 
 
 # -- the report of a test --------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..cloud.cloud import Cloud
-from ..core.exits import Exits, exiting
+from ..core.exits import Exits
 from ..core.libraries import add_test
 from .checks import check_own_settings, check_same_settings, check_session_settings
 from .cloud_owner import BeforeFixture, CloudOwner
-from .clouds import publish_env
 from .observation import Observation, SleepMeter
 from .options import (
     PER_TEST_SETTINGS,
@@ -28,6 +27,7 @@ from .options import (
     markers_of,
     without_traceback,
 )
+from .variables import publish_env
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TestState:
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
     cloud: Cloud | None = None
-    """The cloud of the fixtures, once the test uses it. Only ``Run._use()`` sets it."""
+    """The cloud of the fixtures, once the test uses it. Only ``Run._use_cloud()`` sets it."""
     strict: tuple[str, ...] | None = None
     """The kinds of violations that fail the test, once it uses that cloud."""
     observation: Observation | None = None
@@ -53,7 +53,7 @@ class TestState:
     sleep: SleepMeter | None = None
     """Measures the code of the test, once it has begun."""
     exits: Exits = field(default_factory=Exits)
-    """What ends with the test."""
+    """What ends with the test: what is recorded for its report, and the variables of its fakes."""
     has_ended: bool = False
     """Whether the test's own code has ended. pytest also reports each subtest, before."""
     has_failed_subtest: bool = False
@@ -82,14 +82,18 @@ class Run:
     def __init__(self, config: pytest.Config, scope: str) -> None:
         self.options = RunOptions(config, scope)
         self.test = TestState()
-        self._exits = Exits()
-        """The clouds that are open, and what else ends with the run."""
+        self._exits = Exits(self.end_test)
+        """The clouds that are still open, the latest first, and then the test."""
         self.session_owner: CloudOwner | None = None
-        """The cloud of the session, from its first use until the run closes."""
+        """The owner of the session's cloud, from its first use, or of the early fakes, until the last
+        test of the session has been reported.
+        """
         self._fixture_owner: CloudOwner | None = None
-        """The cloud of the current test, class or module, from its first use until their end."""
+        """The owner of the cloud of the current test, class or module, from its first use until their
+        last test has been reported.
+        """
         self._session_settings: Mapping[str, Any] | None = None
-        """The settings of the session, once they are known."""
+        """The settings of the session, from the first test that uses its cloud on."""
         self._fakecloud_settings: Mapping[str, Any] = {}
         """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
         self._has_warned = False
@@ -115,56 +119,38 @@ class Run:
                 layers = [own, *markers_of(self.options.node_of_scope(item))]
                 self._fixture_owner = CloudOwner(self._exits, self.options, item.nodeid, layers)
                 cloud = self._fixture_owner.cloud
-            self._use(cloud, item)
+            self._use_cloud(is_requested=True)
         except BaseException:
             self.close_cloud()
             raise
         return cloud
 
     def close_cloud(self) -> None:
-        """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
-        if self._fixture_owner is None:
-            return
-        try:
-            with exiting() as exits:
-                exits.callback(self._fixture_owner.close)
-        finally:
-            # If the repetition was interrupted too, the run closes the cloud.
-            self._fixture_owner = None
+        """Close the cloud of the fixtures at the end of their scope, unless it lasts for the session."""
+        if self._fixture_owner is not None:
+            self._fixture_owner.close()
 
-    def _use_requested_cloud(self) -> None:
-        """Let the current test use the fixtures' cloud if it has requested one that exists already.
+    def _use_cloud(self, *, is_requested: bool = False) -> None:
+        """Let the current test use the fixtures' cloud from now on, if it is open and the test has
+        requested it.
 
         pytest keeps the value of a fixture of a wide scope and does not call it for a later test. So
-        this is called when such a test begins, which may have requested the cloud by name, and after
-        its fixtures and after its code, which may have requested it at run time.
+        this is called when the cloud opens (``is_requested``), and for a later test when it begins,
+        which may have requested the cloud by name, and after its fixtures and after its code, which
+        may have requested it at run time.
         """
-        item, scope = self.test.item, self.options.scope
-        if item is None or scope == "function" or self.test.cloud is not None:
+        test, item = self.test, self.test.item
+        owner = self.session_owner if self.options.scope == "session" else self._fixture_owner
+        if item is None or owner is None or test.cloud is not None:
             return
-        owner = self.session_owner if scope == "session" else self._fixture_owner
-        if owner is not None and _has_requested_cloud(item):
-            self._use(owner.cloud, item)
-
-    def _use(self, cloud: Cloud, item: pytest.Item) -> None:
-        """Let the current test use a cloud, which has just opened or which an earlier test has opened,
-        until the test ends.
-        """
-        test, settings = self.test, self._settings(item)
+        if not is_requested and not _has_requested_cloud(item):
+            return
+        settings = self._settings(item)
         test.strict = kinds_of(settings["strict"])
-        test.cloud = cloud
-        self._observe(cloud)
+        test.cloud = owner.cloud
+        self._observe(owner.cloud)
         if settings["env"]:
-            # The variables must be restored in reverse order. Those of a cloud that exists already are
-            # set before all fixtures of the test. Those of a new cloud may be set after the test's own
-            # monkeypatch has changed the same ones, and pytest undoes that one before the test ends.
-            request = getattr(item, "_request", None)
-            if self.options.scope == "function" and request is not None:
-                patch = request.getfixturevalue("monkeypatch")
-            else:
-                patch = pytest.MonkeyPatch()
-                test.exits.callback(patch.undo)
-            publish_env(cloud, patch, test.exits)
+            publish_env(owner.cloud, test.exits)
 
     def _observe(self, cloud: Cloud) -> None:
         """Record what the report of the current test needs to know of a cloud."""
@@ -196,25 +182,36 @@ class Run:
 
     @without_traceback
     def open_session(self, settings: Any) -> Cloud:
-        """Return the cloud that lasts for the run, opened on first use; fail a test with other settings
-        than it was opened with.
+        """Return the cloud that lasts for the session, opened on first use; fail a test with other
+        settings than it was opened with.
         """
         check_session_settings(self.options.scope, settings, self._session_settings)
-        if self.session_owner is None or self._session_settings is None:
-            self.session_owner = self._new_session_owner(settings)
+        item, owner = self.test.item, self.session_owner
+        assert item is not None, "fixtures of fakes are for tests"
+        # Early fakes are open before the settings are known.
+        if owner is None or owner.is_closed:
+            owner = self.open_session_owner(item.nodeid, settings)
+        if self._session_settings is None:
             self._session_settings = settings
-        return self.session_owner.cloud
+            # After the session's fixtures, which may use the cloud.
+            item.session.addfinalizer(self.close_session)
+        return owner.cloud
 
-    def _new_session_owner(self, settings: Mapping[str, Any]) -> CloudOwner:
-        """Open the cloud of the session. ``EarlyRun`` overrides this."""
-        assert self.test.item is not None, "fixtures of fakes are for tests"
+    def open_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
+        """Open the cloud of the session."""
         # Applications use the queues beside the tests, so no test could run them for all.
-        seed = self.test.item.nodeid
-        return CloudOwner(self._exits, self.options, seed, [settings], "background")
+        self.session_owner = CloudOwner(self._exits, self.options, seed, [settings], "background")
+        return self.session_owner
+
+    def close_session(self) -> None:
+        """Close the cloud of the session. pytest calls this in the teardown of the last test."""
+        self._session_settings = None
+        if self.session_owner is not None:
+            self.session_owner.close()
 
     @property
     def _owners(self) -> list[CloudOwner]:
-        """The owners of the open clouds, that of the narrower scope first."""
+        """The owners of the clouds, that of the narrower scope first."""
         owners = (self._fixture_owner, self.session_owner)
         return [owner for owner in owners if owner is not None]
 
@@ -259,25 +256,21 @@ class Run:
     # -- the phases of a test --------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Return the open clouds to what each test begins with, and remove all traces of earlier tests.
-
-        The hook calls this, except for the test that creates the run (``plugin.run_of()``).
-        """
+        """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
-        observation = Observation(self.options, item)
-        self.test = TestState(item, observation=observation)
-        self.test.exits.callback(observation.close)
+        self.test = TestState(item)
+        self.test.observation = Observation(self.options, item, self.test.exits)
         add_test(str(item.path))
         for owner in self._owners:
             owner.begin_test(item)
         if self.options.scope == "function":
             # In a wider scope, pytest gives later tests the fakes without asking for settings again.
             self._fakecloud_settings = {}
-        self._use_requested_cloud()
+        self._use_cloud()
 
     def end_setup(self) -> None:
         """Note what the test's fixtures requested at run time."""
-        self._use_requested_cloud()
+        self._use_cloud()
 
     def begin_fixture(self) -> dict[CloudOwner, BeforeFixture]:
         """Return the state of the open clouds before a fixture of a wide scope."""
@@ -314,18 +307,22 @@ class Run:
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it requested at run time."""
         self.test.has_ended = True
-        self._use_requested_cloud()
+        self._use_cloud()
 
     def end_test(self) -> None:
-        """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
+        """End what ends with the test, and forget it and the clouds that have ended with it, which the
+        report of its teardown has read.
+        """
         self.test.exits.close()
         self.test = TestState()
+        if self._fixture_owner is not None and self._fixture_owner.is_closed:
+            self._fixture_owner = None
+        if self.session_owner is not None and self.session_owner.is_closed:
+            self.session_owner = None
 
     def close(self) -> None:
-        """End the run: its current test, and what its ``_exits`` contain. Can be repeated."""
-        with exiting() as exits:
-            exits.callback(self._exits.close)
-            exits.callback(self.end_test)
+        """Close the clouds that are still open, and end the test. Can be repeated."""
+        self._exits.close()
 
     # -- settings of tests whose fakes outlive them ------------------------------------------------
 
@@ -339,7 +336,7 @@ class Run:
         funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
         if is_session_used and SESSION_SETTINGS in funcargs and self.session_owner is not None:
-            self.open_session(funcargs[SESSION_SETTINGS])
+            check_session_settings(scope, funcargs[SESSION_SETTINGS], self._session_settings)
         if scope != "function" and SETTINGS in funcargs:
             self._apply_own_settings(item, funcargs[SETTINGS])
 

@@ -89,7 +89,7 @@ class VectorIndex(Fake):
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
         )
-        self._exits.callback(self._engine.close)
+        self._parts.callback(self._engine.close)
         self._embedder = embedder
         self._create(config.namespaces)
         return VectorApp(self._engine, embedder, new_token())

@@ -238,7 +238,7 @@ def test_a_close_that_is_interrupted_several_times_can_be_repeated(times: int) -
             with pytest.raises(KeyboardInterrupt):
                 queue.close()
         queue.close()
-        assert not queue._exits._functions
+        assert not queue._exits
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,17 @@ def test_exits_call_the_latest_function_first_and_repeat_an_interrupted_one() ->
     assert called == ["block", "last", "interrupted", "first", "interrupted"]
 
 
+def test_first_functions_are_called_in_their_order_after_all_later_ones() -> None:
+    called: list[str] = []
+    exits = Exits(lambda: called.append("first"), lambda: called.append("second"))
+    exits.callback(called.append, "later")
+    exits.callback(called.append, "latest")
+    assert len(exits) == 4
+    exits.close()
+    assert called == ["latest", "later", "first", "second"]
+    assert not exits
+
+
 def test_a_function_that_closes_its_exits_is_called_once() -> None:
     called: list[str] = []
     exits = Exits()

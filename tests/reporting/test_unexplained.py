@@ -213,26 +213,6 @@ def test_a_destination_that_no_parser_takes_has_its_row(run: Run, tmp_path: Path
     assert list(tmp_path.glob("*.html"))
 
 
-def test_an_end_of_the_run_that_fails_is_told_and_the_outcomes_stand(
-    run: Run, pytester: pytest.Pytester
-) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    result = run(
-        """
-        def raises():
-            raise RuntimeError("cannot close")
-
-        def test_it(kv_server):
-            kv_server.on_close(raises)
-        """
-    )
-    result.assert_outcomes(passed=1)
-    assert result.ret == 0
-    text = "\n".join([*result.outlines, *result.errlines])
-    assert "cannot close" in text
-    assert "Traceback" not in text
-
-
 def test_a_recording_that_cannot_be_made_is_a_warning(run: Run, tmp_path: Path) -> None:
     result = run(
         """

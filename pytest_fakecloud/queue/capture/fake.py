@@ -141,7 +141,7 @@ class CallbackCapture(Destination):
         self._arrival = self._time.signal()
         """It is notified of each callback."""
         # End every wait for callbacks.
-        self._exits.callback(self._arrival.close)
+        self._parts.callback(self._arrival.close)
         notes = partial(undelivered_lines, weakref.proxy(self))
         self._callbacks = Inbox("/callback", failure=False, notes=notes)
         self._failures = Inbox("/failure", failure=True, notes=notes)
