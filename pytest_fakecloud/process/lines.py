@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from types import FrameType
@@ -60,6 +61,8 @@ class Lines:
     def __init__(self) -> None:
         self._sent: dict[int, _Sent] = {}
         """What was sent last from each port."""
+        self._sent_on: dict[int, _Sent] = {}
+        """The same by the descriptor of the socket, because asking for its port is a system call."""
 
     def __call__(self, client: tuple[str, int] | None) -> CallLines | None:
         if client is None:  # The call skips the socket.
@@ -86,14 +89,12 @@ class Lines:
     def _note(self, sock: socket.socket, frame: FrameType) -> None:
         if _kind_of(frame.f_code.co_filename) == "own":
             return  # A fake sends a response.
-        try:
-            port = sock.getsockname()[1]
-        except (OSError, IndexError):
-            return
         lines = lines_above(frame)
-        last = self._sent.get(port)
+        last = self._sent_on.get(sock.fileno())
         if last is None or last.sock() is not sock:
-            self._sent[port] = _Sent(ref(sock), lines)
+            with suppress(OSError, IndexError):
+                port = sock.getsockname()[1]
+                self._sent[port] = self._sent_on[sock.fileno()] = _Sent(ref(sock), lines)
         elif last.is_taken:
             last.lines, last.is_taken = lines, False
         elif last.lines != lines:
