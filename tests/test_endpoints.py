@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.calls import CALL_FIELDS
+from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.http.routing import RouteTable
 
 from .notations import alternatives, complete
@@ -42,6 +44,22 @@ def test_every_endpoint_is_played_by_a_scenario(fixture: str) -> None:
         "NOT_PLAYED of tests/test_endpoints.py",
     )
     assert routes.keys() - played == NOT_PLAYED[fixture]
+
+
+@pytest.mark.parametrize("fixture", SCENARIOS)
+def test_facts_of_path_parameters(fixture: str) -> None:
+    """They are decoded, and none has the name of a field that all calls have, which would hide it."""
+    with Cloud() as cloud:
+        app = cloud._start(fixture, {})._app
+        assert CALL_FIELDS.keys().isdisjoint(app.fact_fields)
+        for route in app.table.routes:
+            path = re.sub(r"{\w+\*?}", "a%20b", route.pattern)
+            request = Request(route.methods.split()[0], path, [], b"")
+            request.route, request.params = route.name, dict.fromkeys(route.parameters, "a%20b")
+            facts = app.facts(request)
+            # A destination is a URL, which keeps its own encoding.
+            for name in app.fact_fields.keys() & request.params.keys() - {"destination"}:
+                assert facts[name] in ("a b", ["a b"]), (route, name)
 
 
 def played_endpoints(table: RouteTable, folder: Path) -> set[str]:

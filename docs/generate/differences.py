@@ -17,7 +17,7 @@ from . import decided
 from .markdown import HEAD, table
 
 VALKEYS = (
-    *(name for name, spec in COMMANDS.items() if spec.effects.is_valkey_only),
+    *(name for name, spec in COMMANDS.items() if spec.only_in == "valkey"),
     "the API of scripts as `server`",
 )
 """Commands, and an entry of `LATER`, that exist in Valkey but in no version of Redis."""
@@ -57,7 +57,7 @@ def _versions() -> Iterator[str]:
         spec.name: spec.since
         for spec in COMMANDS.values()
         if spec.group not in MODULES.values()
-        and not spec.effects.is_vendors
+        and spec.only_in != "vendor"
         and spec.name not in VALKEYS
     }
     later = {word: since for word, since in words.items() if is_later(since, announced)}

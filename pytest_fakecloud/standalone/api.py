@@ -9,9 +9,9 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property
 from pkgutil import get_data
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..cloud.base import start_over
 from ..cloud.cloud import Cloud
@@ -28,15 +28,14 @@ from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
-from .control.endpoints import PREFIX, Refused, compressed, contract, fake_named, fields
+from .control.endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
 
 if TYPE_CHECKING:
     from .saving import StateKeeper
 
 T = TypeVar("T", bound=AnyResponse)
-_Part: TypeAlias = CloudRoutes | DataRoutes | FakeRoutes | IsolatedClouds
-"""An object with further endpoints."""
+P = TypeVar("P", bound=Part)
 _MOST_CODES = 100
 """Maximum number of unused sign-in codes; a newer one replaces the oldest."""
 _LONGEST_WITHOUT_TOKEN = 4096
@@ -114,18 +113,23 @@ class ControlApp(App):
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self.data = DataRoutes(cloud)
         self._clouds = clouds
-        parts: list[_Part] = [CloudRoutes(cloud), FakeRoutes(cloud, self._hosts), self.data]
+        parts: list[Part] = [CloudRoutes(cloud), FakeRoutes(cloud, self._hosts), self.data]
         if clouds is not None:
             parts.append(clouds)
-        self.parts: Mapping[type[_Part], _Part] = {type(part): part for part in parts}
-        """The parts by their classes."""
+        self._parts = {type(part): part for part in parts}
+
+    def part(self, kind: type[P]) -> P:
+        """Return the part of a class."""
+        part = self._parts[kind]
+        assert isinstance(part, kind)
+        return part
 
     # -- the dialect -----------------------------------------------------------------------------
 
     @cached_property
     def table(self) -> RouteTable:
         """All routes. The OpenAPI document is generated from them."""
-        return _table_with(tuple(self.parts))
+        return _table_with(tuple(self._parts))
 
     @classmethod
     def routes(cls) -> list[Route]:
@@ -303,20 +307,9 @@ class ControlApp(App):
 
 
 @cache
-def _table_with(parts: tuple[Any, ...]) -> RouteTable:
+def _table_with(parts: tuple[type[Part], ...]) -> RouteTable:
     """Return the route table of the control apps that have parts of these classes."""
-    of_parts = (_of_part(part, route) for part in parts for route in part.routes())
-    return RouteTable([*ControlApp.routes(), *of_parts])
-
-
-def _of_part(part: type[_Part], route: Route) -> Route:
-    """Return the route of a part with an endpoint of the app."""
-
-    @wraps(route.endpoint)
-    def endpoint(app: ControlApp, request: Request) -> object:
-        return route.endpoint(app.parts[part], request)
-
-    return route._replace(endpoint=endpoint)
+    return RouteTable([*ControlApp.routes(), *(route for part in parts for route in part.routes())])
 
 
 def _kept(keeper: StateKeeper) -> shapes.KeptData:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,11 @@ import pytest
 from docs.generate.kv_commands import REASONS
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.sessions import Session
-from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.errors import CommandError, Template
+from pytest_fakecloud.kv.scripting import errors as scripting_errors
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from pytest_fakecloud.kv.table.registry import command_table
@@ -24,9 +25,7 @@ from tests.kv.scenarios import FOLDER, Scenario, every_scenario, play
 from tests.kv.scenarios.effects import ObservedEffects
 from tests.kv.table import TABLE_FILE, WITHOUT_SERVER
 from tests.kv.table.test_layout import MODULES, module_of_group
-from tests.notations import complete, sections
-
-ERRORS = sections(Path(__file__).with_name("errors.txt"))["errors"]
+from tests.notations import complete
 
 IN_REDIS = command_table("redis", VERSION["redis"]).commands
 """The commands of a stock Redis server."""
@@ -46,15 +45,20 @@ def test_every_data_command_is_compared_with_real_servers() -> None:
     complete(
         TEMPLATES_FILE,
         (f"below `== {TABLE[name].group}`: {name} <template>" for name in sorted(missing)),
-        "NOT_COMPARED of tests/kv/comparison/templates.py (or vendor or redis to its row in "
-        "kv/table/commands.txt, if neither Redis 7.0 nor Valkey 9.1 has the command)",
+        "NOT_COMPARED of tests/kv/comparison/templates.py (or, if neither Redis 7.0 nor Valkey 9.1 has "
+        "the command, `vendor-` or `redis-` before the version in its row in kv/table/commands.txt)",
     )
     assert not compared & WITHOUT_SERVER
     assert not compared & excluded
 
 
-EFFECTS = ("value_at", "ttl_at", "takes_ttl", "reads_clock", "event")
-"""The attributes of ``registry.Effects`` that scenarios compare with what a command does."""
+SHOWN_AS = {
+    "value_at": "value@", "ttl_at": "seconds@ (or of another unit)", "takes_ttl": "ttl",
+    "reads_clock": "time", "event": "event=",
+}  # fmt: skip
+"""The attributes of ``registry.Effects`` that scenarios compare with what a command does, with the
+effects in rows.
+"""
 NOT_SHOWN = {
     ("RESTORE", "value_at"), ("RESTORE-ASKING", "value_at"),  # the value is that of the payload
     *((name, "reads_clock") for name in TABLE if name.startswith("SEARCH.")),  # read by the index
@@ -144,14 +148,17 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
     commands = {spec.name for spec in TABLE.values() if not spec.subcommands}
     words = {(spec.name, word) for spec in TABLE.values() for word in spec.options}
     effects = {
-        (spec.name, effect) for spec in TABLE.values() for effect in EFFECTS
+        (spec.name, effect) for spec in TABLE.values() for effect in SHOWN_AS
         if getattr(spec.effects, effect) not in (None, False, 0)
     }  # fmt: skip
     missing = [
-        *((name, f"{name} <arguments> => <reply>") for name in commands - played.commands),
-        *((name, f"{name} ... {word} => <reply>") for name, word in words - played.options),
+        *((name, f"a line of {name} that succeeds") for name in commands - played.commands),
         *(
-            (name, f"{name} ... => <reply>  # that shows {effect}")
+            (name, f"a line of {name} with the option {word}")
+            for name, word in words - played.options
+        ),
+        *(
+            (name, f"a line of {name} that shows the effect {SHOWN_AS[effect]}")
             for name, effect in effects - played.effects - NOT_SHOWN
         ),
     ]
@@ -166,11 +173,11 @@ def test_scenarios_show_the_arities_of_commands_without_a_server(played: Played)
         if spec.subcommands:
             continue
         if (name, spec.least) not in played.lengths:
-            lines.append((name, f"{name} ... => <reply>  # with {spec.least} words"))
+            lines.append((name, f"a line of {name} with {spec.least} words that succeeds"))
         wrong = [spec.least - 1] if spec.least > 1 + (" " in name) else []
         wrong += [spec.most + 1] if spec.arity > 0 else []
         lines += [
-            (name, f"{name} ... => -ARITY  # with {length} words")
+            (name, f"a line of {name} with {length} words => -ARITY")
             for length in wrong
             if (name, length) not in played.wrong_lengths
         ]
@@ -189,10 +196,41 @@ def test_rows_have_the_option_words_that_scenarios_use(played: Played) -> None:
     )
 
 
+NOT_PRODUCED = {"CLIENT_LEFT"}
+"""Errors that no client receives."""
+
+
 @pytest.mark.slow
-def test_scenarios_produce_every_error_text(played: Played) -> None:
-    missing = [text for text in ERRORS if not produced(text, played.errors)]
-    complete(FOLDER, (f"<file>: ... => -{text}" for text in missing))
+def test_every_error_text_occurs_in_a_scenario_or_a_test(played: Played) -> None:
+    """A scenario produces it, or another test contains the whole text or the name of its constant."""
+    produced = "\n".join(played.errors)
+    files = [file for file in FOLDER.parent.rglob("*") if file.suffix in (".py", ".txt")]
+    written = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    complete(
+        FOLDER,
+        (
+            f"<file>: ... => -{text}"
+            for name, text in error_texts()
+            if not re.search(pattern_of(text), produced)
+            and not re.search(rf"\berrors\.{name}\b|{pattern_of(text)}", written)
+            and name not in NOT_PRODUCED
+        ),
+        "NOT_PRODUCED of tests/kv/test_completeness.py",
+    )
+
+
+def error_texts() -> Iterator[tuple[str, str]]:
+    """Yield the names and the texts of errors. Constants of type str are parts of error texts."""
+    for name, value in [*vars(errors).items(), *vars(scripting_errors).items()]:
+        if isinstance(value, Template):
+            yield name, value._text
+        elif name.isupper() and name[0] != "_" and isinstance(value, bytes | str):
+            yield name, value if isinstance(value, str) else value.decode()
+
+
+def pattern_of(text: str) -> str:
+    """Return a regular expression for an error text, whose placeholders match anything."""
+    return ".*".join(map(re.escape, re.split(r"<\w+>", text)))
 
 
 def complete_scenarios(lines: Iterable[tuple[str, str]]) -> None:
@@ -207,11 +245,3 @@ def file_of(name: str) -> str:
     module = MODULES.get(name, "arguments").replace(".", "/")
     folder = "" if name in IN_REDIS else "vendor/"
     return f"{folder}{module_of_group(TABLE[name].group) if module == 'arguments' else module}.txt"
-
-
-def produced(text: str, errors: set[str]) -> bool:
-    pattern = "".join(
-        ".*" if part.startswith("<") else re.escape(part)
-        for part in re.split(r"(<[a-z0-9A-Z]+>)", text)
-    )
-    return any(re.match(pattern, error, re.DOTALL) for error in errors)

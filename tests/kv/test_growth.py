@@ -2,7 +2,7 @@
 
 Work is counted, not timed: the bytecode instructions that run, and the memory that is allocated in
 the meantime. Elements are strings whose methods are written in Python, so a loop in C that uses the
-elements counts as well, and so does one that copies them. Each line of `growth.txt` runs first
+elements counts as well, and so does one that copies them. Each line of `command_lines.txt` runs first
 without being counted: what the first one builds for later ones (an order, a sum) is paid once.
 """
 
@@ -30,10 +30,10 @@ from tests.notations import alternatives, complete, sections
 SIZES = (600, 1800, 5400)
 SMALL_SIZES = (200, 600, 1800)
 """For work that is linear, which differs enough at sizes that are counted in less time."""
-GROWTH_FILE = Path(__file__).with_name("growth.txt")
+LINES_FILE = Path(__file__).with_name("command_lines.txt")
 GROWTH = {
     name: [line for text in texts for line in alternatives(text)]
-    for name, texts in sections(GROWTH_FILE).items()
+    for name, texts in sections(LINES_FILE).items()
 }
 GROUPS = {
     *(
@@ -283,7 +283,7 @@ def test_every_command_with_data_has_its_class() -> None:
         spec.name for spec in COMMANDS.values() if spec.group in GROUPS and not spec.subcommands
     }
     complete(
-        GROWTH_FILE,
+        LINES_FILE,
         (
             f"below {' or '.join(f'`== {growth}`' for growth in CLASSES)}: {name} <arguments>"
             for name in sorted(data - measured - UNMEASURED)

@@ -231,12 +231,12 @@ def test_later_commands_are_those_of_valkey(fake: Client) -> None:
     complete(
         TABLE_FILE,
         (
-            f"to the row of {name}: vendor if only the vendor has it, or redis if Redis also has it"
+            f"before the version of {name}: `vendor-` if only the vendor has it, or `redis-`"
             for name in sorted(missing)
         ),
     )
     wrong = WITHOUT_SERVER.intersection(names)
-    assert not wrong, f"Valkey has {wrong}: remove vendor or redis from their rows"
+    assert not wrong, f"Valkey has {wrong}: remove `vendor-` or `redis-` from their rows"
     complete_rows(ours, theirs)
     complete(
         TABLE_FILE,

@@ -11,11 +11,12 @@ import pytest
 from docs.generate.scenarios import TARGETS
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.http.routing import RouteTable
-from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.verify import catalogue
 from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import plan
 
+from ..kv.table import WITHOUT_SERVER
 from ..notations import complete
 
 CATALOGUE = Path(str(catalogue.__file__)).parent
@@ -67,12 +68,36 @@ def test_every_data_command_is_asked() -> None:
     complete(
         CATALOGUE / "kv.txt",
         (
-            f"below a title (##) about the group {COMMANDS[name].group}: {name} @a"
+            f"at the end of a title (##) about the group {COMMANDS[name].group}: {name} @a"
             for name in sorted(offered - asked - {*NOT_ASKED})
         ),
         "NOT_ASKED of tests/verify/test_catalogue.py",
     )
     assert offered - asked == set(NOT_ASKED)
+
+
+OF_SERVERS = frozenset(
+    {"string", "bitmap", "list", "set", "sorted set", "geo", "hyperloglog", "stream", "keys"}
+)
+"""The beginnings of titles whose commands real servers have, nearly all."""
+
+
+def test_no_line_depends_on_a_write_that_real_servers_reject() -> None:
+    """A server that rejects a write has other data afterwards, and other replies."""
+    for scenario in plan(TARGETS["kv"]):
+        changed: set[bytes] = set()
+        for step in scenario.steps:
+            argv = [str(word).encode() for word in step.json or ()]
+            spec = EVERYTHING.find(argv) if step.is_command and argv else None
+            if spec is None or scenario.title.partition(":")[0] not in OF_SERVERS:
+                continue
+            keys = {argv[at] for at, _ in spec.key_positions(argv)}
+            assert spec.name in WITHOUT_SERVER or not keys & changed, (
+                f"move `{step}` before the lines that change its key and that no real server "
+                f"accepts, in the title {scenario.title} of kv.txt"
+            )
+            if spec.write and spec.name in WITHOUT_SERVER:
+                changed |= keys
 
 
 @pytest.mark.parametrize("service", TARGETS)

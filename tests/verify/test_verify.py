@@ -30,6 +30,7 @@ from tests.kv.comparison.servers import RealServer, available
 from tests.kv.table import WITHOUT_SERVER
 
 from .test_bounds import plan_only
+from .test_catalogue import OF_SERVERS
 
 pytestmark = pytest.mark.slow
 
@@ -131,8 +132,7 @@ def keep_only(monkeypatch: pytest.MonkeyPatch, is_kept: Callable[[Scenario], boo
 
 
 def is_of_data(scenario: Scenario) -> bool:
-    data = {"string", "bitmap", "list", "set", "sorted set", "geo", "hyperloglog", "stream", "keys"}
-    return scenario.title.partition(":")[0] in data
+    return scenario.title.partition(":")[0] in OF_SERVERS
 
 
 @pytest.mark.parametrize("service", PLANTED)

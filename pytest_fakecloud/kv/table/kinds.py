@@ -20,7 +20,7 @@ def _all(condition: Callable[[CommandSpec], bool]) -> frozenset[str]:
 
 def _declared(effect: str) -> frozenset[str]:
     """Return the commands whose rows declare an effect."""
-    return _all(lambda spec: effect in spec.effects.kinds)
+    return _all(lambda spec: effect in spec.effects.words)
 
 
 def _takes_many(spec: CommandSpec) -> bool:

@@ -26,15 +26,17 @@ from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 
 
 class Row(NamedTuple):
-    """A row of the table. ``documented`` says whether the vendor documents the command. ``flags``,
-    ``keys``, ``arguments`` and ``effects`` are unparsed. ``later`` are option words that a server of an
-    earlier version lacks.
+    """A row of the table. ``documented`` says whether the vendor documents the command. ``only_in`` is
+    ``redis``, ``valkey`` or ``vendor`` if the others lack the command, or empty. ``flags``, ``keys``,
+    ``arguments`` and ``effects`` are unparsed. ``later`` are option words that a server of an earlier
+    version lacks.
     """
 
     name: str
     documented: bool
     arity: int
     group: str
+    only_in: str
     since: str
     flags: str
     keys: str
@@ -67,14 +69,15 @@ def row_of(name: str) -> Row:
     heading, line = _LINES[name].split("\n")
     group, _, of_group = heading.partition("]")
     head, *columns = line.split(" | ")
-    *words, arity, since = head.split()
+    *words, arity, added = head.split()
+    only_in, _, since = added.rpartition("-")
     columns = ["" if column == "-" else column for column in columns]
     flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
     if of_group:
         effects = f"{of_group} {effects}"
     arguments = _written_out(arguments)
     documented = f"*{name.replace(' ', '|')}" in words
-    return Row(name, documented, int(arity), group, since, flags, keys, arguments, effects)
+    return Row(name, documented, int(arity), group, only_in, since, flags, keys, arguments, effects)
 
 
 def _written_out(arguments: str) -> str:
@@ -179,41 +182,34 @@ TTL_OPTIONS = {
 }
 """The option words that set a TTL, in every command that has them, with the units of their numbers."""
 _TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
-_WORDS = {
-    "ttl": ("takes_ttl", True),
-    "time": ("reads_clock", True),
-    "lookup": ("looks_up", True),
-    "no-event": ("event", ""),
-    "whole": ("whole", True),
-    "rest": ("over_rest", True),
-    "no-rest": ("over_rest", False),
-    "vendor": ("is_vendors", True),
-    "valkey": ("is_valkey_only", True),
-    "redis": ("is_redis_only", True),
-    **{word: ("repetition", word) for word in ("overwrites", "again", "varies")},
-}
-"""The words without a value, with the attribute of `Effects` that they set."""
-_KINDS = frozenset({"count", "names", "if-new", "removes", "claims", "finishes"})
-"""The words about which `kinds.py` asks."""
+_WORDS = frozenset(
+    {"ttl", "no-event", "overwrites", "again", "varies", "time", "whole"}
+    | {"count", "names", "if-new", "removes", "claims", "finishes", "lookup", "no-rest", "rest"}
+)
+"""The effects without a value."""
 
 
 class Effects:
     """The last column of a command's row, whose words ``commands.txt`` explains.
 
-    ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
-    are None if the row does not declare them. ``repetition`` is a word of ``commands.txt`` or, by
-    default, an empty string. ``kinds`` are the words about which `kinds.py` asks.
+    ``words`` are the effects without a value. ``value_at`` and ``ttl_at`` are positions in the command
+    line, or 0. ``event`` and ``over_rest`` are None if the row does not declare them. ``repetition`` is
+    one of the words about repetitions or, by default, an empty string.
     """
 
     def __init__(self, text: str) -> None:
         self.value_at = self.ttl_at = 0
         self.ttl_unit: Unit | None = None
-        self.takes_ttl = self.reads_clock = self.looks_up = self.whole = False
-        self.is_vendors = self.is_valkey_only = self.is_redis_only = False
-        self.event: str | None = None
+        self.words = _WORDS.intersection(text.split())
+        self.takes_ttl = "ttl" in self.words
+        self.reads_clock = "time" in self.words
+        self.looks_up = "lookup" in self.words
+        self.whole = "whole" in self.words
+        self.event: str | None = "" if "no-event" in self.words else None
         self.over_rest: bool | None = None
-        self.repetition = ""
-        self.kinds = _KINDS.intersection(text.split())
+        if not self.words.isdisjoint({"rest", "no-rest"}):
+            self.over_rest = "rest" in self.words
+        self.repetition = "".join(self.words & {"overwrites", "again", "varies"})
         for word in text.split():
             name, _, position = word.partition("@")
             if name in UNITS and position.isdigit():
@@ -222,8 +218,8 @@ class Effects:
                 self.value_at = int(position)
             elif word.startswith("event="):
                 self.event = word.removeprefix("event=")
-            elif word not in _KINDS:
-                setattr(self, *_WORDS[word])
+            elif word not in _WORDS:
+                raise ValueError(f"{word!r} is not an effect; commands.txt lists the effects")
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -277,9 +273,9 @@ class CommandSpec:
     """A command or subcommand in the table.
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
-    in lower case with ``|``, as in errors. ``documented``, ``arity``, ``group``, ``since``,
-    ``flags``, ``categories``, ``keys`` and ``effects`` are from the row in the table. ``write`` and
-    ``readonly`` say whether the row has this flag. The others:
+    in lower case with ``|``, as in errors. ``documented``, ``arity``, ``group``, ``only_in``,
+    ``since``, ``flags``, ``categories``, ``keys`` and ``effects`` are from the row in the table.
+    ``write`` and ``readonly`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
     - ``function`` runs the command; None for a container. ``kv.commands`` sets it.
@@ -306,6 +302,7 @@ class CommandSpec:
         self.least = abs(row.arity)
         self.most = row.arity if row.arity > 0 else sys.maxsize
         self.group = row.group
+        self.only_in = row.only_in
         self.since = row.since
         self.flags, self.categories = _flags_and_categories(row.flags, row.group)
         self.keys, self.only_key, only_reads_a_key = _keys(row.keys)
@@ -456,7 +453,7 @@ class Table:
             if row.group in MODULES.values():
                 if row.group not in loaded:
                     continue
-            elif Effects(row.effects).is_vendors or is_later(row.since, version):
+            elif row.only_in == "vendor" or is_later(row.since, version):
                 continue
             if earlier := EARLIER.get(row.name):
                 since, flags, effects = earlier

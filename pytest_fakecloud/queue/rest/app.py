@@ -7,7 +7,6 @@ otherwise an empty body.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
@@ -89,7 +88,7 @@ class QueueApp(App):
 
     @classmethod
     def routes(cls) -> list[Route]:
-        return [_route_of(family, route) for family in _FAMILIES for route in family.routes()]
+        return [route for family in _FAMILIES for route in family.routes()]
 
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):
@@ -115,27 +114,11 @@ class QueueApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return the path parameters and, for a publish request, its ``url`` and ``label``."""
-        facts: dict[str, Any] = dict(request.params)
+        """Return the path parameters, decoded, and for a publish request its ``url`` and ``label``."""
+        facts: dict[str, Any] = {name: request.segment(name) for name in request.params}
         if "destination" in request.params:
             destination, settings = destination_of(request)
             facts["url"] = facts["destination"] = as_text(destination)
             label = first_setting([*request.headers.pairs, *settings], "label")
             facts["label"] = [] if label is None else [*read_labels(label)]
         return facts
-
-
-def _route_of(family: type[RouteFamily], route: Route) -> Route:
-    """Return the route of a family with an endpoint of the app, which takes the engine's lock and counts
-    the request if the burst limit applies to it.
-    """
-
-    def endpoint(app: QueueApp, request: Request) -> object:
-        engine = app.engine
-        with engine.lock if family.holds_lock else nullcontext():
-            if engine.limits.burst is not None and route.limited:
-                engine.quota.count_request(engine.clock.now_us())
-            result = route.endpoint(family(engine), request)
-        return Answer() if result is None else result
-
-    return route._replace(endpoint=endpoint)

@@ -21,10 +21,10 @@ class BulkActionRoutes(RouteFamily):
     def routes(cls) -> list[Route]:
         workflow = "/v2/workflows/bulkActions"
         return [
-            Route("GET", "/v2/bulkActions", "list_bulk_actions", cls.list_bulk_actions),
-            Route("GET", "/v2/bulkActions/{id}", "get_bulk_action", cls.get_bulk_action),
-            Route("GET", workflow, "list_workflow_bulk_actions", cls.list_bulk_actions),
-            Route("GET", f"{workflow}/{{id}}", "get_workflow_bulk_action", cls.get_bulk_action),
+            cls.route("GET", "/v2/bulkActions", "list_bulk_actions", cls.list_bulk_actions),
+            cls.route("GET", "/v2/bulkActions/{id}", "get_bulk_action", cls.get_bulk_action),
+            cls.route("GET", workflow, "list_workflow_bulk_actions", cls.list_bulk_actions),
+            cls.route("GET", f"{workflow}/{{id}}", "get_workflow_bulk_action", cls.get_bulk_action),
         ]
 
     def list_bulk_actions(self, request: Request) -> object:

@@ -24,7 +24,9 @@ class ChatRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/llm/v1/chat/completions", "chat", cls.chat, lingers=True, limited=False)
+            cls.route(
+                "POST", "/llm/v1/chat/completions", "chat", cls.chat, lingers=True, limited=False
+            )
         ]
 
     def chat(self, request: Request) -> Answer:

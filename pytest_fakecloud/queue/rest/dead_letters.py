@@ -26,12 +26,12 @@ class DeadLetterRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/dlq", "list_dead_letters", cls.list_dead_letters),
-            Route("DELETE", "/v2/dlq", "delete_dead_letters", cls.delete_dead_letters),
-            Route("POST", "/v2/dlq/retry", "retry_dead_letters", cls.retry_dead_letters),
-            Route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", cls.retry_dead_letter),
-            Route("GET", "/v2/dlq/{id}", "get_dead_letter", cls.get_dead_letter),
-            Route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", cls.delete_dead_letter),
+            cls.route("GET", "/v2/dlq", "list_dead_letters", cls.list_dead_letters),
+            cls.route("DELETE", "/v2/dlq", "delete_dead_letters", cls.delete_dead_letters),
+            cls.route("POST", "/v2/dlq/retry", "retry_dead_letters", cls.retry_dead_letters),
+            cls.route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", cls.retry_dead_letter),
+            cls.route("GET", "/v2/dlq/{id}", "get_dead_letter", cls.get_dead_letter),
+            cls.route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", cls.delete_dead_letter),
         ]
 
     def list_dead_letters(self, request: Request) -> object:

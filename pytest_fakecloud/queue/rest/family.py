@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, ClassVar, Self
 
+from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.engine import Engine
 
+if TYPE_CHECKING:
+    from .app import QueueApp
+
 
 class RouteFamily:
-    """The routes of one family of endpoints.
-
-    An endpoint that returns None responds with an empty body. Each request has its own instance.
+    """The routes of one family of endpoints. Each request has its own instance.
 
     Routes that are not ``limited`` are those to which the burst limit does not apply (vendor's page on
     rate limits). Decided here: webhooks count as notifications, and chat requests have a limit of their
@@ -19,7 +23,7 @@ class RouteFamily:
     """
 
     holds_lock: ClassVar[bool] = True
-    """Whether the endpoints are called with the engine's lock held."""
+    """Whether the methods of routes are called with the engine's lock held."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -28,3 +32,29 @@ class RouteFamily:
     @classmethod
     def routes(cls) -> list[Route]:
         raise NotImplementedError
+
+    @classmethod
+    def route(
+        cls,
+        methods: str,
+        pattern: str,
+        name: str,
+        method: Callable[[Self, Request], object],
+        *,
+        lingers: bool = False,
+        changes: bool = False,
+        limited: bool = True,
+    ) -> Route:
+        """Return a route that calls a method of this family, and counts the request if the burst limit
+        applies to it. A method that returns None responds with an empty body.
+        """
+
+        def endpoint(app: QueueApp, request: Request) -> object:
+            engine = app.engine
+            with engine.lock if cls.holds_lock else nullcontext():
+                if engine.limits.burst is not None and limited:
+                    engine.quota.count_request(engine.clock.now_us())
+                result = method(cls(engine), request)
+            return Answer() if result is None else result
+
+        return Route(methods, pattern, name, endpoint, lingers, changes, limited)

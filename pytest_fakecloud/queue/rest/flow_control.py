@@ -18,15 +18,15 @@ class FlowControlRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/flowControl", "list_flow_controls", cls.list_flow_controls),
-            Route("GET", "/v2/flowControl/{key}", "get_flow_control", cls.get_flow_control),
-            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", cls.set_paused),
-            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", cls.set_paused),
-            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", cls.pin),
-            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", cls.unpin),
-            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", cls.reset_rate),
-            Route("POST", "/v2/flowControl/{key}/reset", "reset_flow", cls.reset),
-            Route("GET", "/v2/globalParallelism", "global_parallelism", cls.global_parallelism),
+            cls.route("GET", "/v2/flowControl", "list_flow_controls", cls.list_flow_controls),
+            cls.route("GET", "/v2/flowControl/{key}", "get_flow_control", cls.get_flow_control),
+            cls.route("POST", "/v2/flowControl/{key}/pause", "pause_flow", cls.set_paused),
+            cls.route("POST", "/v2/flowControl/{key}/resume", "resume_flow", cls.set_paused),
+            cls.route("POST", "/v2/flowControl/{key}/pin", "pin_flow", cls.pin),
+            cls.route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", cls.unpin),
+            cls.route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", cls.reset_rate),
+            cls.route("POST", "/v2/flowControl/{key}/reset", "reset_flow", cls.reset),
+            cls.route("GET", "/v2/globalParallelism", "global_parallelism", cls.global_parallelism),
         ]
 
     def list_flow_controls(self, request: Request) -> object:

@@ -13,10 +13,12 @@ class KeyRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/keys", "get_keys", cls.get_keys),
-            Route("POST GET", "/v2/keys/rotate", "rotate_keys", cls.rotate_keys, changes=True),
-            Route("GET", "/v1/keys", "get_keys_v1", cls.get_keys),
-            Route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", cls.rotate_keys, changes=True),
+            cls.route("GET", "/v2/keys", "get_keys", cls.get_keys),
+            cls.route("POST GET", "/v2/keys/rotate", "rotate_keys", cls.rotate_keys, changes=True),
+            cls.route("GET", "/v1/keys", "get_keys_v1", cls.get_keys),
+            cls.route(
+                "POST GET", "/v1/keys/rotate", "rotate_keys_v1", cls.rotate_keys, changes=True
+            ),
         ]
 
     def get_keys(self, request: Request) -> object:

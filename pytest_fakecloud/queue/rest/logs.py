@@ -21,8 +21,8 @@ class LogRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/events", "list_events", cls.list_logs),
-            Route("GET", "/v2/logs", "list_logs", cls.list_logs),
+            cls.route("GET", "/v2/events", "list_events", cls.list_logs),
+            cls.route("GET", "/v2/logs", "list_logs", cls.list_logs),
         ]
 
     def list_logs(self, request: Request) -> object:

@@ -32,20 +32,22 @@ class MessageRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/v2/publish/{destination*}", "publish", cls.publish, limited=False),
-            Route(
+            cls.route("POST", "/v2/publish/{destination*}", "publish", cls.publish, limited=False),
+            cls.route(
                 "POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue, limited=False
             ),
-            Route("POST", "/v2/batch", "batch", cls.batch, limited=False),
-            Route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
-            Route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
-            Route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),
-            Route("POST", "/v2/messages/{id}/retry", "retry_message", cls.retry_message),
+            cls.route("POST", "/v2/batch", "batch", cls.batch, limited=False),
+            cls.route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
+            cls.route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
+            cls.route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),
+            cls.route("POST", "/v2/messages/{id}/retry", "retry_message", cls.retry_message),
             *(
-                Route("POST", f"{base}/{{destination*}}", "create_schedule", cls.create_schedule)
+                cls.route(
+                    "POST", f"{base}/{{destination*}}", "create_schedule", cls.create_schedule
+                )
                 for base in SCHEDULES
             ),
-            Route("GET", "/v1/messages/{id}", "get_message_v1", cls.get_message),
+            cls.route("GET", "/v1/messages/{id}", "get_message_v1", cls.get_message),
         ]
 
     def publish(self, request: Request, **options: Any) -> Answer:

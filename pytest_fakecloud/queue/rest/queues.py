@@ -17,12 +17,12 @@ class QueueRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/queues", "list_queues", cls.list_queues),
-            Route("POST", "/v2/queues", "upsert_queue", cls.upsert_queue),
-            Route("GET", "/v2/queues/{name}", "get_queue", cls.get_queue),
-            Route("DELETE", "/v2/queues/{name}", "delete_queue", cls.delete_queue),
-            Route("POST", "/v2/queues/{name}/pause", "pause_queue", cls.set_paused),
-            Route("POST", "/v2/queues/{name}/resume", "resume_queue", cls.set_paused),
+            cls.route("GET", "/v2/queues", "list_queues", cls.list_queues),
+            cls.route("POST", "/v2/queues", "upsert_queue", cls.upsert_queue),
+            cls.route("GET", "/v2/queues/{name}", "get_queue", cls.get_queue),
+            cls.route("DELETE", "/v2/queues/{name}", "delete_queue", cls.delete_queue),
+            cls.route("POST", "/v2/queues/{name}/pause", "pause_queue", cls.set_paused),
+            cls.route("POST", "/v2/queues/{name}/resume", "resume_queue", cls.set_paused),
         ]
 
     def list_queues(self, request: Request) -> object:

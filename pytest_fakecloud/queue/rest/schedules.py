@@ -18,18 +18,18 @@ class ScheduleRoutes(RouteFamily):
     def routes(cls) -> list[Route]:
         return [
             *(route for base in SCHEDULES for route in cls._at(base)),
-            Route("GET", "/v1/schedules", "list_schedules_v1", cls.list_schedules),
-            Route("GET", "/v1/schedules/{id}", "get_schedule_v1", cls.get_schedule),
+            cls.route("GET", "/v1/schedules", "list_schedules_v1", cls.list_schedules),
+            cls.route("GET", "/v1/schedules/{id}", "get_schedule_v1", cls.get_schedule),
         ]
 
     @classmethod
     def _at(cls, base: str) -> list[Route]:
         return [
-            Route("GET", base, "list_schedules", cls.list_schedules),
-            Route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", cls.set_paused),
-            Route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", cls.set_paused),
-            Route("GET", f"{base}/{{id}}", "get_schedule", cls.get_schedule),
-            Route("DELETE", f"{base}/{{id}}", "delete_schedule", cls.delete_schedule),
+            cls.route("GET", base, "list_schedules", cls.list_schedules),
+            cls.route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", cls.set_paused),
+            cls.route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", cls.set_paused),
+            cls.route("GET", f"{base}/{{id}}", "get_schedule", cls.get_schedule),
+            cls.route("DELETE", f"{base}/{{id}}", "delete_schedule", cls.delete_schedule),
         ]
 
     def list_schedules(self, request: Request) -> object:

@@ -21,12 +21,12 @@ class UrlGroupRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/topics", "list_groups", cls.list_groups),
-            Route("GET", "/v2/topics/{name}", "get_group", cls.get_group),
-            Route("DELETE", "/v2/topics/{name}", "delete_group", cls.delete_group),
-            Route("PATCH", "/v2/topics/{name}", "change_group", cls.change_group),
-            Route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", cls.add_endpoints),
-            Route(
+            cls.route("GET", "/v2/topics", "list_groups", cls.list_groups),
+            cls.route("GET", "/v2/topics/{name}", "get_group", cls.get_group),
+            cls.route("DELETE", "/v2/topics/{name}", "delete_group", cls.delete_group),
+            cls.route("PATCH", "/v2/topics/{name}", "change_group", cls.change_group),
+            cls.route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", cls.add_endpoints),
+            cls.route(
                 "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", cls.remove_endpoints
             ),
         ]

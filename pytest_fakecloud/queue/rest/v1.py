@@ -37,21 +37,23 @@ class V1Routes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/v1/publish/{destination*}", "publish_v1", cls.publish, limited=False),
-            Route("GET", "/v1/endpoints", "list_endpoints_v1", cls.list_endpoints),
-            Route("POST", "/v1/endpoints", "create_endpoint_v1", cls.create_endpoint),
-            Route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", cls.get_endpoint),
-            Route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", cls.change_endpoint),
-            Route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", cls.delete_endpoint),
-            Route("GET", "/v1/topics", "list_topics_v1", cls.list_topics),
-            Route("POST", "/v1/topics", "create_topic_v1", cls.create_topic),
-            Route("GET", "/v1/topics/{name}", "get_topic_v1", cls.get_topic),
-            Route("PUT", "/v1/topics/{name}", "rename_topic_v1", cls.rename_topic),
-            Route("DELETE", "/v1/topics/{name}", "delete_topic_v1", cls.delete_topic),
-            Route("DELETE", "/v1/messages/{id}", "cancel_message_v1", cls.cancel_message),
-            Route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", cls.list_tasks),
-            Route("GET", "/v1/tasks/{id}", "get_task_v1", cls.get_task),
-            Route("GET", "/v1/quota", "quota_v1", cls.quota),
+            cls.route(
+                "POST", "/v1/publish/{destination*}", "publish_v1", cls.publish, limited=False
+            ),
+            cls.route("GET", "/v1/endpoints", "list_endpoints_v1", cls.list_endpoints),
+            cls.route("POST", "/v1/endpoints", "create_endpoint_v1", cls.create_endpoint),
+            cls.route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", cls.get_endpoint),
+            cls.route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", cls.change_endpoint),
+            cls.route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", cls.delete_endpoint),
+            cls.route("GET", "/v1/topics", "list_topics_v1", cls.list_topics),
+            cls.route("POST", "/v1/topics", "create_topic_v1", cls.create_topic),
+            cls.route("GET", "/v1/topics/{name}", "get_topic_v1", cls.get_topic),
+            cls.route("PUT", "/v1/topics/{name}", "rename_topic_v1", cls.rename_topic),
+            cls.route("DELETE", "/v1/topics/{name}", "delete_topic_v1", cls.delete_topic),
+            cls.route("DELETE", "/v1/messages/{id}", "cancel_message_v1", cls.cancel_message),
+            cls.route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", cls.list_tasks),
+            cls.route("GET", "/v1/tasks/{id}", "get_task_v1", cls.get_task),
+            cls.route("GET", "/v1/quota", "quota_v1", cls.quota),
         ]
 
     def publish(self, request: Request) -> Answer:

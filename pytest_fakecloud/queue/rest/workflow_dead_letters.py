@@ -35,16 +35,18 @@ class WorkflowDeadLetterRoutes(DeadLetterRoutes):
     def routes(cls) -> list[Route]:
         dlq = "/v2/workflows/dlq"
         return [
-            Route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
-            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", cls.start_again),
-            Route("POST", f"{dlq}/restart", "restart_workflow_runs", cls.start_again),
-            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", cls.start_again),
-            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", cls.retry_failure),
-            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", cls.give_up_failure),
-            Route("GET", dlq, "list_workflow_dead_letters", cls.list_dead_letters),
-            Route("DELETE", dlq, "delete_workflow_dead_letters", cls.delete_dead_letters),
-            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", cls.get_dead_letter),
-            Route(
+            cls.route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
+            cls.route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", cls.start_again),
+            cls.route("POST", f"{dlq}/restart", "restart_workflow_runs", cls.start_again),
+            cls.route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", cls.start_again),
+            cls.route(
+                "POST", f"{dlq}/callback/{{id}}", "retry_failure_function", cls.retry_failure
+            ),
+            cls.route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", cls.give_up_failure),
+            cls.route("GET", dlq, "list_workflow_dead_letters", cls.list_dead_letters),
+            cls.route("DELETE", dlq, "delete_workflow_dead_letters", cls.delete_dead_letters),
+            cls.route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", cls.get_dead_letter),
+            cls.route(
                 "DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", cls.delete_dead_letter
             ),
         ]

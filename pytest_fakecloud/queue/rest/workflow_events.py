@@ -29,13 +29,13 @@ class WorkflowEventRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait, limited=False),
-            Route("POST", "/v2/notify/{event}", "notify_event", cls.notify, limited=False),
-            Route(
+            cls.route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait, limited=False),
+            cls.route("POST", "/v2/notify/{event}", "notify_event", cls.notify, limited=False),
+            cls.route(
                 "POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify_run, limited=False
             ),
-            Route("GET", "/v2/waiters/{event}", "list_waiters", cls.waiters),
-            Route(
+            cls.route("GET", "/v2/waiters/{event}", "list_waiters", cls.waiters),
+            cls.route(
                 _METHODS,
                 HOOKS + "{user}/{run}/{event}",
                 "workflow_webhook",

@@ -67,15 +67,15 @@ class WorkflowRunRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", cls.get_steps),
-            Route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", cls.end_run),
-            Route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cls.cancel_runs),
-            Route("GET", "/v2/workflows/events", "list_workflow_runs", cls.list_runs),
-            Route("GET", "/v2/workflows/logs", "list_workflow_runs", cls.list_runs),
-            Route(
+            cls.route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", cls.get_steps),
+            cls.route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", cls.end_run),
+            cls.route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cls.cancel_runs),
+            cls.route("GET", "/v2/workflows/events", "list_workflow_runs", cls.list_runs),
+            cls.route("GET", "/v2/workflows/logs", "list_workflow_runs", cls.list_runs),
+            cls.route(
                 "POST", "/v2/trigger/{destination*}", "trigger_workflow", cls.trigger, limited=False
             ),
-            Route(
+            cls.route(
                 "POST", "/v2/batch/trigger", "trigger_workflows", cls.trigger_many, limited=False
             ),
         ]

@@ -34,7 +34,7 @@ from ...reporting.data import (
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
-from .endpoints import PREFIX, Refused, compressed, contract, fake_named, fields
+from .endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 
 if TYPE_CHECKING:
     from ..api import ControlApp
@@ -123,7 +123,7 @@ class _Kept(NamedTuple):
     at: str
 
 
-class CloudRoutes:
+class CloudRoutes(Part):
     """Endpoints of the clock, the seed, the snapshots that the server keeps, and loading."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -135,19 +135,19 @@ class CloudRoutes:
     def routes(cls) -> list[Route]:
         snapshots = f"{PREFIX}/snapshots"
         return [
-            Route("GET", f"{PREFIX}/clock", "clock", cls.get_clock),
-            Route("POST", f"{PREFIX}/clock", "move_clock", cls.move_clock),
-            Route("GET", f"{PREFIX}/due", "due", cls.get_due),
-            Route("GET", f"{PREFIX}/seed", "seed", cls.get_seed),
-            Route("PUT", f"{PREFIX}/seed", "set_seed", cls.set_seed),
-            Route("GET", snapshots, "snapshots", cls.get_snapshots),
-            Route("POST", snapshots, "take_snapshot", cls.take_snapshot),
-            Route("POST", f"{snapshots}/{{id}}", "restore_snapshot", cls.restore_snapshot),
-            Route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", cls.drop_snapshot),
-            Route("GET", f"{snapshots}/{{id}}/changes", "changes", cls.get_changes),
-            Route("POST", f"{PREFIX}/load", "load", cls.load, lingers=True),
-            Route("GET", f"{PREFIX}/saved", "saved", cls.get_saved),
-            Route("POST", f"{PREFIX}/replay", "replay", cls.replay, lingers=True),
+            cls.route("GET", f"{PREFIX}/clock", "clock", cls.get_clock),
+            cls.route("POST", f"{PREFIX}/clock", "move_clock", cls.move_clock),
+            cls.route("GET", f"{PREFIX}/due", "due", cls.get_due),
+            cls.route("GET", f"{PREFIX}/seed", "seed", cls.get_seed),
+            cls.route("PUT", f"{PREFIX}/seed", "set_seed", cls.set_seed),
+            cls.route("GET", snapshots, "snapshots", cls.get_snapshots),
+            cls.route("POST", snapshots, "take_snapshot", cls.take_snapshot),
+            cls.route("POST", f"{snapshots}/{{id}}", "restore_snapshot", cls.restore_snapshot),
+            cls.route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", cls.drop_snapshot),
+            cls.route("GET", f"{snapshots}/{{id}}/changes", "changes", cls.get_changes),
+            cls.route("POST", f"{PREFIX}/load", "load", cls.load, lingers=True),
+            cls.route("GET", f"{PREFIX}/saved", "saved", cls.get_saved),
+            cls.route("POST", f"{PREFIX}/replay", "replay", cls.replay, lingers=True),
         ]
 
     def get_clock(self, request: Request) -> shapes.ClockData:
@@ -362,7 +362,7 @@ def _shown(change: StateChange) -> shapes.ItemChange:
     }
 
 
-class IsolatedClouds:
+class IsolatedClouds(Part):
     """Endpoints that start, list and close clouds that share nothing with each other.
 
     ``ended`` is called with each cloud that was closed.
@@ -382,11 +382,11 @@ class IsolatedClouds:
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("GET", f"{PREFIX}/clouds", "clouds", cls.get_clouds),
-            Route("POST", f"{PREFIX}/clouds", "new_cloud", cls.new_cloud),
-            Route("DELETE", f"{PREFIX}/clouds/{{id}}", "end_cloud", cls.end_cloud),
-            Route("POST", f"{PREFIX}/clouds/{{id}}/failed", "keep_cloud", cls.keep_cloud),
-            Route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", cls.make_code),
+            cls.route("GET", f"{PREFIX}/clouds", "clouds", cls.get_clouds),
+            cls.route("POST", f"{PREFIX}/clouds", "new_cloud", cls.new_cloud),
+            cls.route("DELETE", f"{PREFIX}/clouds/{{id}}", "end_cloud", cls.end_cloud),
+            cls.route("POST", f"{PREFIX}/clouds/{{id}}/failed", "keep_cloud", cls.keep_cloud),
+            cls.route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", cls.make_code),
         ]
 
     def get_clouds(self, request: Request) -> list[shapes.CloudData]:

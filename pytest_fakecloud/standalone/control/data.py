@@ -41,10 +41,10 @@ from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
 from ..state_file import checked_state, stub
 from . import shapes
-from .endpoints import PREFIX, Refused, compressed, contract, fields, named
+from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 
 
-class DataRoutes:
+class DataRoutes(Part):
     """Endpoints that return the data of a fake, run what waits in a queue, and return the journal, as
     a list or as a stream, and the violations.
     """
@@ -57,23 +57,27 @@ class DataRoutes:
     def routes(cls) -> list[Route]:
         base = f"{PREFIX}/fakes/{{name}}"
         return [
-            Route("GET", f"{base}/view", "view", cls.get_view),
-            Route("GET", f"{base}/lists", "lists", cls.lists),
-            Route("GET", f"{base}/lists/{{list}}", "list", cls.page),
-            Route("GET", f"{base}/lists/{{list}}/{{id}}", "item", cls.item),
-            Route("POST", f"{base}/messages/{{id}}/deliver", "deliver_now", cls.deliver_now),
-            Route("POST", f"{base}/schedules/{{id}}/run", "run_schedule", cls.run_schedule),
-            Route("GET", f"{base}/destinations", "destinations", cls.get_destinations),
-            Route("POST", f"{base}/destinations", "set_destination", cls.set_destination),
-            Route("DELETE", f"{base}/destinations", "remove_destination", cls.remove_destination),
-            Route("GET", f"{base}/attempts", "attempts", cls.get_attempts),
-            Route("GET", f"{base}/dead-letters", "dead_letters", cls.get_dead_letters),
-            Route("POST", f"{base}/dead-letters/{{id}}", "retry", cls.retry_dead_letter),
-            Route("GET", f"{PREFIX}/journal", "journal", cls.journal_rows),
-            Route("GET", f"{PREFIX}/journal/stream", "journal_stream", cls.stream, lingers=True),
-            Route("GET", f"{PREFIX}/archive", "archive", cls.get_archive),
-            Route("GET", f"{PREFIX}/violations", "violations", cls.get_violations),
-            Route("POST", f"{PREFIX}/violations/dismiss", "dismiss", cls.dismiss_violations),
+            cls.route("GET", f"{base}/view", "view", cls.get_view),
+            cls.route("GET", f"{base}/lists", "lists", cls.lists),
+            cls.route("GET", f"{base}/lists/{{list}}", "list", cls.page),
+            cls.route("GET", f"{base}/lists/{{list}}/{{id}}", "item", cls.item),
+            cls.route("POST", f"{base}/messages/{{id}}/deliver", "deliver_now", cls.deliver_now),
+            cls.route("POST", f"{base}/schedules/{{id}}/run", "run_schedule", cls.run_schedule),
+            cls.route("GET", f"{base}/destinations", "destinations", cls.get_destinations),
+            cls.route("POST", f"{base}/destinations", "set_destination", cls.set_destination),
+            cls.route(
+                "DELETE", f"{base}/destinations", "remove_destination", cls.remove_destination
+            ),
+            cls.route("GET", f"{base}/attempts", "attempts", cls.get_attempts),
+            cls.route("GET", f"{base}/dead-letters", "dead_letters", cls.get_dead_letters),
+            cls.route("POST", f"{base}/dead-letters/{{id}}", "retry", cls.retry_dead_letter),
+            cls.route("GET", f"{PREFIX}/journal", "journal", cls.journal_rows),
+            cls.route(
+                "GET", f"{PREFIX}/journal/stream", "journal_stream", cls.stream, lingers=True
+            ),
+            cls.route("GET", f"{PREFIX}/archive", "archive", cls.get_archive),
+            cls.route("GET", f"{PREFIX}/violations", "violations", cls.get_violations),
+            cls.route("POST", f"{PREFIX}/violations/dismiss", "dismiss", cls.dismiss_violations),
         ]
 
     def get_view(self, request: Request) -> dict[str, Any]:

@@ -5,20 +5,51 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Self
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
 from ...core.errors import ContractError, ServiceError, unknown_name
 from ...core.json_schema import violations
 from ...http.messages import Answer, Request, json_value
+from ...http.routing import Route
 from .shapes import body_schema
+
+if TYPE_CHECKING:
+    from ..api import ControlApp
 
 PREFIX = "/__control__"
 
 
 class Refused(ServiceError):
     """Raised for a request that the control API rejects."""
+
+
+class Part:
+    """An object with endpoints of the control API. `ControlApp` has one of each class."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        raise NotImplementedError
+
+    @classmethod
+    def route(
+        cls,
+        methods: str,
+        pattern: str,
+        name: str,
+        method: Callable[[Self, Request], object],
+        *,
+        lingers: bool = False,
+    ) -> Route:
+        """Return a route that calls a method of this part, whose docstring and type describe it."""
+
+        @wraps(method)
+        def endpoint(app: ControlApp, request: Request) -> object:
+            return method(app.part(cls), request)
+
+        return Route(methods, pattern, name, endpoint, lingers)
 
 
 def fake_named(cloud: Cloud, name: str) -> Fake:

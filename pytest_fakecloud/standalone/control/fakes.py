@@ -29,7 +29,7 @@ from ...reporting.data import whole_number
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
 from . import shapes
-from .endpoints import PREFIX, Refused, contract, fake_named, fields, named
+from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
 _TARGET = re.compile(r"/[!-~]*")
@@ -37,7 +37,7 @@ _MOST_USED_UP = 20
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
-class FakeRoutes:
+class FakeRoutes(Part):
     """Endpoints that start, describe and close fakes, send them requests, inject faults, and call the
     methods that a test calls on its fixtures.
     """
@@ -53,15 +53,15 @@ class FakeRoutes:
     def routes(cls) -> list[Route]:
         fake = f"{PREFIX}/fakes/{{name}}"
         return [
-            Route("POST", f"{PREFIX}/fakes", "start_fake", cls.start_fake),
-            Route("GET", fake, "fake", cls.get_fake),
-            Route("DELETE", fake, "close_fake", cls.close_fake),
-            Route("POST", f"{fake}/requests", "send", cls.send_request, lingers=True),
-            Route("GET", f"{fake}/faults", "faults", cls.get_faults),
-            Route("POST", f"{fake}/faults", "add_fault", cls.add_fault),
-            Route("DELETE", f"{fake}/faults", "clear_faults", cls.clear_faults),
-            Route("DELETE", f"{fake}/faults/{{id}}", "remove_fault", cls.remove_fault),
-            Route("POST", f"{PREFIX}/call", "call", cls.call, lingers=True),
+            cls.route("POST", f"{PREFIX}/fakes", "start_fake", cls.start_fake),
+            cls.route("GET", fake, "fake", cls.get_fake),
+            cls.route("DELETE", fake, "close_fake", cls.close_fake),
+            cls.route("POST", f"{fake}/requests", "send", cls.send_request, lingers=True),
+            cls.route("GET", f"{fake}/faults", "faults", cls.get_faults),
+            cls.route("POST", f"{fake}/faults", "add_fault", cls.add_fault),
+            cls.route("DELETE", f"{fake}/faults", "clear_faults", cls.clear_faults),
+            cls.route("DELETE", f"{fake}/faults/{{id}}", "remove_fault", cls.remove_fault),
+            cls.route("POST", f"{PREFIX}/call", "call", cls.call, lingers=True),
         ]
 
     def start_fake(self, request: Request) -> shapes.FakeData:

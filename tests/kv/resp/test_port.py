@@ -220,6 +220,14 @@ class TestAddress:
         with pytest.raises(ConnectionError):
             socket.create_connection(("127.0.0.1", client.port))
 
+    def test_a_port_in_use(self, context: Context, connect: Connect) -> None:
+        with (
+            KVServer(context, dialect="redis") as server,
+            socket.create_server(("127.0.0.1", 0)) as other,
+        ):
+            reply = connect(server)(f"CONFIG SET port {other.getsockname()[1]}")
+        assert reply == Error(errors.config_failed("port", errors.CANNOT_LISTEN))
+
     def test_reset_keeps_clients(self, server: KVServer, client: Client, connect: Connect) -> None:
         client("SET k 1")
         url = server.database_url

@@ -75,11 +75,13 @@ class ObservedEffects:
                 reply = run(session, spec, argv)
             finally:
                 self._check_keys(spec, argv)
+                self._check_readonly(spec, argv)
                 self._check_changes(spec, argv, before, self._contents(db, spec, argv))
                 self.inside = within
                 self.touched, self.changed = outer
             if self._size() > size and "denyoom" not in spec.flags and spec.name in WITHOUT_SERVER:
                 self._note(spec, "the flag denyoom, because it adds data")
+            self._check_access(spec, argv, before, reply)
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
             value_at = spec.effects.value_at
@@ -118,6 +120,27 @@ class ObservedEffects:
         for key in self.touched - keys:
             if spec.keys or key in argv:
                 self._note(spec, f"the position of the key {decoded(key)} in `{shown(argv)}`")
+
+    def _check_readonly(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Check that a command that reads keys, and that no real server has, is a read or a write."""
+        if (
+            self.touched
+            and spec.name in WITHOUT_SERVER
+            and not (spec.readonly or spec.write or spec.group == "scripting")
+        ):
+            self._note(spec, f"the flag readonly (or write), because of `{shown(argv)}`")
+
+    def _check_access(
+        self, spec: CommandSpec, argv: list[bytes], before: dict[bytes, Any], reply: Any
+    ) -> None:
+        """Check that the row has the flag `access` of a key whose data are in the reply."""
+        texts = texts_in(reply) - {*argv}
+        flags: dict[bytes, set[str]] = defaultdict(set)
+        for at, key_spec in spec.key_positions(argv):
+            flags[argv[at]].update(key_spec.flags)
+        for key, value in before.items():
+            if texts & texts_in(value) and "access" not in flags[key]:
+                self._note(spec, f"access of the key {decoded(key)} in `{shown(argv)}`")
 
     def _check_changes(
         self,
@@ -254,6 +277,17 @@ def elements(value: Any, now_ms: int) -> Any:
             (element, n): True for element, count in Counter(value).items() for n in range(count)
         }
     return bytes(value) if isinstance(value, bytearray) else value
+
+
+def texts_in(value: Any) -> set[bytes]:
+    """Return the strings in a reply or in the elements of a value."""
+    if isinstance(value, bytes):
+        return {value}
+    if isinstance(value, dict):
+        return texts_in([*value.items()])
+    if isinstance(value, list | tuple):
+        return {text for item in value for text in texts_in(item)}
+    return set()
 
 
 def changes(before: Any, after: Any) -> set[str]:

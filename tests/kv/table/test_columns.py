@@ -16,21 +16,44 @@ from pytest_fakecloud.kv.table.registry import (
 from tests.kv.table import TABLE_FILE
 from tests.notations import complete
 
+NEVER_FOLLOW = {"count", "names", "if-new", "removes", "claims", "finishes"}
+"""Effects that follow from no other column."""
+
 
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(row)
         effects = spec.effects
         of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
-        of_writes = spec.event, effects.repetition, effects.kinds
-        own = effects.is_vendors, effects.is_valkey_only, effects.is_redis_only, effects.whole
-        return spec.over_rest, spec.reads_keys, *own, *of_writes, *of_ttl
+        of_writes = spec.event, effects.repetition
+        return spec.over_rest, spec.reads_keys, effects.whole, *of_writes, *of_ttl
 
     for row in map(row_of, COMMANDS):
         words = row.effects.split()
-        for word in {*words} - ({"no-rest"} if "rest" in words else set()):
+        for word in {*words} - NEVER_FOLLOW - ({"no-rest"} if "rest" in words else set()):
             rest = " ".join(other for other in words if other != word)
             assert facts(row._replace(effects=rest)) != facts(row), (row.name, word)
+
+
+def test_an_unknown_effect_is_an_error() -> None:
+    with pytest.raises(ValueError, match="'fast' is not an effect"):
+        Effects("time fast")
+
+
+ACCESS = {"RO", "RW", "OW", "RM"}
+
+
+def test_each_key_is_read_or_written() -> None:
+    """Channels are keys for COMMAND INFO, which nothing reads."""
+    complete(
+        TABLE_FILE,
+        (
+            f"RO, RW, OW or RM to the key {' '.join(key.flags)} of {name}, and only one of them"
+            for name, spec in COMMANDS.items()
+            for key in spec.keys
+            if "not_key" not in key.flags and len(ACCESS.intersection(key.flags)) != 1
+        ),
+    )
 
 
 ENDINGS = {"count": ("CARD", "COUNT", "LEN"), "if-new": ("NX",)}
@@ -45,7 +68,7 @@ def test_rows_have_the_effects_that_names_tell() -> None:
             for name, spec in COMMANDS.items()
             for effect, endings in ENDINGS.items()
             if name.endswith(endings) and spec.keys and spec.group != "generic"
-            if effect not in spec.effects.kinds
+            if effect not in spec.effects.words
         ),
     )
 

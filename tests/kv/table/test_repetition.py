@@ -9,11 +9,11 @@ from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from tests.kv.conftest import argv
 from tests.kv.table import TABLE_FILE
-from tests.kv.test_growth import GROWTH, GROWTH_FILE, Filled
+from tests.kv.test_growth import GROWTH, LINES_FILE, Filled
 from tests.notations import complete
 
 LINES = dict.fromkeys(line for lines in GROWTH.values() for line in lines)
-"""Lines of ``tests/kv/growth.txt``, of which the last command is repeated."""
+"""Lines of ``tests/kv/command_lines.txt``, of which the last command is repeated."""
 WORDS = ("again", "varies")
 """The effects of commands whose repetition changes data."""
 NOT_REPEATED = {"MIGRATE"}
@@ -50,7 +50,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
         ),
     )
     complete(
-        GROWTH_FILE,
+        LINES_FILE,
         (
             f"a line of {name} that changes data again when it is repeated "
             f"(or remove {COMMANDS[name].effects.repetition} from its row in kv/table/commands.txt)"

@@ -122,15 +122,15 @@ def test_the_vendor_announces_one_version_and_knows_more(run: Run) -> None:
     announced = VERSION["vendor"]
     assert f"redis_version:{announced}\r\n" in run("INFO server").decode()
     assert run("EVAL", "return redis.REDIS_VERSION", 0) == announced.encode()
-    specs = [spec for spec in COMMANDS.values() if not spec.effects.is_vendors]
+    specs = [spec for spec in COMMANDS.values() if spec.only_in != "vendor"]
     later = {spec.name for spec in specs if is_later(spec.since, announced)} - {*VALKEYS}
     assert later >= {"DELEX", "DIGEST", "MSETEX", "SDIFFCARD", "SUNIONCARD"}
     documented = {name for name, spec in COMMANDS.items() if spec.documented}
     complete(
         TABLE_FILE,
         (
-            f"to the row of {name}: `*` if the vendor documents it, or the effect `vendor` if no stock "
-            "server has it, or `valkey` if no version of Redis has it"
+            f"to the row of {name}: `*` if the vendor documents it, or before the version `vendor-` if "
+            "no stock server has it, or `valkey-` if no version of Redis has it"
             for name in sorted(later - documented)
         ),
     )

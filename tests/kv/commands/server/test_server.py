@@ -73,7 +73,6 @@ def test_errors() -> None:
         ("PROTOCOL push", "ERR RESP2 is not supported by this command"),
     ):  # fmt: skip
         assert face(f"DEBUG {arguments}") == Error(text.encode())
-    assert face("DEBUG PROTOCOL nope").text.startswith(b"ERR Wrong protocol type name.")
     assert face("DEBUG SLEEP 0") == face("DEBUG SLEEP -1") == Status(b"OK")
 
 
