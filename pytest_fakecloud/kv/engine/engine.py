@@ -395,7 +395,7 @@ class KVEngine:
         """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
         if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
             check_over_rest(spec, argv)
-        if not self.offers(session, spec):
+        if not spec.documented and not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))
         # The vendor's service accepts UNLINK without keys, according to users of its clients.
         arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
@@ -405,7 +405,8 @@ class KVEngine:
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
             self.users.permit(session, spec, argv)
-        if not during_script:
+        is_limited = self.memory.left < 0 or self.memory.limit or self._needs_replicas
+        if is_limited and not during_script:
             self._check_resources(session, spec, argv)
         listens = session.resp == 2 and any(session.subscriptions.values())
         if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
