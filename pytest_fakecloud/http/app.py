@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _LARGEST_KEYS = 64 * 1024  # characters of the keys that a violation can be allowed by
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 Endpoint: TypeAlias = Callable[[Any], object]
@@ -217,7 +217,7 @@ class App:
             return orjson.dumps(value)
         except TypeError:
             # orjson rejects integers beyond 64 bits, keys other than strings, lone surrogates.
-            return _encode(value).encode("utf-8", "surrogatepass")
+            return _json_text(value).encode("utf-8", "surrogatepass")
 
     # -- the pipeline ----------------------------------------------------------------------------
 
@@ -231,9 +231,9 @@ class App:
         ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C and
         ``pytest.fail()``, which are no ``Exception``, are raised in it.
         """
-        at_us, failure = self.settle()
-        endpoint, rejection = head or self.check_head(request)
-        failure = failure or rejection
+        at_us, failure_of_timer = self.settle()
+        endpoint, failure_of_head = head or self.check_head(request)
+        failure = failure_of_timer or failure_of_head
         self._open_call(request, at_us)
         try:
             if failure is not None:
@@ -250,7 +250,7 @@ class App:
             response = self.rendered(self.report_bug(request, error))
         finally:
             # The traceback of the exception refers to this frame, which must not refer to it.
-            del head, failure, rejection
+            del head, failure, failure_of_timer, failure_of_head
         self.record(request.call, response)
         return response
 

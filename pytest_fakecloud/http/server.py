@@ -351,7 +351,9 @@ class HTTPHandler:
         return self.reader.pending is None
 
     def _check_head(self, message: Message) -> CheckedHead | None:
-        """Check a request whose body is incomplete; return None to read the body in any case."""
+        """Check a request whose body is incomplete; return None, as for a WSGI application, to read the
+        body in any case.
+        """
         head: CheckedHead = self.app.check_head(message)
         return head
 

@@ -187,19 +187,20 @@ class KVEngine:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
-        return self.in_turn(argv, lambda has_lock: self.execute_now(session, argv, has_lock))
+        return self.in_turn(argv, partial(self.execute_now, session, argv))
 
     def in_turn(self, argv: list[bytes], run: Callable[[bool], T]) -> T:
-        """Return ``run(True)``, called with the lock held once it is free; or ``run(False)``, called
-        without it, if the line may run during the script that holds it. An exception other than
-        ``CommandError`` leaves the data consistent and the lock free, at whatever moment it is raised.
+        """Wait for the lock, and return ``run(False)``, called while it is held. If another client's
+        script holds it, and the line may run during scripts, return ``run(True)`` without the lock.
+        An exception other than ``CommandError`` leaves the data consistent and the lock free, at
+        whatever moment it is raised.
         """
         # A signal's handler can raise between acquire() and the next instruction, so the lock is
         # taken inside the block that releases it. Whether that has happened, only the lock knows:
         # ask it like threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            return run(not is_outer or self._take_lock(argv))
+            return run(is_outer and not self._take_lock(argv))
         except CommandError:
             raise
         except BaseException:
@@ -220,17 +221,15 @@ class KVEngine:
             for keyspace in self.databases:
                 keyspace.mend()
 
-    def execute_now(self, session: Session, argv: list[bytes], has_lock: bool) -> Reply:
-        """Run a line, or queue it; raise ``CommandError``, without the lock for most lines. Called by
-        ``in_turn()``.
+    def execute_now(self, session: Session, argv: list[bytes], during_script: bool) -> Reply:
+        """Run a line, or queue it in a transaction; raise ``CommandError``. ``in_turn()`` calls this
+        and says whether the line runs during another client's script, which few lines may.
         """
-        spec = self._look_up_and_check(session, argv, during_script=not has_lock)
+        spec = self._look_up_and_check(session, argv, during_script)
         if spec is None:
             return QUEUED
-        if not has_lock:
-            function = spec.function
-            assert function is not None
-            return function(session, argv[spec.argument_words])
+        if during_script:
+            return spec.call(session, argv)
         # All commands of a transaction or script share this budget of steps.
         steps = of_thread.own
         steps.left = budget.STEPS
@@ -244,31 +243,11 @@ class KVEngine:
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""
         start_us = self.clock.now_us()
-        db, is_inner = session.db, session.in_exec or session.in_script
-        if not is_inner:
-            self.now_us = start_us
-            self.now_ms = db.now_ms = start_us // 1000
-        function = spec.function
-        assert function is not None
-        self.running, self.line = spec, argv
-        for listener in self.listeners.items:
-            listener(session, spec, argv)
-        db.counts_reads = spec.reads_keys
-        transport, monitors = session.transport, self.monitors
-        if monitors and "skip_monitor" in spec.flags:
-            for monitor in monitors:
-                monitor(start_us, session, argv)
+        db = session.db  # which SELECT changes
+        self._begin(session, spec, argv, start_us)
         waits = False
         try:
-            if spec.write and transport != "local":
-                if self._capacity is not None:
-                    self._capacity.check(db, spec, argv)
-                if spec.derives:
-                    self.memory.check_derived(db, spec, argv)
-            if transport == "port":
-                reply = self._call_on_port(session, spec, argv, start_us)
-            else:
-                reply = function(session, argv[spec.argument_words])
+            reply = self._call(session, spec, argv, start_us)
             waits = reply.__class__ is Blocked and not reply.is_delay
             return reply
         except CommandError as error:
@@ -280,39 +259,67 @@ class KVEngine:
             raise stopped from None
         finally:
             db.counts_reads = False  # what the test itself reads does not count
-            usec = self.clock.now_us() - start_us
-            if spec.hidden and self.pauses.command_sleep_us:
-                usec += self.pauses.command_sleep_us
-                self.pauses.command_sleep_us = 0
-            if waits:
-                # The duration is recorded when the wait ends.
-                self.statistics.commands[spec].unmeasured += 1
-            else:
-                self.statistics.record(session, spec, argv, start_us, usec)
-            if monitors and not spec.hidden:
-                for monitor in monitors:
-                    monitor(start_us, session, argv)
+            self._end(session, spec, argv, start_us, waits)
 
-    def _call_on_port(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
-    ) -> Reply:
-        """Call the function of a command with what only clients of the Redis protocol have: CLIENT
-        LIST's last command, the keys that CLIENT TRACKING follows, and CLIENT NO-TOUCH.
+    def _begin(self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int) -> None:
+        """Set the time that a command sees, and tell listeners, and monitors that it is hidden from
+        otherwise.
         """
-        function = spec.function
-        assert function is not None
-        is_inner = session.in_exec or session.in_script
+        if not session.is_inner:
+            self.now_us = start_us
+            self.now_ms = session.db.now_ms = start_us // 1000
+        self.running, self.line = spec, argv
+        for listener in self.listeners.items:
+            listener(session, spec, argv)
+        session.db.counts_reads = spec.reads_keys
+        if "skip_monitor" in spec.flags:
+            for monitor in self.monitors:
+                monitor(start_us, session, argv)
+
+    def _call(self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int) -> Reply:
+        """Call the function of a command, unless the database or the memory lacks room for it."""
+        if spec.write and session.transport != "local":
+            if self._capacity is not None:
+                self._capacity.check(session.db, spec, argv)
+            if spec.derives:
+                self.memory.check_derived(session.db, spec, argv)
+        if session.transport == "port":
+            self._note_on_port(session, spec, argv, start_us)
+        if session.no_touch:
+            with session.db.keeping_access_times():
+                return spec.call(session, argv)
+        return spec.call(session, argv)
+
+    def _note_on_port(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+    ) -> None:
+        """Note what only clients of the Redis protocol can ask for: their last command (CLIENT LIST),
+        and the keys of CLIENT TRACKING.
+        """
         session.last_us = start_us
-        if not is_inner:
+        if not session.is_inner:
             session.last_command = spec.full_name
         if session.tracking is not None:
-            if is_inner:
+            if session.is_inner:
                 self.tracking.invalidate_changed(session, within=True)
             self.tracking.note(session, spec, argv)
-        if not session.no_touch:
-            return function(session, argv[spec.argument_words])
-        with session.db.keeping_access_times():
-            return function(session, argv[spec.argument_words])
+
+    def _end(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
+    ) -> None:
+        """Count a command, and tell the monitors of it. ``waits``: it has blocked its client."""
+        usec = self.clock.now_us() - start_us
+        if spec.hidden and self.pauses.command_sleep_us:
+            usec += self.pauses.command_sleep_us
+            self.pauses.command_sleep_us = 0
+        if waits:
+            # The duration is recorded when the wait ends.
+            self.statistics.commands[spec].unmeasured += 1
+        else:
+            self.statistics.record(session, spec, argv, start_us, usec)
+        if not spec.hidden:
+            for monitor in self.monitors:
+                monitor(start_us, session, argv)
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
         """Update the index of a search in steps between other clients, except in transactions. Other
@@ -324,8 +331,8 @@ class KVEngine:
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
 
-        def is_done(has_lock: bool) -> bool:
-            if not has_lock:
+        def is_done(during_script: bool) -> bool:
+            if during_script:
                 return True
             self.update_time()
             return indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING")
@@ -360,7 +367,7 @@ class KVEngine:
     # -- looking up and checking commands ----------------------------------------------------------
 
     def _look_up_and_check(
-        self, session: Session, argv: list[bytes], *, during_script: bool = False
+        self, session: Session, argv: list[bytes], during_script: bool
     ) -> CommandSpec | None:
         """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it."""
         spec: CommandSpec | None = None

@@ -146,7 +146,12 @@ class Session:
     @property
     def may_block(self) -> bool:
         """Whether a blocking command of this client may wait instead of replying immediately."""
-        return self.transport == "port" and not self.in_exec and not self.in_script
+        return self.transport == "port" and not self.is_inner
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether the running command belongs to a transaction that is executed, or to a script."""
+        return self.in_exec > 0 or self.in_script
 
     def describe(self, running: str = "") -> bytes:
         """Return the line in CLIENT LIST; ``running`` is the command if this client sent it."""

@@ -447,13 +447,15 @@ class PortConnection:
         with engine.lock:
             return self._encode_reply(argv, mode, reply)
 
-    def _execute(self, argv: list[bytes], size: int, mode: str, has_lock: bool) -> Answer | Waiter:
+    def _execute(
+        self, argv: list[bytes], size: int, mode: str, during_script: bool
+    ) -> Answer | Waiter:
         """Return the reply of a command, or its wait if it is blocked."""
         self._executing = self._thread
         try:
             if self.app.command_limits.must_check(size):
                 self._check_limits(argv)
-            reply = self.engine.execute_now(self.session, argv, has_lock)
+            reply = self.engine.execute_now(self.session, argv, during_script)
         except CommandError as error:
             reply = as_reply(error)
         finally:

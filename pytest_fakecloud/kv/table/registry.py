@@ -325,6 +325,11 @@ class CommandSpec:
             self.over_rest = self.effects.over_rest
         self.protection = _PROTECTIONS.get(row.name)
 
+    def call(self, session: Any, argv: list[bytes]) -> Reply:
+        """Call the function with the words after the command's name."""
+        assert self.function is not None
+        return self.function(session, argv[self.argument_words])
+
     @cached_property
     def arguments(self) -> Sequence[Argument]:
         return parse(self.synopsis, self._later_words)
