@@ -48,7 +48,7 @@ def _lost(row: HistoryRow, changes: Sequence[StateChange]) -> Iterator[str]:
                 continue
             after = {"value": type(before["value"])()}
         elif before.get("expires") and not after.get("expires"):
-            yield f"the expiry at {before['expires'].removeprefix(today).removesuffix(' UTC')}"
+            yield f"its expiry, due {before['expires'].removeprefix(today).removesuffix(' UTC')}"
         lost = [scalar(name) for field in ("value", "metadata", "data")
                 for name in _missing(before.get(field), after.get(field), field)]  # fmt: skip
         if not words_of(" ".join(lost)) <= words_of(f"{access.what} {access.result}"):
