@@ -30,7 +30,7 @@ from .asserted import (
     failed_statements,
     latest,
 )
-from .calls import Lookups, ScriptRun, executed_at, records_of
+from .calls import Lookups, ScriptRun, executed_at, on_connection, records_of
 from .losses import with_losses
 from .model import (
     Access,
@@ -281,7 +281,7 @@ class _Builder:
         rows = _with_callers(_in_order([*rows, *self._missed(gaps, rows)]))
         written = {(use.row.number, use.access.subject, use.access.what) for use in self.uses
                    if use.access.writes}  # fmt: skip
-        rows = with_losses(self._cloud, rows, written)
+        rows = with_losses(self._cloud, rows, written, self._pure_reads())
         causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
         addresses = set(map(_target, causes))
         subjects_read = frozenset(
@@ -652,6 +652,14 @@ class _Builder:
             row = self._row(self._runs(writes)[-1], 0, is_read=False)
             if _of_write(row) not in set(map(_of_write, rows)):
                 yield row
+
+    def _pure_reads(self) -> set[int]:
+        """Return the numbers of the requests that only read. On a connection, a read may be part of a
+        transaction.
+        """
+        reads = {use.row.number for use in self.uses if isinstance(use.row.entry, Call)
+                 and not on_connection(use.row.entry)}  # fmt: skip
+        return reads - {use.row.number for use in self.uses if use.access.writes}
 
     def _undeleted(self, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
         """Yield compared vectors that were written to another namespace later and not deleted here, if
