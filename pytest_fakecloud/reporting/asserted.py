@@ -44,8 +44,9 @@ class Comparison(NamedTuple):
 
 
 class ComparedItems(NamedTuple):
-    """Keys of mappings and elements of other collections that are equal, or not, on both sides of a
-    comparison. The ``elements`` are equal, too.
+    """Items of two compared collections: the ``keys`` with equal values, the ``elements`` that both sets
+    have, or both sequences at the same position from the beginning or the end, and the ``differing``
+    items, which one side lacks.
     """
 
     keys: tuple[Any, ...] = ()
@@ -77,13 +78,20 @@ def compared_items(left: Any, right: Any) -> ComparedItems:
         for item in left:
             if item in rest:
                 rest.remove(item)
-                elements.append(item)
             else:
                 differing.append(item)
         differing += rest
+        if isinstance(left, Set):
+            elements += [item for item in left if item in right]
+        else:
+            elements += _equal(left, right) or _equal([*left][::-1], [*right][::-1])
     else:
         differing += [value for value in (left, right) if value is not None]
     return ComparedItems(tuple(keys), tuple(elements), tuple(differing))
+
+
+def _equal(left: Iterable[Any], right: Iterable[Any]) -> list[Any]:
+    return [item for item, other in zip(left, right, strict=False) if item == other]
 
 
 class Span(NamedTuple):

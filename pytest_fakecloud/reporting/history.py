@@ -30,7 +30,7 @@ from .asserted import (
     failed_statements,
     latest,
 )
-from .calls import Lookups, ScriptRun, executed_at, records_of
+from .calls import Lookups, ScriptRun, executed_at, on_connection, records_of
 from .losses import with_losses
 from .model import (
     Access,
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from .report import ObservedTest
 
 MOST_ROWS = 12
-"""Maximum number of rows in a history."""
+"""Maximum number of rows in a history, without those of deliveries that wrote nothing and of data with
+a similar name.
+"""
 _OF_SUBJECT = 8
 """Maximum number of writes of one subject that the failing statement compared: the newest."""
 _OF_ORIGIN = 2
@@ -269,16 +271,17 @@ class _Builder:
             rows = _in_order(rows)[-most:]
         rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
         rows = _in_order(self._with_origins(rows, most) + reads)
-        written = {(use.row.number, use.access.subject, use.access.what) for use in self.uses
-                   if use.access.writes}  # fmt: skip
-        rows = with_losses(self._cloud, rows, written)
         activities = {self._activity(self._rows[row.number]) for row in rows}
         activities |= {self._activity(self._rows[number]) for number in start.rows}
         gaps = [*self._gaps(start, activities)]
         # What a listed write was made after tells more than what the same request did for other data.
         used = {(origin.number, origin.access.subject) for row in rows for origin in row.origins}
         gaps = [gap for gap in gaps if (gap.row, gap.access.subject) in used] or gaps
-        gaps += [*self._undeleted(rows), *self._unsent(rows)]
+        gaps = [*gaps, *self._undeleted(rows), *self._unsent(rows)][:_GAPS]
+        rows = _with_callers(_in_order([*rows, *self._missed(gaps, rows)]))
+        written = {(use.row.number, use.access.subject, use.access.what) for use in self.uses
+                   if use.access.writes}  # fmt: skip
+        rows = with_losses(self._cloud, rows, written, self._pure_reads())
         causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
         addresses = set(map(_target, causes))
         subjects_read = frozenset(
@@ -287,7 +290,7 @@ class _Builder:
             for use in self._by_activity.get(cause.number, ()) if not use.access.writes
         )  # fmt: skip
         return History(
-            start, tuple(rows), tuple(gaps[:_GAPS]), left_out, unwritten,
+            start, tuple(rows), tuple(gaps), left_out, unwritten,
             tuple(self._expected_items(expected)), subjects_read,
         )  # fmt: skip
 
@@ -377,9 +380,7 @@ class _Builder:
         row, is_expiry = use.row, use.at_us != use.row.at_us
         times = len({(other.row.number, other.at_us) for other in run})
         origins = () if is_expiry else self._origins(use)
-        # Without an origin, the value may have been an argument.
-        has_caller = use.access.writes and not origins and not is_expiry
-        caller = self._caller(row) if has_caller else None
+        caller = self._caller(row) if use.access.writes and not is_expiry else None
         return HistoryRow(
             row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
             self._place(row), origins, times, run[0].at_us,
@@ -418,20 +419,28 @@ class _Builder:
         return None if is_test else caller
 
     def _with_origins(self, rows: Sequence[HistoryRow], most: int) -> list[HistoryRow]:
-        """Return rows, each followed by the writes of the value from which it was made."""
+        """Return rows, each followed by the writes of the value from which it was made. A write that is
+        a source of several rows follows the first of those whose value it gave, if any.
+        """
         complete = list(rows)
         for step in range(_STEPS):
+            shown = [row for row in _in_order(complete) if row.step == step]
+            sources: dict[object, HistoryRow] = {}
+            owners: dict[object, tuple[bool, int]] = {}
             for row in [row for row in complete if row.step == step][::-1]:
-                sources: list[HistoryRow] = []
                 for origin in row.origins:
-                    writes = self._writes_before(origin, row.access)
-                    for run in _newest(self._runs(writes)):
+                    owner = not origin.has_value, shown.index(row)
+                    for run in _newest(self._runs(self._writes_before(origin, row.access))):
                         source = self._row(run, step + 1, is_read=True)
-                        is_listed = any(_same(source, other) for other in complete + sources)
+                        write = _of_write(source)
+                        owners[write] = min(owner, owners.get(write, owner))
+                        is_listed = write in {*sources, *map(_of_write, complete)}
                         if not is_listed and len(complete) + len(sources) < most:
-                            sources.append(source)
+                            sources[write] = source
+            for at, row in enumerate(shown):
+                own = [source for write, source in sources.items() if owners[write][1] == at]
                 place = complete.index(row) + 1
-                complete[place:place] = _in_order(sources)
+                complete[place:place] = _in_order(own)
         return complete
 
     def _with_repeated_reads(self, rows: Sequence[HistoryRow]) -> Iterator[HistoryRow]:
@@ -631,6 +640,27 @@ class _Builder:
             if (missed is not None and subject in unwritten) or (neighbour and not is_usual):
                 yield Gap(use.access, use.row.number, neighbour, missed)
 
+    def _missed(self, gaps: Sequence[Gap], rows: Sequence[HistoryRow]) -> Iterator[HistoryRow]:
+        """Yield the last writes of data with a name similar to that of data that nothing wrote, unless
+        the rows have them.
+        """
+        for gap in gaps:
+            if gap.missed is None or gap.is_deletion or gap.access.writes:
+                continue
+            writes = [use for use in self._writes_of(Sought(gap.missed.subject))
+                      if _verb(use.access) == _verb(gap.missed)]  # fmt: skip
+            row = self._row(self._runs(writes)[-1], 0, is_read=False)
+            if _of_write(row) not in set(map(_of_write, rows)):
+                yield row
+
+    def _pure_reads(self) -> set[int]:
+        """Return the numbers of the requests that only read. On a connection, a read may be part of a
+        transaction.
+        """
+        reads = {use.row.number for use in self.uses if isinstance(use.row.entry, Call)
+                 and not on_connection(use.row.entry)}  # fmt: skip
+        return reads - {use.row.number for use in self.uses if use.access.writes}
+
     def _undeleted(self, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
         """Yield compared vectors that were written to another namespace later and not deleted here, if
         other vectors were deleted.
@@ -741,10 +771,6 @@ def _with_result(use: Use, results: Sequence[str]) -> Use:
     return use._replace(access=replace(use.access, result=shown))
 
 
-def _same(row: HistoryRow, other: HistoryRow) -> bool:
-    return _of_write(row) == _of_write(other)
-
-
 def _of_write(row: HistoryRow) -> tuple[object, ...]:
     """Return what the rows of several subjects and parts have in common if one write accessed them."""
     return row.number, row.access.what, row.access.result
@@ -758,6 +784,14 @@ def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         if row.is_read and not first.is_read:
             unique[_of_write(row)] = replace(first, is_read=True)
     return list(unique.values())
+
+
+def _with_callers(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    """Return rows with the lines that called their functions, if one of the rows that such a call made
+    has no origin: its value may have been an argument.
+    """
+    callers = {row.caller for row in rows if not row.origins}
+    return [replace(row, caller=row.caller if row.caller in callers else None) for row in rows]
 
 
 def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:

@@ -20,6 +20,8 @@ _LONG = 16
 """Minimum length of a value that is not shown twice, in characters."""
 _LONGEST_WRITE = 48
 """Maximum length of a write of an item that was as expected, in characters."""
+_LONGEST_SOURCE = 180
+"""Maximum length of the source in the first line of a history, in characters."""
 _IN_HEADLINE = 3
 """Maximum number of writes in the first line of a history: the newest."""
 
@@ -68,7 +70,7 @@ def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups)
     name = lookups.short(last.access.subject.name)
     parts_named = {row.access.part for row in related}
     part = f" {last.access.part}" if last.access.part and len(parts_named) == 1 else ""
-    source = f"; {source_of(last.where)}" if last.where else ""
+    source = f"; {shortened(source_of(last.where), _LONGEST_SOURCE)}" if last.where else ""
     what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
     if history.unwritten:
         return f"{_start(history)}, which nothing has written; the last writes: {what}"
@@ -206,7 +208,7 @@ def source_of(place: Place | None) -> str:
     """Return a place with its source line."""
     if place is None:
         return ""
-    line = shortened(source_at(place.file, place.line), 160)
+    line = source_at(place.file, place.line)
     name = f"{PurePath(place.file).name}:{place.line}"
     return f"{name} {line}" if line else name
 
@@ -232,7 +234,9 @@ def _start(history: History) -> str:
     if start.looks:
         return f"The failing statement read {listed(list(start.looks), 3)}"
     text = f"The failing statement {'read' if start.is_read else 'wrote'} {names}"
-    return f"{text}, and before {_names(start.earlier)}" if start.earlier else text
+    if not start.earlier:
+        return text
+    return f"{text}; an earlier equal request had read {_names(start.earlier)}"
 
 
 def _names(every: Iterable[Sought]) -> str:
@@ -269,12 +273,9 @@ def gap_texts(history: History) -> Iterator[str]:
                        for access in (gap.access, gap.missed)]  # fmt: skip
             yield f"nothing deleted {vectors[0]}; {vectors[1]} was deleted"
         elif gap.missed is not None and not gap.access.writes:
-            yield (
-                f"{what}: nothing wrote {name}, and nothing read {gap.missed.subject.name} "
-                f"({gap.missed.what})"
-            )
-        elif gap.access.subject.kind == "message" and gap.neighbour is not None:
-            yield f"nothing was sent to {name}, unlike {gap.neighbour.name}"
+            yield f"{what}: nothing wrote {name}, and nothing read {gap.missed.subject.name}"
+        elif gap.access.subject.kind == "message":
+            yield f"nothing was sent to {name}"
         elif gap.neighbour is not None:
             yield f"{what}: nothing {missing} {name}; {gap.neighbour.name} was written and read"
 

@@ -6,7 +6,7 @@ A SET removes the expiry of its key, an LTRIM elements, and an update of a vecto
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +19,20 @@ from .values import scalar, shortened, words_of
 
 
 def with_losses(
-    cloud: BaseCloud, rows: Sequence[HistoryRow], writes: Iterable[tuple[int, ReportSubject, str]]
+    cloud: BaseCloud,
+    rows: Sequence[HistoryRow],
+    writes: Iterable[tuple[int, ReportSubject, str]],
+    reads: Collection[int],
 ) -> list[HistoryRow]:
     """Return rows with what their writes removed. ``writes`` are the number of the row, the subject and
     the description of all writes: the effects of several of the same data in one request are not told
-    apart.
+    apart. ``reads`` are the numbers of requests that only read, which need no replay.
     """
     times = Counter((number, subject) for number, subject, _ in writes)
     numbers = {row.number for row in rows if row.access.writes
                and row.access.subject.kind in ("key", "namespace")
                and times[row.number, row.access.subject] == 1}  # fmt: skip
-    changes = changes_at(cloud, numbers) if numbers else {}
+    changes = changes_at(cloud, numbers, reads) if numbers else {}
     return [replace(row, lost=tuple(_lost(row, changes.get(row.number, ())))) for row in rows]
 
 
@@ -48,7 +51,7 @@ def _lost(row: HistoryRow, changes: Sequence[StateChange]) -> Iterator[str]:
                 continue
             after = {"value": type(before["value"])()}
         elif before.get("expires") and not after.get("expires"):
-            yield f"the expiry at {before['expires'].removeprefix(today).removesuffix(' UTC')}"
+            yield f"its expiry, due {before['expires'].removeprefix(today).removesuffix(' UTC')}"
         lost = [scalar(name) for field in ("value", "metadata", "data")
                 for name in _missing(before.get(field), after.get(field), field)]  # fmt: skip
         if not words_of(" ".join(lost)) <= words_of(f"{access.what} {access.result}"):

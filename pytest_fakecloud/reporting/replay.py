@@ -100,13 +100,15 @@ def replayed(cloud: BaseCloud, fake: Fake) -> ReplayedFake | None:
     return player.copies.get(fake.name)
 
 
-def changes_at(cloud: BaseCloud, numbers: Collection[int]) -> dict[int, list[StateChange]]:
-    """Return what the entries with these numbers changed, from a replay of the journal. The changes of
-    fakes whose replay is not exact are missing.
+def changes_at(
+    cloud: BaseCloud, numbers: Collection[int], reads: Collection[int]
+) -> dict[int, list[StateChange]]:
+    """Return what the entries with these numbers changed, from a replay of the journal without those
+    that only read (``reads``). The changes of fakes whose replay is not exact are missing.
     """
     every = _entries(cloud, {fake.name for fake in cloud.fakes()})
     names = {entry.fake for entry in every if entry.number in numbers}
-    entries = [entry for entry in every if entry.fake in names]
+    entries = [entry for entry in every if entry.fake in names and entry.number not in reads]
     changes: dict[int, list[StateChange]] = {}
     with ExitStack() as stack:
         player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), {})
@@ -114,9 +116,11 @@ def changes_at(cloud: BaseCloud, numbers: Collection[int]) -> dict[int, list[Sta
             if fake.name in names and not _obstacle(fake):
                 player.attempt(fake.name, partial(player.open, fake, stack))
         for work in player.works(entries, {}):
+            if work.entry.number not in numbers:
+                player.perform(work)
+                continue
             player.move_to(work.at_us)
-            name = work.entry.fake
-            before = player.states_of([name]) if work.entry.number in numbers else {}
+            before = player.states_of([work.entry.fake])
             player.perform(work)
             for fake_name, state in player.states_of(before).items():
                 changes[work.entry.number] = [*changes_of(fake_name, before[fake_name], state)]

@@ -168,7 +168,8 @@ class _Writer:
                 texts += _wrapped(f"{indent}{line.short_origin}", f"{indent}  ", self._width, 3)
             for source in filter(None, (line.source, line.caller)):
                 if source not in sources:
-                    texts.append(cut(f"{indent}{source}", self._width - 1))
+                    most = 2 if line.row.access.writes else 1
+                    texts += _lines_of_code(source, indent, self._width, most)
                 sources.add(source)
         for text in (*gap_texts(history), *expected_texts(history)):
             texts += _wrapped(text, "  ", self._width)
@@ -350,6 +351,22 @@ def _ends(row: ReportRow) -> str:
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
     # A nested row is indented below its caller. Other rows are calls of the test's client.
     return f"--> {row.peer}"
+
+
+def _lines_of_code(source: str, indent: str, width: int, most: int) -> list[str]:
+    """Return a statement in one line or, if ``most`` is 2, in two: of a longer one its beginning, and in
+    a second line its end, because a call's last arguments are there.
+    """
+    room = width - len(indent)
+    if len(source) <= room or most == 1:
+        return [f"{indent}{source if len(source) <= room else cut(source, room - 1)}"]
+    at = max(source.rfind(end, 0, room) for end in " (") + 1
+    if len(source) - at > room - len("  "):
+        at = room
+    first, second = source[:at].rstrip(), source[at:]
+    if len(second) > room - len("  "):
+        first, second = cut(source, room - 1), f"…{second[-room + len('  …') :]}"
+    return [f"{indent}{first}", f"{indent}  {second}"]
 
 
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:

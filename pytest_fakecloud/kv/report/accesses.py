@@ -108,7 +108,7 @@ def _of_line(
         subject = ReportSubject("key", key, fake)
         yield Access(subject, False, text, result, value=result)
         if key in run.skipped:
-            what = f"{text}, which {_read_in(run)}did not write {key},"
+            what = f"{text}, which {_read_in(run)}did not write {key}"
             yield Access(subject, True, what, result, succeeded=False)
     script = " ".join(text.split(" ")[:2])
     for line, answer in run.commands:
