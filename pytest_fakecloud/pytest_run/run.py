@@ -15,6 +15,7 @@ import pytest
 from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
+from ..process.surroundings import Variables
 from .checks import check_own_settings, check_same_settings, check_session_settings
 from .cloud_owner import BeforeFixture, CloudOwner
 from .observation import Observation, SleepMeter
@@ -82,8 +83,10 @@ class Run:
     def __init__(self, config: pytest.Config, scope: str) -> None:
         self.options = RunOptions(config, scope)
         self.test = TestState()
-        self._exits = Exits(self.end_test)
-        """The clouds that are still open, the latest first, and then the test."""
+        self.early_variables = Variables()
+        """The variables of early fakes, which are set until the run ends."""
+        self._exits = Exits(self.end_test, self.early_variables.restore)
+        """What ends with the run: the clouds that are still open, the latest first, and then these."""
         self.session_owner: CloudOwner | None = None
         """The owner of the session's cloud, from its first use, or of the early fakes, until the last
         test of the session has been reported.
@@ -321,7 +324,7 @@ class Run:
             self.session_owner = None
 
     def close(self) -> None:
-        """Close the clouds that are still open, and end the test. Can be repeated."""
+        """End the run: what is open, the test, and the variables of early fakes. Can be repeated."""
         self._exits.close()
 
     # -- settings of tests whose fakes outlive them ------------------------------------------------
