@@ -38,7 +38,7 @@ class EarlyFakes:
         config.stash[_EARLY] = self
         config.pluginmanager.register(sys.modules[__name__])
         try:
-            self._owner = run.open_session_owner("session", {})
+            self._owner = run.open_session_owner("session", None)
             for fixture in fixtures:
                 for name, value in fixture_fake(self._owner.cloud, fixture).env.items():
                     run.early_variables.set(name, value)
@@ -47,7 +47,7 @@ class EarlyFakes:
 
     def end_imports(self) -> None:
         """Let what conftests and modules have done to the fakes while they were imported stay."""
-        self._owner.end_imports()
+        self._owner.keep_imported()
 
     def apply(self, settings: Mapping[str, Any]) -> None:
         """Let the fakes have the settings of the session, from the first test on."""
@@ -68,7 +68,7 @@ class EarlyFakes:
                 for mount in former._mounts:
                     hand_over(mount.host, mount.port, mount.listener)
             self._owner.close()
-            cloud = self._run.open_session(settings)
+            cloud = self._run.open_session(settings).cloud
             context = cloud._context
             for fixture, former in formers.items():
                 own_settings = {
