@@ -125,7 +125,7 @@ class Run:
 
     @property
     def _owner(self) -> CloudOwner | None:
-        """The owner of the cloud of the fixtures, if it is open."""
+        """The owner of the cloud of the fixtures; None before its first use."""
         return self.session_owner if self.options.scope == "session" else self._fixture_owner
 
     @property
@@ -133,7 +133,8 @@ class Run:
         """The cloud of the fixtures, if the current test has requested it so far.
 
         pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
-        it. So ask pytest what the test has requested; no public name tells what that was at run time.
+        it. So this asks pytest for the names. No public one has what was requested at run time, except
+        in a fixture of the test: an autouse fixture would be part of every test of every suite.
         """
         owner, item = self._owner, self.test.item
         names = getattr(getattr(item, "_request", None), "fixturenames", ())

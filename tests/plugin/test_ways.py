@@ -203,7 +203,7 @@ def test_early_fakes_have_their_addresses_already(
     fixture: str, run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeini(f"[pytest]\nfakecloud_early = {fixture}")
-    declared = fake_class(find(fixture))._settings
+    declared = fake_class(find(fixture))._config_class
     names = sorted(connection_settings(declared))
     pytester.makeconftest(session_settings({fixture: {name: CONNECTIONS[name] for name in names}}))
     result = run("def test_it(): pass")
