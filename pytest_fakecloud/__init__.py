@@ -21,12 +21,18 @@ Without pytest, ``with Cloud() as cloud: cloud.kv_server()`` starts a fake in th
 
 The package for contributors::
 
-    plugin.py                        pytest: options, hooks, fixtures
+    plugin.py  pytest_run/           pytest: options, hooks, fixtures; the state of one run
     cli.py  standalone/              the command, and fakes in another process
-    reporting  recordings/           reports of failing tests, and archives of their calls
-    cloud                            Cloud: one clock, one seed, any number of fakes; one pytest run
-    kv  vector  broker  queue        the services: fake, settings, model, errors, engine in each
-    faults  http  core               faults; server and pipeline; clock, journal, ids, errors
+    verify/                          comparison with the real services
+    explore/  recordings/            exploration of schedules; archives of calls and their replay
+    reporting/                       reports of failing tests
+    cloud/                           Cloud: one clock, one seed, any number of fakes
+    kv/  vector/  broker/  queue/    the services: fake, settings, model, errors, engine in each
+    process/                         what is replaced in the process: time, requests, variables
+    faults/  http/                   injected faults; server and pipeline
+    similarity/  core/               distances of vectors; clock, journal, ids, errors
+
+``docs/contributing/map.md`` shows which of them may import which.
 
 Only the names listed below are public; everything else may change.
 

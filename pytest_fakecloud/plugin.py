@@ -144,7 +144,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         from .pytest_run.options import check_settings
 
         check_settings(early_config)
-        EarlyFakes(early_config, _new_run(early_config))
+        EarlyFakes(early_config, run_of(early_config))
     yield
 
 
@@ -170,19 +170,17 @@ def _keep_bytecode(config: pytest.Config) -> None:
     marked.discard("pytest_fakecloud")
 
 
-def _new_run(config: pytest.Config) -> Run:
-    """Create the run of a configuration, which pytest closes when it unconfigures, or if it cannot even
-    import a conftest. Creating it starts no fake.
-    """
-    from .pytest_run.run import Run
-
-    run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
-    config.add_cleanup(run.close)
-    return run
-
-
 def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration, for fixtures. ``pytest_fixture_setup()`` has created it."""
+    """Return the run of a configuration, created on first use. It starts no fake. pytest closes it when
+    it unconfigures, or if it cannot even import a conftest.
+    """
+    if _RUN not in config.stash:
+        from .pytest_run.run import Run
+
+        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
+        config.add_cleanup(run.close)
+        if _TEST in config.stash:  # Early fakes start before the first test.
+            run.begin_test(config.stash[_TEST])
     return config.stash[_RUN]
 
 
@@ -204,16 +202,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     stash = item.config.stash
     stash[_TEST] = item
     _check_fixtures(item)
-    has_marker = item.get_closest_marker("fakecloud") is not None
-    if has_marker and _RUN not in stash:
-        _new_run(item.config)
     if _RUN in stash:
         stash[_RUN].begin_test(item)
-    if has_marker:
+    if item.get_closest_marker("fakecloud") is not None:
         from .pytest_run.checks import check_own_settings
 
-        options = stash[_RUN].options
-        options.settings_of(item)
+        options = run_of(item.config).options
+        options.merged(item)
         check_own_settings(options, item, {})
     try:
         yield
@@ -240,13 +235,8 @@ def _check_fixtures(item: pytest.Item) -> None:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Let what a fixture of a wide scope starts in fakes that outlive tests stay for later tests.
-
-    The first fixture of this plugin creates the run, and so begins its test.
-    """
+    """Let what a fixture of a wide scope starts in fakes that outlive tests stay for later tests."""
     stash = request.config.stash
-    if _RUN not in stash and getattr(fixturedef.func, "__module__", "") == __name__:
-        _new_run(request.config).begin_test(stash[_TEST])
     if fixturedef.scope == "function":
         return (yield)
     before = stash[_RUN].begin_fixture() if _RUN in stash else {}
@@ -256,7 +246,7 @@ def pytest_fixture_setup(
         if _RUN in stash:
             stash[_RUN].abandon_fixture(before)
         raise
-    # Another fixture, which this one has requested at run time, may have created the run.
+    # This fixture may have created the run.
     if _RUN in stash:
         stash[_RUN].end_fixture(fixturedef, before)
     return value
@@ -264,7 +254,9 @@ def pytest_fixture_setup(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a passing test in its call phase for strict-mode violations."""
+    """Tell the run when the code of a test begins and ends. Fail a passing test for strict-mode
+    violations, and for a marker without an effect; explain an error by those of callbacks.
+    """
     if _RUN in item.config.stash:
         item.config.stash[_RUN].begin_call()
     try:
@@ -287,7 +279,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if item.get_closest_marker("fakecloud") is not None:
         from .pytest_run.checks import check_marker
 
-        check_marker(item, run.test.cloud, has_session_cloud=run.session_owner is not None)
+        check_marker(item, run.cloud, has_session_cloud=run.session_owner is not None)
 
 
 def _end_call(item: pytest.Item) -> Run | None:
@@ -407,7 +399,7 @@ def fakecloud_session(
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return run_of(request.config).open_session(fakecloud_session_settings)
+    return run_of(request.config).open_session(fakecloud_session_settings).cloud
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:

@@ -28,7 +28,7 @@ ENGINES = {"kv_server": "redis://h", "broker": "kafka://h"}
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
     """Compare the keywords of each fake in the stub with the class that declares its settings."""
-    declared = settings_of(fake_class(find(fixture))._settings)
+    declared = settings_of(fake_class(find(fixture))._config_class)
     parameter = getattr(Cloud, fixture).__annotations__["settings"]
     name = parameter.removeprefix("Unpack[").removesuffix("]")
     typed = getattr(pytest_fakecloud, name)
@@ -54,7 +54,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
     rejected = 0
     shown = [value for kind, value in KINDS.items() if kind != "unshowable"]
     with Cloud(seed=1) as cloud:
-        for name in settings_of(fake_class(find(fixture))._settings):
+        for name in settings_of(fake_class(find(fixture))._config_class):
             for value in (*shown, 0, 10**30, {"a": None}):
                 try:
                     cloud._start(fixture, {name: value}).close()
@@ -67,7 +67,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
 
 @pytest.mark.parametrize("fixture", ENGINES)
 def test_settings_that_the_chosen_engine_ignores_are_rejected(fixture: str) -> None:
-    declared: Any = fake_class(find(fixture))._settings
+    declared: Any = fake_class(find(fixture))._config_class
     for name, setting in settings_of(declared).items():
         value = _other(name, setting)
         for chosen, engine in (("memory", None), ("real", ENGINES[fixture])):

@@ -154,6 +154,6 @@ def _is_settings(value: object) -> bool:
 
 def _link_to_settings(name: str) -> str:
     for fixture, service in SERVICES.items():
-        if fake_class(service)._settings.__name__ == name.replace("Settings", "Config"):
+        if fake_class(service)._config_class.__name__ == name.replace("Settings", "Config"):
             return f"\nEach keyword: [settings of `{fixture}`](../settings.md#{fixture}).\n"
     return ""

@@ -56,7 +56,7 @@ def page() -> str:
     """Return the page as Markdown."""
     parts = [_HEAD, table(_COLUMNS, _general())]
     for fixture, service in SERVICES.items():
-        declared = fake_class(service)._settings
+        declared = fake_class(service)._config_class
         rows = [] if declared is FakeConfig else list(_rows(declared))
         own = table(_COLUMNS, rows) if rows else "It has no settings of its own.\n"
         parts += [f"\n## `{fixture}`\n\n", own, *_limits_of(declared)]

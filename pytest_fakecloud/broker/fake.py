@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .typed import BrokerSettings as BrokerSettings
     from .typed import ListedFields, RecordFields
 else:
+    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
@@ -113,7 +114,7 @@ class Broker(Fake):
     service: ClassVar[str] = "broker"
     fixture: ClassVar[str] = "broker"
 
-    _settings = BrokerConfig
+    _config_class = BrokerConfig
     _config: BrokerConfig
     _app: BrokerApp
     _engine: BrokerEngine
@@ -127,7 +128,7 @@ class Broker(Fake):
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
                 from .real_kafka.engine import KafkaEngine
             self._engine = KafkaEngine(self._time, config, config.engine)
-        self._parts.callback(self._engine.close)
+        self._part_exits.callback(self._engine.close)
         for topic, options in (config.topics or {}).items():
             self._engine.topics.create(topic, topic_config(topic, options))
         # The journal has no events of these topics.

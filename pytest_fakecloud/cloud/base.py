@@ -210,7 +210,7 @@ class BaseCloud:
         try:
             kind: Any = fake_class(service)
             if settings:
-                reject_unknown(kind._settings, settings, kind.fixture)
+                reject_unknown(kind._config_class, settings, kind.fixture)
             fake: Fake = kind(self._context, **settings)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):

@@ -72,7 +72,9 @@ class Context:
         """The violations and warnings that ``allow()`` of the cloud covers."""
         self.fakes: Registry[Fake] = Registry()
         self.cache: Any = None
-        """The cache of the pytest run that created the cloud."""
+        """``config.cache`` of the pytest run that created the cloud, in which exploration stores
+        schedules, or None. The modules on this floor do not import pytest.
+        """
         self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
         self.fixture_settings: Mapping[str, Any] = {}
@@ -255,18 +257,19 @@ class Fake:
     service: ClassVar[str] = ""
     fixture: ClassVar[str] = ""
 
-    _settings: ClassVar[type[FakeConfig]] = FakeConfig
+    _config_class: ClassVar[type[FakeConfig]] = FakeConfig
     """The class that declares the settings of this fake."""
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
 
     _config: FakeConfig
+    """The settings of this fake, with their defaults."""
     _engine: Any
     name = ""
     """The name in reports and in the control API."""
     _given_settings: Mapping[str, Any] | None = None
-    """The settings that the fake was started with, for reports that replay its journal; None if the
-    fake runs in another process.
+    """The keyword arguments that the fake was started with, for reports that replay its journal; None
+    if the fake runs in another process.
     """
     faults: FaultPlan
     """The injected faults."""
@@ -278,7 +281,7 @@ class Fake:
     def __init__(self, context: Context, **settings: Any) -> None:
         self._context = context
         self._given_settings = settings
-        self._config = read(self._settings, settings, self.fixture)
+        self._config = read(self._config_class, settings, self.fixture)
         self.name = context.name_for(self.fixture, self._config.name)
         self.clock: Clock = context.public_clock
         self._time = context.clock
@@ -287,13 +290,13 @@ class Fake:
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
         """All servers of the fake, that at ``url`` first."""
-        self._parts = Exits()
-        """The app and the parts that it uses."""
+        self._part_exits = Exits()
+        """What ends with the app and the parts that it uses."""
         self.closed = False
         self._exits = Exits(
             self._stop_serving,
             self.faults._close,
-            self._parts.close,  # This wakes handlers that wait in a part.
+            self._part_exits.close,  # This wakes handlers that wait in a part.
             self._await_handlers,
             self._forget,
         )
@@ -310,7 +313,7 @@ class Fake:
 
     def _make_app(self) -> App:
         """Create the parts of the fake, such as its ``_engine``, and return its app, still without a
-        server. A part that must be closed is registered in ``_parts``. Subclasses override this.
+        server. A part that must be closed is registered in ``_part_exits``. Subclasses override this.
         """
         raise NotImplementedError
 
@@ -321,7 +324,7 @@ class Fake:
             app.token = config.token or self._new_token()
             _recent_tokens.append(app.token)
         app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
-        self._parts.callback(app.detach)
+        self._part_exits.callback(app.detach)
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = self._first_baseline()
         self._mount_app(host=config.host or "127.0.0.1", port=config.port or 0)

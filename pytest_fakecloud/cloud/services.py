@@ -154,7 +154,7 @@ def fake_class(service: Service) -> type[Fake]:
 
 def settings_class(service: Service) -> Any:
     """Return the class that declares the settings of a service."""
-    return fake_class(service)._settings
+    return fake_class(service)._config_class
 
 
 @cache

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .typed import KVFake as Fake
     from .typed import KVSettings as KVSettings
 else:
+    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
@@ -71,7 +72,7 @@ class KVServer(Fake):
     service: ClassVar[str] = "kv"
     fixture: ClassVar[str] = "kv_server"
 
-    _settings = KVConfig
+    _config_class = KVConfig
     _config: KVConfig
     _app: KVApp
 
@@ -84,7 +85,7 @@ class KVServer(Fake):
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine
             app.created_engine = real = RedisEngine(clock, ids, config.engine, config)
-            self._parts.callback(real.close)
+            self._part_exits.callback(real.close)
         return app
 
     def _open(self) -> None:

@@ -43,13 +43,13 @@ def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
             )
 
 
-def check_own_settings(options: RunOptions, item: pytest.Item, own: Mapping[str, Any]) -> None:
+def check_own_settings(options: RunOptions, item: pytest.Item, settings: Mapping[str, Any]) -> None:
     """Fail a test whose own settings, of its marker or of ``fakecloud_settings``, cannot apply to its
     fakes, because they outlive it. Also called when the fakes open and before the test's code, because
-    the value ``own`` of that fixture is known only then.
+    the value ``settings`` of that fixture is known only then.
     """
-    if not isinstance(own, (dict, Mapping)):
-        raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
+    if not isinstance(settings, (dict, Mapping)):
+        raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {settings!r}")
     if options.scope == "function":
         return
     owner = options.node_of_scope(item)
@@ -63,7 +63,7 @@ def check_own_settings(options: RunOptions, item: pytest.Item, own: Mapping[str,
         for name in marker.kwargs
     }
     if options.scope == "session":
-        names.update(map(fixture_of, own))
+        names.update(map(fixture_of, settings))
     if wrong := names.difference(PER_TEST_SETTINGS):
         advice = {
             "session": "(fakecloud_scope or fakecloud_early): set them in the session fixture "
@@ -161,11 +161,11 @@ def scope_advice(error: str, fixtures: Container[str]) -> str:
 # -- before the code of a test whose fakes outlive it ----------------------------------------------
 
 
-def check_same_settings(scope: str, own: Mapping[str, Any], former: Mapping[str, Any]) -> None:
+def check_same_settings(scope: str, settings: Mapping[str, Any], former: Mapping[str, Any]) -> None:
     """Fail a test if more than strict mode differs from the settings of an earlier one."""
     present, earlier = (
-        {name: value for name, value in settings.items() if name != "strict"}
-        for settings in (own, former)
+        {name: value for name, value in values.items() if name != "strict"}
+        for values in (settings, former)
     )
     if present != earlier:
         raise misuse(

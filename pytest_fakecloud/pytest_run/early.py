@@ -17,7 +17,6 @@ from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
-from ..process.surroundings import Variables
 from .checks import check_session_settings
 from .options import SESSION_SETTINGS, fixture_of, misuse, words_of
 from .run import Run
@@ -27,7 +26,7 @@ _EARLY = pytest.StashKey["EarlyFakes"]()
 
 class EarlyFakes:
     """The fakes of the session's cloud, started when the run begins, with default settings, and their
-    variables, which are set until it ends.
+    variables, which the run restores when it ends.
 
     At that time, ``fakecloud_session_settings`` cannot be read. So before the first test, if there are
     settings, fakes in a cloud with these settings replace the early ones at the same addresses.
@@ -36,21 +35,19 @@ class EarlyFakes:
     def __init__(self, config: pytest.Config, run: Run) -> None:
         fixtures = _early_fixtures(config)
         self._run = run
-        variables = Variables()
-        config.add_cleanup(variables.restore)
         config.stash[_EARLY] = self
         config.pluginmanager.register(sys.modules[__name__])
         try:
-            self._owner = run.open_session_owner("session", {})
+            self._owner = run.open_session_owner("session", None)
             for fixture in fixtures:
                 for name, value in fixture_fake(self._owner.cloud, fixture).env.items():
-                    variables.set(name, value)
+                    run.early_variables.set(name, value)
         except (ContractError, OSError) as error:
             raise pytest.UsageError(f"fakecloud_early: {error}") from error
 
     def end_imports(self) -> None:
         """Let what conftests and modules have done to the fakes while they were imported stay."""
-        self._owner.end_imports()
+        self._owner.keep_imported()
 
     def apply(self, settings: Mapping[str, Any]) -> None:
         """Let the fakes have the settings of the session, from the first test on."""
@@ -63,6 +60,7 @@ class EarlyFakes:
         its settings, at the same addresses.
         """
         check_session_settings("session", settings, None)
+        # A copy, because closing the cloud empties the original.
         formers = dict(self._owner.cloud._context.fixture_fakes)
         _check_connections(formers, settings)
         try:
@@ -70,7 +68,7 @@ class EarlyFakes:
                 for mount in former._mounts:
                     hand_over(mount.host, mount.port, mount.listener)
             self._owner.close()
-            cloud = self._run.open_session(settings)
+            cloud = self._run.open_session(settings).cloud
             context = cloud._context
             for fixture, former in formers.items():
                 own_settings = {

@@ -68,7 +68,7 @@ class LostChanges:
         self._lost.pop(fixture, None)
         self._unsaved[fixture] = changes
 
-    def begin_test(self) -> None:
+    def note_losses(self) -> None:
         """Note what is lost because the fakes now return to their baseline."""
         # A later fixture may have set the baseline.
         lost = {name: changes.unsaved() for name, changes in self._unsaved.items()}

@@ -46,11 +46,10 @@ class Observation:
         if cloud is not self._cloud:
             self._cloud = cloud
             recorded = cloud._context.recorder.shared
-            recorded.find_site = None
             if options.wants_call_sites(self._item):
                 from ..process.call_sites import call_site
 
-                recorded.find_site = call_site
+                swap(self._exits, recorded, "find_site", call_site)
             elif has_report:
                 from ..process.lines import Lines
 

@@ -270,42 +270,43 @@ class RunOptions:
         config = self.config
         return {name: setting.default for name, setting in settings_of(CloudConfig).items()} | {
             "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
-            "strict": _strict(config),
+            "strict": kinds_of(_strict(config)),
             "env": _switch(config, "fakecloud_env"),
-            "seed": config.getoption("--fakecloud-seed", None),
+            "seed": config.getoption("--fakecloud-seed", None) or None,
             "transport": ini_value(config, "fakecloud_transport"),
             "share_tls_context": _switch(config, "fakecloud_share_tls_context"),
         }
 
-    def settings_of(self, node: Node, *fixtures: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a test, or of all tests of a class or module: function > class >
-        module > later fixtures > earlier ones > options > ini. Settings of a service are merged key
-        by key.
+    def merged(
+        self,
+        node: Node | None,
+        settings: Mapping[str, Any] | None = None,
+        session_settings: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return all settings of a test, or those that the tests of a class or module have in common:
+        markers of the function > of the class > of the module > ``fakecloud_settings`` >
+        ``fakecloud_session_settings`` > options > ini. Settings of a service are merged key by key.
         """
-        return self.merged(node.nodeid, [*fixtures, *markers_of(node)])
-
-    def merged(self, seed: Any, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the settings of several layers, of which later ones override earlier ones."""
-        settings = dict(self.defaults)
-        settings["seed"] = default_seed = settings["seed"] or seed
+        merged = dict(self.defaults)
+        layers = [session_settings or {}, settings or {}, *markers_of(node)]
         if not any(layers):
-            return settings
+            return merged
         cloud_settings = settings_of(CloudConfig)
         for layer in layers:
             for name, value in layer.items():
                 if name in cloud_settings:
                     without_traceback(cloud_settings[name].kind.read)(name, value)
-                    default = default_seed if name == "seed" else self.defaults[name]
-                    settings[name] = default if value is None else value
+                    merged[name] = self.defaults[name] if value is None else value
                 else:
-                    merge_service(settings, fixture_of(name), value, cloud_settings)
+                    merge_service(merged, fixture_of(name), value, cloud_settings)
+        merged["strict"] = kinds_of(merged["strict"])
         # Check the merged settings, because some only go together; even if the test has no such fake.
         for name, service in SERVICES.items():
-            if name in settings:
-                without_traceback(read)(settings_class(service), settings[name], name)
-        if settings["process_time"]:
-            self._check_process_time(settings)
-        return settings
+            if name in merged:
+                without_traceback(read)(settings_class(service), merged[name], name)
+        if merged["process_time"]:
+            self._check_process_time(merged)
+        return merged
 
     def _check_process_time(self, settings: Mapping[str, Any]) -> None:
         from ..core.clock import STANDS
@@ -347,7 +348,7 @@ class RunOptions:
         return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
 
 
-def markers_of(node: Node) -> list[Mapping[str, Any]]:
+def markers_of(node: Node | None) -> list[Mapping[str, Any]]:
     """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
     # The same as ``node.iter_markers()`` in reverse, which takes longer than the rest of a fixture.
     keywords: list[Mapping[str, Any]] = []

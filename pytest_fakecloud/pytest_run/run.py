@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
+from ..process.surroundings import Variables
 from .checks import check_own_settings, check_same_settings, check_session_settings
 from .cloud_owner import BeforeFixture, CloudOwner
 from .observation import Observation, SleepMeter
-from .options import (
-    PER_TEST_SETTINGS,
-    SESSION_SETTINGS,
-    SETTINGS,
-    RunOptions,
-    kinds_of,
-    markers_of,
-    without_traceback,
-)
+from .options import SESSION_SETTINGS, SETTINGS, RunOptions, without_traceback
 from .variables import publish_env
 from .warning import warn
 
@@ -43,10 +36,10 @@ class TestState:
 
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
-    cloud: Cloud | None = None
-    """The cloud of the fixtures, once the test uses it. Only ``Run._use_cloud()`` sets it."""
-    strict: tuple[str, ...] | None = None
-    """The kinds of violations that fail the test, once it uses that cloud."""
+    settings: Mapping[str, Any] | None = None
+    """The value of ``fakecloud_settings`` in a wide scope, once the test's code begins."""
+    has_env: bool = False
+    """Whether the variables of the fixtures' fakes have been set, if the test's settings say so."""
     observation: Observation | None = None
     compared: Comparison | None = None
     """The last two values that an assertion of the test found unequal."""
@@ -82,8 +75,10 @@ class Run:
     def __init__(self, config: pytest.Config, scope: str) -> None:
         self.options = RunOptions(config, scope)
         self.test = TestState()
-        self._exits = Exits(self.end_test)
-        """The clouds that are still open, the latest first, and then the test."""
+        self.early_variables = Variables()
+        """The variables of early fakes, which are set until the run ends."""
+        self._exits = Exits(self.end_test, self.early_variables.restore)
+        """What ends with the run: the clouds that are still open, the latest first, and then these."""
         self.session_owner: CloudOwner | None = None
         """The owner of the session's cloud, from its first use, or of the early fakes, until the last
         test of the session has been reported.
@@ -92,70 +87,85 @@ class Run:
         """The owner of the cloud of the current test, class or module, from its first use until their
         last test has been reported.
         """
-        self._session_settings: Mapping[str, Any] | None = None
-        """The settings of the session, from the first test that uses its cloud on."""
-        self._fakecloud_settings: Mapping[str, Any] = {}
-        """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
     # -- clouds ----------------------------------------------------------------------------------
 
     @without_traceback
-    def open_cloud(self, own: Any, session_settings: Any) -> Cloud:
-        """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``, and
-        ``session_settings`` that of ``fakecloud_session_settings``.
-        """
-        item, scope = self.test.item, self.options.scope
-        assert item is not None, "fixtures of fakes are for tests"
-        check_own_settings(self.options, item, own)
-        if session_settings and scope != "session":
+    def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
+        """Return the cloud of the fixtures, given the values of the fixtures with settings."""
+        item, options = self._item(), self.options
+        check_own_settings(options, item, settings)
+        if session_settings and options.scope != "session":
             self._warn_of_session_settings(item)
-        self._fakecloud_settings = own
         try:
-            if scope == "session":
-                cloud = self.open_session(session_settings)
+            if options.scope == "session":
+                owner = self.open_session(session_settings)
+                owner.settings = settings
             else:
-                layers = [own, *markers_of(self.options.node_of_scope(item))]
-                self._fixture_owner = CloudOwner(self._exits, self.options, item.nodeid, layers)
-                cloud = self._fixture_owner.cloud
-            self._use_cloud(is_requested=True)
+                node = options.node_of_scope(item)
+                owner = CloudOwner(self._exits, options, item.nodeid, node, settings=settings)
+                self._fixture_owner = owner
+            self._observe()
+            self._set_env(owner.cloud)
         except BaseException:
             self.close_cloud()
             raise
-        return cloud
+        return owner.cloud
 
     def close_cloud(self) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the session."""
         if self._fixture_owner is not None:
             self._fixture_owner.close()
 
-    def _use_cloud(self, *, is_requested: bool = False) -> None:
-        """Let the current test use the fixtures' cloud from now on, if it is open and the test has
-        requested it.
+    def _item(self) -> pytest.Item:
+        assert self.test.item is not None, "fixtures of fakes are for tests"
+        return self.test.item
 
-        pytest keeps the value of a fixture of a wide scope and does not call it for a later test. So
-        this is called when the cloud opens (``is_requested``), and for a later test when it begins,
-        which may have requested the cloud by name, and after its fixtures and after its code, which
-        may have requested it at run time.
+    @property
+    def _owner(self) -> CloudOwner | None:
+        """The owner of the cloud of the fixtures; None before its first use."""
+        return self.session_owner if self.options.scope == "session" else self._fixture_owner
+
+    @property
+    def cloud(self) -> Cloud | None:
+        """The cloud of the fixtures, if the current test has requested it so far.
+
+        pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
+        it. So this asks pytest for the names. No public one has what was requested at run time, except
+        in a fixture of the test: an autouse fixture would be part of every test of every suite.
         """
-        test, item = self.test, self.test.item
-        owner = self.session_owner if self.options.scope == "session" else self._fixture_owner
-        if item is None or owner is None or test.cloud is not None:
-            return
-        if not is_requested and not _has_requested_cloud(item):
-            return
-        settings = self._settings(item)
-        test.strict = kinds_of(settings["strict"])
-        test.cloud = owner.cloud
-        self._observe(owner.cloud)
-        if settings["env"]:
-            publish_env(owner.cloud, test.exits)
+        owner, item = self._owner, self.test.item
+        names = getattr(getattr(item, "_request", None), "fixturenames", ())
+        # A doctest can request fixtures at run time only, when it is too late for variables.
+        is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
+        return owner.cloud if owner is not None and is_requested else None
 
-    def _observe(self, cloud: Cloud) -> None:
-        """Record what the report of the current test needs to know of a cloud."""
-        if self.test.observation is not None:
-            self.test.observation.observe(cloud)
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings of the current test."""
+        item, owner = self._item(), self._owner
+        return (
+            self.options.merged(item) if owner is None else owner.merged(item, self.test.settings)
+        )
+
+    def _set_env(self, cloud: Cloud | None) -> None:
+        """Set the variables of the fixtures' cloud, if the current test uses it and its settings say
+        so, until the test ends.
+        """
+        test = self.test
+        if cloud is not None and not test.has_env:
+            test.has_env = True
+            if self._settings()["env"]:
+                publish_env(cloud, test.exits)
+
+    def _observe(self) -> None:
+        """Record what the report of the current test needs to know of the fixtures' cloud, or else of
+        the session's, which the application can use.
+        """
+        owner = self._owner or self.session_owner
+        if owner is not None and self.test.observation is not None:
+            self.test.observation.observe(owner.cloud)
 
     def _warn_of_session_settings(self, item: pytest.Item) -> None:
         """Warn once of settings of the session in a run whose fixtures do not use them."""
@@ -174,38 +184,36 @@ class Run:
             "fakecloud_scope = session",
         )
 
-    def _settings(self, item: pytest.Item) -> dict[str, Any]:
-        """Return the settings of a test, with those of the session that apply to each test."""
-        session = self._session_settings or {} if self.options.scope == "session" else {}
-        base = {name: session[name] for name in PER_TEST_SETTINGS if name in session}
-        return self.options.settings_of(item, base, self._fakecloud_settings)
-
     @without_traceback
-    def open_session(self, settings: Any) -> Cloud:
-        """Return the cloud that lasts for the session, opened on first use; fail a test with other
-        settings than it was opened with.
+    def open_session(self, settings: Any) -> CloudOwner:
+        """Return the owner of the session's cloud, opened on first use, given the value of the fixture
+        with its settings. Fail a test with other settings than an earlier one.
         """
-        check_session_settings(self.options.scope, settings, self._session_settings)
-        item, owner = self.test.item, self.session_owner
-        assert item is not None, "fixtures of fakes are for tests"
-        # Early fakes are open before the settings are known.
-        if owner is None or owner.is_closed:
+        item, owner = self._item(), self.session_owner
+        if owner is not None and owner.is_closed:
+            owner = None
+        former = None if owner is None else owner.session_settings
+        check_session_settings(self.options.scope, settings, former)
+        if owner is None:
             owner = self.open_session_owner(item.nodeid, settings)
-        if self._session_settings is None:
-            self._session_settings = settings
-            # After the session's fixtures, which may use the cloud.
-            item.session.addfinalizer(self.close_session)
-        return owner.cloud
+        elif former is None:  # Early fakes opened it before the settings were known.
+            owner.session_settings = settings
+        else:
+            return owner
+        # After the session's fixtures, which may use the cloud.
+        item.session.addfinalizer(self.close_session)
+        return owner
 
-    def open_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
-        """Open the cloud of the session."""
+    def open_session_owner(self, seed: str, settings: Mapping[str, Any] | None) -> CloudOwner:
+        """Open the cloud of the session; for early fakes without settings, which are not known yet."""
         # Applications use the queues beside the tests, so no test could run them for all.
-        self.session_owner = CloudOwner(self._exits, self.options, seed, [settings], "background")
+        self.session_owner = CloudOwner(
+            self._exits, self.options, seed, session_settings=settings, delivery="background"
+        )
         return self.session_owner
 
     def close_session(self) -> None:
         """Close the cloud of the session. pytest calls this in the teardown of the last test."""
-        self._session_settings = None
         if self.session_owner is not None:
             self.session_owner.close()
 
@@ -218,13 +226,13 @@ class Run:
     @property
     def has_fakes(self) -> bool:
         """Whether there are fakes to show in a report."""
-        return self.test.cloud is not None or bool(self._owners)
+        return bool(self._owners)
 
     def clouds(self) -> list[Cloud]:
         """Return the cloud that the test uses and the other open ones, if they were used: an
         application may call fakes that no test requests.
         """
-        requested = self.test.cloud
+        requested = self.cloud
         clouds = [] if requested is None else [requested]
         for owner in self._owners:
             cloud = owner.cloud
@@ -245,13 +253,7 @@ class Run:
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
-        test = self.test
-        if test.strict is not None:
-            return test.strict
-        # Read the settings of a test without fakes only if a cloud that outlives it has violations.
-        if test.item is None or not any(cloud.violations() for cloud in self.clouds()):
-            return ()
-        return kinds_of(self._settings(test.item)["strict"])
+        return cast("tuple[str, ...]", self._settings()["strict"])
 
     # -- the phases of a test --------------------------------------------------------------------
 
@@ -262,19 +264,17 @@ class Run:
         self.test.observation = Observation(self.options, item, self.test.exits)
         add_test(str(item.path))
         for owner in self._owners:
-            owner.begin_test(item)
-        if self.options.scope == "function":
-            # In a wider scope, pytest gives later tests the fakes without asking for settings again.
-            self._fakecloud_settings = {}
-        self._use_cloud()
+            owner.prepare(item)
+        self._observe()
+        self._set_env(self.cloud)
 
     def end_setup(self) -> None:
-        """Note what the test's fixtures requested at run time."""
-        self._use_cloud()
+        """Set the variables also if only a fixture of the test requested the fakes, at run time."""
+        self._set_env(self.cloud)
 
     def begin_fixture(self) -> dict[CloudOwner, BeforeFixture]:
         """Return the state of the open clouds before a fixture of a wide scope."""
-        return {owner: owner.begin_fixture() for owner in self._owners}
+        return {owner: owner.before_fixture() for owner in self._owners}
 
     def end_fixture(
         self, fixture: pytest.FixtureDef[Any], before: Mapping[CloudOwner, BeforeFixture]
@@ -283,31 +283,26 @@ class Run:
         opened a cloud of which there is no state ``before``.
         """
         for owner in self._owners:
-            owner.end_fixture(fixture, before.get(owner))
+            owner.keep(fixture, before.get(owner))
 
     def abandon_fixture(self, before: Mapping[CloudOwner, BeforeFixture]) -> None:
         """Return to the baselines before a fixture of a wide scope that has raised an exception."""
         for owner, state in before.items():
-            owner.abandon_fixture(state)
+            owner.end_baselines(state)
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
         measuring how long it sleeps.
         """
         self.test.sleep = SleepMeter()
-        if self.test.item is not None:
-            self._check_settings(self.test.item)
-        if self.test.cloud is not None:
-            self._observe(self.test.cloud)
-        elif self.session_owner is not None:
-            self._observe(self.session_owner.cloud)
+        self._check_settings(self._item())
+        self._observe()
         for owner in self._owners:
-            owner.begin_call()
+            owner.mark_earlier_calls()
 
     def end_call(self) -> None:
-        """Note that the test's own code has ended, and what it requested at run time."""
+        """Note that the test's own code has ended."""
         self.test.has_ended = True
-        self._use_cloud()
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it, which the
@@ -321,7 +316,7 @@ class Run:
             self.session_owner = None
 
     def close(self) -> None:
-        """Close the clouds that are still open, and end the test. Can be repeated."""
+        """End the run: what is open, the test, and the variables of early fakes. Can be repeated."""
         self._exits.close()
 
     # -- settings of tests whose fakes outlive them ------------------------------------------------
@@ -330,31 +325,16 @@ class Run:
         """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
         value of a fixture of a wide scope without looking at the settings again.
         """
-        scope = self.options.scope
-        if scope == "function" and self.session_owner is None:
-            return
+        scope, session_owner = self.options.scope, self.session_owner
         funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
-        if is_session_used and SESSION_SETTINGS in funcargs and self.session_owner is not None:
-            check_session_settings(scope, funcargs[SESSION_SETTINGS], self._session_settings)
+        if is_session_used and SESSION_SETTINGS in funcargs and session_owner is not None:
+            check_session_settings(
+                scope, funcargs[SESSION_SETTINGS], session_owner.session_settings
+            )
         if scope != "function" and SETTINGS in funcargs:
-            self._apply_own_settings(item, funcargs[SETTINGS])
-
-    def _apply_own_settings(self, item: pytest.Item, own: Mapping[str, Any]) -> None:
-        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it."""
-        check_own_settings(self.options, item, own)
-        if own == self._fakecloud_settings:
-            return
-        if self.test.cloud is not None:
-            check_same_settings(self.options.scope, own, self._fakecloud_settings)
-        self._fakecloud_settings = own
-        if self.test.cloud is not None:
-            self.test.strict = kinds_of(self._settings(item)["strict"])
-
-
-def _has_requested_cloud(item: pytest.Item) -> bool:
-    """Return whether a test has requested the fixtures' cloud, or may do so: a doctest can request
-    fixtures at run time only.
-    """
-    names_so_far = getattr(getattr(item, "_request", None), "fixturenames", ())
-    return "fakecloud" in names_so_far or isinstance(item, pytest.DoctestItem)
+            settings, owner = funcargs[SETTINGS], self._owner
+            check_own_settings(self.options, item, settings)
+            if owner is not None and owner.settings is not None and self.cloud is not None:
+                check_same_settings(scope, settings, owner.settings)
+            self.test.settings = settings

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .typed import QueueFake as Fake
     from .typed import QueueSettings as QueueSettings
 else:
+    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
@@ -87,7 +88,7 @@ class Queue(QueueActions, Fake):
     service: ClassVar[str] = "queue"
     fixture: ClassVar[str] = "queue"
 
-    _settings = QueueConfig
+    _config_class = QueueConfig
     _config: QueueConfig
     _token_names = ("token", "read_only_token")
     _engine: Engine
@@ -111,9 +112,9 @@ class Queue(QueueActions, Fake):
             time_passes=weakly(self._time_passes),
             side_by_side=self.delivery == "background",
         )
-        self._parts.callback(self._sender.close)
+        self._part_exits.callback(self._sender.close)
         release = self._sender.release
-        self._parts.callback(self._time.drive_ends.remove, release)
+        self._part_exits.callback(self._time.drive_ends.remove, release)
         self._time.drive_ends.add(release)
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
         self._signer = Signer(
@@ -132,7 +133,7 @@ class Queue(QueueActions, Fake):
             lane=self._delivery,
             report=violations.report,
         )
-        self._parts.callback(self._engine.close)
+        self._part_exits.callback(self._engine.close)
         self._engine.owner = weakref.proxy(self)
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[DeliveryInterceptor] = [

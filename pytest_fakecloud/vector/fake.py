@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .typed import VectorFake as Fake
     from .typed import VectorSettings as VectorSettings
 else:
+    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
@@ -67,7 +68,7 @@ class VectorIndex(Fake):
     service: ClassVar[str] = "vector"
     fixture: ClassVar[str] = "vector_index"
 
-    _settings = VectorConfig
+    _config_class = VectorConfig
     _config: VectorConfig
     _token_names = ("token", "read_only_token")
     _engine: VectorEngine
@@ -89,7 +90,7 @@ class VectorIndex(Fake):
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
         )
-        self._parts.callback(self._engine.close)
+        self._part_exits.callback(self._engine.close)
         self._embedder = embedder
         self._create(config.namespaces)
         return VectorApp(self._engine, embedder, new_token())

@@ -72,7 +72,7 @@ class Toy(Fake):
 
     service = "toy"
     fixture = "toy"
-    _settings = ToyConfig
+    _config_class = ToyConfig
 
     def _make_app(self) -> NotesApp:
         self._engine = Notes()

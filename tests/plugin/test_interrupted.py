@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -89,3 +90,25 @@ def test_early_fakes_close_if_nothing_can_replace_them(
     )
     pytester.runpytest_inprocess(*QUIET).assert_outcomes(errors=1)
     assert [cloud.closed for cloud in clouds] == [True, True]
+
+
+def test_variables_of_early_fakes_are_restored_after_those_of_an_interrupted_test(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSTASH_REDIS_REST_TOKEN", "own")
+    pytester.makeini("[pytest]\nfakecloud_early = kv_server")
+    pytester.makepyfile(
+        """
+        import os
+
+        def test_interrupted(kv_server, request):
+            early = os.environ["UPSTASH_REDIS_REST_TOKEN"]
+            kv_server.rotate_token()
+            request.getfixturevalue("fakecloud_env")
+            assert os.environ["UPSTASH_REDIS_REST_TOKEN"] not in ("own", early)
+            raise KeyboardInterrupt
+        """
+    )
+    with pytest.raises(KeyboardInterrupt):
+        pytester.runpytest_inprocess(*QUIET)
+    assert os.environ["UPSTASH_REDIS_REST_TOKEN"] == "own"

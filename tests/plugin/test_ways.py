@@ -203,7 +203,7 @@ def test_early_fakes_have_their_addresses_already(
     fixture: str, run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeini(f"[pytest]\nfakecloud_early = {fixture}")
-    declared = fake_class(find(fixture))._settings
+    declared = fake_class(find(fixture))._config_class
     names = sorted(connection_settings(declared))
     pytester.makeconftest(session_settings({fixture: {name: CONNECTIONS[name] for name in names}}))
     result = run("def test_it(): pass")
@@ -322,6 +322,25 @@ def test_settings_with_a_narrower_scope_than_the_fakes_name_both(
 
 
 # -- settings given twice --------------------------------------------------------------------------
+
+
+def test_settings_of_a_test_without_fakes_do_not_concern_later_tests(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_early = kv_server")
+    usual = "def test_it(kv_server): pass"
+    other = """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fakecloud_settings():
+            return {"env": True}
+
+        def test_it():
+            pass
+        """
+    pytester.makepyfile(test_1=usual, test_2=other, test_3=usual)
+    pytester.runpytest_inprocess(*QUIET).assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize(

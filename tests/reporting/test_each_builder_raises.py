@@ -181,7 +181,8 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     """
     run = SimpleNamespace(
         clouds=lambda: [cloud],
-        test=TestState(cloud=cloud, has_ended=True),
+        cloud=cloud,
+        test=TestState(has_ended=True),
         options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
         hints=lambda cloud, item: [],
     )

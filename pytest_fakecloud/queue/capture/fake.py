@@ -131,7 +131,7 @@ class CallbackCapture(Destination):
     service: ClassVar[str] = "callback_capture"
     fixture: ClassVar[str] = "callback_capture"
 
-    _settings = CallbackCaptureConfig
+    _config_class = CallbackCaptureConfig
     _config: CallbackCaptureConfig
     _app_type = _CaptureApp
     _server_type = _CaptureServer
@@ -141,7 +141,7 @@ class CallbackCapture(Destination):
         self._arrival = self._time.signal()
         """It is notified of each callback."""
         # End every wait for callbacks.
-        self._parts.callback(self._arrival.close)
+        self._part_exits.callback(self._arrival.close)
         notes = partial(undelivered_lines, weakref.proxy(self))
         self._callbacks = Inbox("/callback", failure=False, notes=notes)
         self._failures = Inbox("/failure", failure=True, notes=notes)
