@@ -99,10 +99,10 @@ class _Run:
             if target := step.get("targetStep"):
                 self._plans[str(target)] = message
                 # A client plans parallel steps together, and says in each how many they are.
-                first, missing = (
-                    (first, missing) if missing else (message.id, step.get("concurrent"))
-                )
-                missing = missing - 1 if isinstance(missing, int) else 0
+                if not missing:
+                    concurrent = step.get("concurrent")
+                    first, missing = message.id, concurrent if isinstance(concurrent, int) else 1
+                missing = max(0, missing - 1)
                 self._groups[str(target)] = first
             elif step:
                 self._results[str(step.get("stepId"))] = message
