@@ -103,16 +103,16 @@ function inWords({kind, from, to, failed, text}, start) {
   return [text ?? SPAN_KINDS[kind] ?? kind, `at ${afterStart(from - start)}`, to > from ? `for ${span(to - from)}` : "", failed ? "failed" : ""].filter(Boolean).join(" ");
 }
 
-// Draw rows of spans below each other. A row is {name, note, depth, spans, chosen, failed}, and what is below it: `content` (elements
+// Draw rows of spans below each other. A row is {name, note, error, depth, spans, chosen, failed}, and what is below it: `content` (elements
 // that it opens), `onclick`, or neither. A span is {kind, from, to, failed, text}.
 export function spansElement(label, rows, {start = null} = {}) {
   const axis = new TimeAxis(rows.flatMap(({spans}) => spans), {start}), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind)));
   const hasFailed = rows.some((row) => row.failed || row.spans.some(({failed}) => failed));
   return el("figure", {class: "spans", "aria-label": label}, legend([...Object.keys(SPAN_KINDS).filter((kind) => kinds.has(kind)), ...hasFailed ? ["failed"] : []], SPAN_KINDS),
     el("div", {class: "span-row"}, el("span"), axisElement(axis)),
-    el("ol", {}, rows.map(({name, note, depth = 0, spans, chosen, failed, content, onclick, key}) => {
+    el("ol", {}, rows.map(({name, note, error, depth = 0, spans, chosen, failed, content, onclick, key}) => {
       const words = spans.map((part) => inWords(part, axis.start)).join(", ");
-      const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null),
+      const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null, error ? el("span", {class: "span-error trace-bad", title: error}, visible(error)) : null),
         el("span", {class: "span-track"}, gapElements(axis), spans.map((part) => {
           const left = axis.place(part.from), width = axis.place(part.to) - left;
           return el("i", {class: `span-bar kind-${part.kind}${part.failed ? " kind-failed" : ""}${part.to > part.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});

@@ -603,6 +603,27 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     holds(page, "location.hash.includes('kind=run&name=wfr_1')")
 
 
+def test_parallel_steps_are_a_group_and_an_error_is_a_line(page: Any, server: Server) -> None:
+    run = {"Upstash_Workflow_RunId": "wfr_2", "Upstash_Workflow_Url": "http://127.0.0.1:9/f"}
+    target = "/v2/publish/http://127.0.0.1:9/f"
+    sent(server, "queue", target, {}, Upstash_Workflow_Init="true", **run)
+    for number, name in enumerate(("cool down", "charge"), 1):
+        plan = {
+            "stepId": 0,
+            "stepName": name,
+            "stepType": "Run",
+            "concurrent": 2,
+            "targetStep": number,
+        }
+        sent(server, "queue", target, plan, Upstash_Workflow_CallType="step", **run)
+    server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    at(page, "fake/queue/runs/wfr_2", ".span-item")
+    page.locator(".spans .span-name", has_text="2 in parallel").wait_for()
+    error = page.locator(".span-item", has_text="charge").locator(".span-error")
+    assert "ConnectionRefusedError" in error.inner_text()
+    assert error.evaluate("(one) => one.offsetHeight") < 30
+
+
 def test_a_refused_run_shows_its_error_and_is_run_again_with_its_retries(
     page: Any, server: Server
 ) -> None:
@@ -1393,3 +1414,17 @@ def test_a_notice_shows_while_the_clock_moves(
         page.unroute("**/__control__/clock")
         page.set_viewport_size(Window.SIZE)
         page.emulate_media(color_scheme="light")
+
+
+def test_a_question_ends_when_the_address_changes(page: Any, server: Server) -> None:
+    command(server, "SET", "city", "Lima")
+    at(page, "fake/kv_server/keys")
+    at(page, "fake/kv_server/keys/city", "form[aria-label=Value]")
+    page.locator("form[aria-label=Value] textarea").fill("Bergen")
+    command(server, "SET", "city", "Quito")
+    page.click("form[aria-label=Value] button")
+    page.locator("dialog[open]", has_text="city is now Quito").wait_for()
+    page.go_back()
+    page.locator("dialog").wait_for(state="detached")
+    holds(page, "!location.hash.includes('city')")
+    assert kv(server, "GET", "city") == "Quito"

@@ -9,10 +9,12 @@ a call, and a message that repeats a dead letter are parts of a step, and not st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypedDict
 
 from ...core.timers import to_datetime
+from ...reporting.values import items_of
 from ..model import Attempt, Message, Redaction
 from ..wire.values import as_text, shown_text
 from ..workflow.model import (
@@ -26,6 +28,9 @@ from ..workflow.model import (
 
 LONGEST_ERROR = 2000
 """Maximum number of characters of the response of a failed attempt."""
+LONGEST_CAUSE = 200
+_WRAPPER = re.compile(r"(?:.*: )?(?:(?:Workflow)?Error: |(?=\w+(?:Error|Exception): ))")
+"""The messages of other errors before the innermost one, and the names of errors that say nothing."""
 StepState = Literal["done", "failed", "pending"]
 _NO_RESULT = ("fromcallback", "failurecall")
 """Call types of messages that bring no result of a step."""
@@ -41,12 +46,13 @@ class SpanView(TypedDict):
 
 
 class StepErrorView(TypedDict):
-    """A failed attempt to run a step; ``reason`` is the response or the exception."""
+    """A failed attempt to run a step; ``reason`` is the response or the exception, ``cause`` a line."""
 
     number: int
     at: str
     status: int | None
     reason: str
+    cause: str
 
 
 class StepView(TypedDict):
@@ -292,10 +298,24 @@ def _errors(attempts: Sequence[Attempt], message: Message) -> Iterator[StepError
     for attempt in attempts:
         if attempt.state != "failed":
             continue
-        body = shown_text(attempt.body, redaction)[:LONGEST_ERROR]
+        body = shown_text(attempt.body, redaction)
+        reason = body if attempt.exception is None else repr(attempt.exception)
         yield {
             "number": attempt.number,
             "at": to_datetime(attempt.at_us).isoformat(),
             "status": attempt.status,
-            "reason": body if attempt.exception is None else repr(attempt.exception),
+            "reason": reason[:LONGEST_ERROR],
+            "cause": cause_of(reason),
         }
+
+
+def cause_of(reason: str) -> str:
+    """Return the first line of the innermost message of an error.
+
+    Clients send an error as JSON, and put the message of a caught error behind that of their own:
+    "Error submitting steps to QStash in partial parallel step execution: TypeError: x is undefined".
+    """
+    messages = [str(error["message"]) for error in items_of(reason) if error.get("message")]
+    line = (messages or [reason])[0].strip().split("\n")[0]
+    wrapped = _WRAPPER.match(line)
+    return (line[wrapped.end() :] if wrapped else line)[:LONGEST_CAUSE]

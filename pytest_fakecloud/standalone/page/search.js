@@ -16,7 +16,7 @@ async function hitsIn(fake, name, search) {
   return Promise.all(parts.map(async (part) => ({fake, name, part, page: await list(fake, name, {search, limit: HITS, ...part})})));
 }
 function hitElement({fake, name, part}, one, search) {
-  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name, about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data, one.found].filter(Boolean).join(" ");
+  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name, about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data, one.now, one.found].filter(Boolean).join(" ");
   return resultElement(link(["fake", fake.name, name, id], part), one.key && name !== "records" ? one.key : one.name ?? one.id, about, search);
 }
 const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body].filter(Boolean).join(" "), search, hasFailed(row) && "bad");

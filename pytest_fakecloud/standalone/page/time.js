@@ -23,7 +23,7 @@ export function timePage() {
         table("due events", ["in", "at", "kind", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one), goBefore(one, now))])]
         : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")];
   }, el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}); return done("Moved."); }, {open: false, copied: false}));
+  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}));
   return page;
 }
 

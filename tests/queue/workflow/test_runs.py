@@ -18,7 +18,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import NO_WORKFLOW
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import PublishSettings
-from pytest_fakecloud.queue.report.steps import StepView, steps_of
+from pytest_fakecloud.queue.report.steps import StepView, cause_of, steps_of
 from pytest_fakecloud.queue.rest import workflow_runs
 from pytest_fakecloud.queue.workflow import runs
 from pytest_fakecloud.queue.workflow.model import WorkflowRun, read_step
@@ -859,3 +859,20 @@ def test_parallel_steps_keep_their_spans_and_their_order_when_they_end(scene: Ru
     groups = {view["group"] for view in only_steps(scene)}
     assert len(groups) == 1
     assert "" not in groups
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ('{"error": "WorkflowError", "message": "Error submitting steps to QStash in partial parallel '
+         'step execution: Error: card declined: no money\\nmore"}', "card declined: no money"),
+        ("WorkflowError: run: TypeError: x is undefined", "TypeError: x is undefined"),
+        ("Error: plain", "plain"),
+        ("TypeError: top", "TypeError: top"),
+        ("ConnectionRefusedError(111, 'refused')", "ConnectionRefusedError(111, 'refused')"),
+        ('{"message": 7}', "7"),
+        ("  \n", ""),
+    ],
+)  # fmt: skip
+def test_the_cause_of_an_error_is_its_innermost_message(reason: str, cause: str) -> None:
+    assert cause_of(reason) == cause
