@@ -43,6 +43,13 @@ export const partsOfName = (name) => name.split(/(?<=[._:/-])/);
 export const breakable = (name) => partsOfName(name).flatMap((part) => [part, el("wbr")]);
 export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
 
+// The number of items with an error in the answer to a pipeline, a transaction or a batch.
+export function failedItems({response}) {
+  const decoded = response?.decoded, items = Array.isArray(decoded) ? decoded : Array.isArray(decoded?.responses) ? decoded.responses : [];
+  return items.filter((one) => one && typeof one === "object" && Object.hasOwn(one, "error") && one.error).length;
+}
+export const hasFailed = (row) => !row.ok || failedItems(row) > 0;
+
 // Bytes as pairs of hexadecimal digits, and with the characters that they stand for.
 export const digits = (hex) => hex.match(/../g)?.join(" ") ?? "";
 export const dump = (hex) => (hex.match(/.{1,16}/g) ?? []).map((line, at) => `${(8 * at).toString(16).padStart(4, "0")}  ${digits(line).padEnd(23)}  ${line.replace(/../g, (code) => String.fromCharCode(parseInt(code, 16))).replace(/[^ -~]/g, ".")}`).join("\n");
@@ -111,30 +118,15 @@ function differences(value, other, path) {
   // Texts that contain the same JSON differ in how it is written.
   return parts.length || JSON.stringify(value) === JSON.stringify(other) ? parts : [[path, value, other]];
 }
-// A text with the words marked that another text does not have, in the same order. Of long parts, the middle is cut.
-const LONG_PART = 160, MOST_PAIRS = 4e6, cutMiddle = (text) => text.length > LONG_PART ? `${text.slice(0, LONG_PART / 2)}…${text.slice(-LONG_PART / 2)}` : text;
+// A text with the words marked from the first to the last that differ from another text. Of long parts, the middle is cut.
+const LONG_PART = 160, cutMiddle = (text) => text.length > LONG_PART ? `${text.slice(0, LONG_PART / 2)}…${text.slice(-LONG_PART / 2)}` : text;
 function marked(text, other) {
-  const [words, others] = [text, other].map((whole) => whole.match(/\\x[0-9a-f]{2}|\w{1,24}|\s+|[^\w\s]/gu) ?? []), least = Math.min(words.length, others.length), parts = [];
-  const add = (isSame, words_) => { if (words_.length) if (parts.at(-1)?.isSame === isSame) parts.at(-1).text += words_.join(""); else parts.push({isSame, text: words_.join("")}); };
+  const [words, others] = [text, other].map((whole) => whole.match(/\\x[0-9a-f]{2}|\w{1,24}|\s+|[^\w\s]/gu) ?? []), least = Math.min(words.length, others.length);
   let head = 0, tail = 0;
   while (head < least && words[head] === others[head]) head++;
   while (tail < least - head && words.at(-1 - tail) === others.at(-1 - tail)) tail++;
-  const end = words.length - tail, until = others.length - tail, wide = until - head + 1;
-  add(true, words.slice(0, head));
-  if ((end - head) * wide > MOST_PAIRS) add(false, words.slice(head, end));
-  else {
-    // The most words that what follows two places has in common.
-    const common = new Uint16Array((end - head + 1) * wide), at = (word, to) => (word - head) * wide + to - head;
-    for (let word = end - 1; word >= head; word--) for (let to = until - 1; to >= head; to--) common[at(word, to)] = words[word] === others[to] ? common[at(word + 1, to + 1)] + 1 : Math.max(common[at(word + 1, to)], common[at(word, to + 1)]);
-    for (let word = head, to = head; word < end;) {
-      const isSame = words[word] === others[to] && to < until;
-      if (!isSame && to < until && common[at(word, to + 1)] > common[at(word + 1, to)]) { to++; continue; }
-      add(isSame, [words[word++]]);
-      to += isSame;
-    }
-  }
-  add(true, words.slice(end));
-  return parts.map(({isSame, text: part}) => isSame ? cutMiddle(part) : el("mark", {}, cutMiddle(part)));
+  const part = (from, to) => cutMiddle(words.slice(from, to).join("")), end = words.length - tail;
+  return [part(0, head), end > head ? el("mark", {}, part(head, end)) : null, part(end)];
 }
 
 // Draw a partition from its first to its last offset: committed, delivered and waiting records.

@@ -175,7 +175,9 @@ function movable(area, slots, columns, onselect) {
   if (!onselect) return;
   const choose = (start, end) => { const both = slots.slice(Math.min(start, end), Math.max(start, end) + 1).filter(({from, to}) => from <= to); if (both.length) onselect(both[0].from, Math.max(...both.map(({to}) => to))); };
   const slotAt = ({clientX}) => { const {left, width} = area.getBoundingClientRect(); return Math.max(0, Math.min(slots.length - 1, Math.floor(slots.length * (clientX - left) / width))); };
-  area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; } });
+  // While a finger is down, which is not :active yet, the chart must not be drawn again.
+  area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; area.classList.add("span-pressed"); } });
+  for (const event of ["pointerup", "pointercancel", "pointerleave"]) area.addEventListener(event, () => setTimeout(() => area.classList.remove("span-pressed")));
   area.addEventListener("pointermove", (event) => { if (first !== null && event.buttons && slotAt(event) !== first) { dragged = true; mark(slotAt(event)); } });
   area.addEventListener("pointerup", (event) => { if (first !== null && dragged) choose(first, slotAt(event)); });
   // A click follows the pointerup of a drag if both are on one element.

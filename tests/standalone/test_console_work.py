@@ -295,8 +295,17 @@ def test_vectors_are_upserted_queried_filtered_and_deleted(page: Any, server: Se
     page.keyboard.press("Enter")
     holds(page, "document.querySelectorAll('table.rows tbody tr').length === 1")
     page.click("table.rows a")
+    # Nearest neighbours obey the filter of the list.
     press(page, "Nearest neighbours")
-    page.locator(".detail td a", has_text="v0").wait_for()
+    page.locator(".detail h3", has_text="Nearest neighbours with n = 1").wait_for()
+    page.locator(".detail", has_text="Nothing was found.").wait_for()
+    page.fill("input[name=filter] >> nth=0", "n > 0")
+    page.keyboard.press("Enter")
+    page.locator("table.rows a", has_text="v2").wait_for()
+    page.click("table.rows a >> nth=0")
+    press(page, "Nearest neighbours")
+    page.locator(".detail td a", has_text="v2").wait_for()
+    assert page.locator(".detail td a", has_text="v0").count() == 0
     press(page, "Delete…", sure=True)
     wait_until(lambda: len(listed(server, "vector_index/lists/vectors")) == 2)
 
@@ -713,7 +722,6 @@ def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: 
         server.ask("DELETE", f"/fakes/{name}/faults")
 
 
-GO_OF = "(await import('/console/copying.js')).TEST_LANGUAGES.Go(made)"
 WRITTEN = """async ([language, made]) =>
     (await import('/console/copying.js')).TEST_LANGUAGES[language](made)"""
 """Returns the code of what was made by hand."""
@@ -767,25 +775,44 @@ def test_what_was_made_by_hand_is_copied_for_tests_in_javascript_and_go(page: An
     body = {"kind": "respond", "args": [503, None, {"ok": True}], "command": 'a"b'}
     made = {"method": "POST", "path": "/fakes/kv_server/faults", "body": body}
     code = page.evaluate(WRITTEN, ["JavaScript", made])
-    sends = "async ([code]) => { let sent; const control = async (...parts) => { sent = parts; };"
-    assert code.startswith("// control() is the helper in the guide to Vitest.\n")
     sent = page.evaluate(
-        f"{sends} await eval(`(async () => {{ ${{code}} }})()`); return sent; }}", [code]
+        """async ([code]) => {
+            let sent;
+            const process = {env: {PYTEST_FAKECLOUD_URL: "http://x", PYTEST_FAKECLOUD_TOKEN: "t"}};
+            const fetch = async (...parts) => { sent = parts; return {ok: true}; };
+            await eval(`(async () => { ${code} })()`);
+            return sent;
+        }""",
+        [code],
     )
-    assert sent == [made["method"], made["path"], made["body"]]
-    assert page.evaluate(WRITTEN, ["Go", made]) == (
-        "// ask() and env are the helpers in the guide to Go.\n"
-        'ask(t, env, "POST", "/fakes/kv_server/faults", map[string]any{"kind": "respond", '
-        '"args": []any{503, nil, map[string]any{"ok": true}}, "command": "a\\"b"}, nil)\n'
-    )
-    body = {"kind": "drop", "args": []}
-    unset = "async ([made]) => { made.body.command = undefined; return made; }"
-    assert page.evaluate(f"{unset.replace('return made', 'return ' + GO_OF)}", [
-        {"method": "POST", "path": "/fakes/kv_server/faults", "body": body}
-    ]).endswith('map[string]any{"kind": "drop", "args": []any{}}, nil)\n')  # fmt: skip
+    assert sent[0] == "http://x/__control__/fakes/kv_server/faults"
+    assert (sent[1]["method"], sent[1]["headers"]) == ("POST", {"Authorization": "Bearer t"})
+    assert json.loads(sent[1]["body"]) == body
+    code = page.evaluate(WRITTEN, ["Go", made])
+    assert code.startswith("package copied\n")
+    assert f"strings.NewReader({json.dumps(json.dumps(body, separators=(',', ':')))})" in code
+    assert 'os.Getenv("PYTEST_FAKECLOUD_URL")+"/__control__/fakes/kv_server/faults"' in code
     deleted = page.evaluate(WRITTEN, ["Go", {"method": "DELETE", "path": "/clouds/1"}])
-    assert deleted.endswith('\nask(t, env, "DELETE", "/clouds/1", nil, nil)\n')
+    assert 'strings.NewReader("")' in deleted
     assert page.evaluate(WRITTEN, ["pytest", {"method": "DELETE", "path": "/clouds/1"}]) is None
+
+
+def test_a_delivery_is_copied_as_the_publish_request_of_a_test(page: Any, server: Server) -> None:
+    sent(
+        server, "queue", "/v2/publish/http://127.0.0.1:9/hook", '{"order": 7}',
+        Content_Type="application/json", Upstash_Forward_X_Trace="8", Upstash_Method="PUT",
+    )  # fmt: skip
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    at(page, "activity?search=attempt", ".trace-row")
+    page.locator(".trace-row", has_text="PUT").first.click()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page.click(".trace-pane button[aria-label='Copy as pytest: a test']")
+    page.locator("#notice", has_text="Copied.").wait_for()
+    code = page.evaluate("navigator.clipboard.readText()")
+    assert 'queue.url + "/v2/publish/http://127.0.0.1:9/hook"' in code
+    assert '"Upstash-Method": "PUT"' in code
+    assert '"Upstash-Forward-X-Trace": "8"' in code.replace("x-trace", "X-Trace")
+    assert "Upstash-Signature" not in code
 
 
 def test_copied_requests_have_no_headers_that_clients_add_to_each_request(page: Any) -> None:
@@ -888,6 +915,14 @@ def test_one_search_finds_what_all_fakes_hold(page: Any, server: Server) -> None
     at(page, "find?search=nowhere-at-all", "#view :text('Nothing was found.')")
 
 
+def test_a_search_shows_whole_words_before_parts_of_words(page: Any, server: Server) -> None:
+    kv(server, "MSET", "a:metadata", "1", "b:nomad ada", "2", "c:deadada", "3")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/ada", Upstash_Delay="1h")
+    at(page, "find?search=ada", "#view h2:has-text('keys')")
+    first = page.locator("#view ul").first.locator("li a")
+    assert first.all_inner_texts() == ["b:nomad ada", "a:metadata", "c:deadada"]
+
+
 def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
     page: Any, server: Server
 ) -> None:
@@ -902,6 +937,7 @@ def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
     assert page.locator("#view li", has_text="unstubbed").locator("mark").count() > 0
     at(page, "find?search=INCR", "#view h2:has-text('Failed calls')")
     failed = page.locator("#view li a.bad", has_text="INCR letter")
+    failed.locator("mark").wait_for()
     assert failed.locator("mark").all_inner_texts() == ["INCR"]
     failed.first.click()
     page.locator(".trace-pane h3", has_text="INCR letter").wait_for()

@@ -264,10 +264,7 @@ export async function help(fake) {
 const EXAMPLES = ['SET greeting "hello you" EX 60', "HSET user:1 name Ada city London", "ZADD board 10 ada 7 bob", "SCAN 0 MATCH user:* COUNT 100"], boxes = new Map();
 const isTouched = () => matchMedia("(pointer: coarse)").matches;
 // A box stays with its commands and replies while the page is open.
-function boxOf(fake) {
-  if (!boxes.has(fake.url)) boxes.set(fake.url, new CommandBox(fake));
-  return boxes.get(fake.url);
-}
+function boxOf(fake) { if (!boxes.has(fake.url)) boxes.set(fake.url, new CommandBox(fake)); return boxes.get(fake.url); }
 class CommandBox {
   constructor(fake) {
     this.said = JSON.parse(sessionStorage.getItem(`said ${fake.name}`) ?? "[]");
@@ -313,10 +310,7 @@ class CommandBox {
     this.options.replaceChildren(...this.found.map((one, at) => el("div", {role: "option", id: `option${at}`, "aria-selected": String(at === this.place), onmousedown: (event) => { event.preventDefault(); this.take(one); }},
       el("b", {class: "mono"}, short(one.text, 80)), el("span", {class: "soft"}, ` ${one.about}`))));
   }
-  take({text, from}) {
-    this.input.setRangeText(`${text} `, from, this.input.selectionStart, "end");
-    this.suggest();
-  }
+  take({text, from}) { this.input.setRangeText(`${text} `, from, this.input.selectionStart, "end"); this.suggest(); }
   key(event) {
     // The shortcut that leads here was pressed once more. The keyboard of a screen has no Shift Enter, so there Enter adds a line.
     if (event.key === "/" && !this.input.value) event.preventDefault();

@@ -3,10 +3,9 @@
 import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
-import {changesTable, fold, lasted} from "./elements.js";
+import {changesTable, fold, hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
-import {hasFailed} from "./trace.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
 const go = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
