@@ -97,8 +97,9 @@ export function fieldsOf(item, value, other, {changed = false} = {}) {
 }
 const fieldElement = (name, content) => el("div", {}, el("dt", {}, `${visible(name)} `), el("dd", {}, content));
 
-// Control characters are shown as bytes, like those that are not UTF-8. Lines of a text stay.
-const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field.replace(/\S/.test(field) ? /[\0-\x09\x0b-\x1f\x7f]/g : /[\0-\x1f\x7f]/g, (one) => `\\x${one.charCodeAt().toString(16).padStart(2, "0")}`) : JSON.stringify(field));
+// Control characters are shown as bytes, like those that are not UTF-8. Only a text without other such bytes keeps its lines.
+const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field.replace(isText(field) ? /[\t\r]/g : /[\0-\x1f\x7f]/g, (one) => `\\x${one.charCodeAt().toString(16).padStart(2, "0")}`) : JSON.stringify(field));
+const isText = (field) => /\S/.test(field) && !/[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\\x[0-9a-f]{2}/.test(field);
 // A string that contains JSON as what it contains. An integer that JavaScript would round stays a string.
 function parsed(value) {
   if (typeof value !== "string" || !/^\s*[[{]/.test(value)) return value;

@@ -113,7 +113,7 @@ export function spansElement(label, rows, {start = null} = {}) {
     el("ol", {}, rows.map(({name, note, error, depth = 0, spans, chosen, failed, content, onclick, key}) => {
       const words = spans.map((part) => inWords(part, axis.start)).join(", ");
       const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null, error ? el("span", {class: "span-error trace-bad", title: error}, visible(error)) : null),
-        el("span", {class: "span-track"}, gapElements(axis), spans.map((part) => {
+        el("span", {class: spans.length ? "span-track" : null}, spans.length ? gapElements(axis) : null, spans.map((part) => {
           const left = axis.place(part.from), width = axis.place(part.to) - left;
           return el("i", {class: `span-bar kind-${part.kind}${part.failed ? " kind-failed" : ""}${part.to > part.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});
         })), el("span", {class: "span-words"}, words)];

@@ -357,6 +357,7 @@ LONG = {"items": [{"number": number, "name": f"item {number}"} for number in ran
          ["value.1-0.city <Cusco>", "value.1-0.extra –"],
          ["value.1-0.city <Lima>", "value.1-0.extra <1>"]),
         ("\x00\x01 a", "\t\n\x0b", ["value <\\x00\\x01 a>"], ["value <\\x09\\x0a\\x0b>"]),
+        ("two\nlines", "\t\n\\xff", ["value <two\nlines>"], ["value <\\x09\\x0a\\xff>"]),
         # JavaScript rounds such integers, and whitespace of JSON is no difference of its parts.
         ('{"n": 9007199254740993}', '{"n": 9007199254740992}',
          ["value.n <9007199254740993>"], ["value.n <9007199254740992>"]),
