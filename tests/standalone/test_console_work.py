@@ -24,6 +24,7 @@ from .test_console import (
     at,
     browser,
     command,
+    go,
     holds,
     page,
     sent,
@@ -1464,3 +1465,35 @@ def test_a_question_ends_when_the_address_changes(page: Any, server: Server) -> 
     page.locator("dialog").wait_for(state="detached")
     holds(page, "!location.hash.includes('city')")
     assert kv(server, "GET", "city") == "Quito"
+
+
+def test_a_touch_screen_selects_a_column_while_calls_arrive(browser: Any, server: Server) -> None:
+    for number in range(5):
+        command(server, "SET", f"key:{number}", "1")
+        server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    context = browser.new_context(
+        has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844}
+    )
+    page = go(context.new_page(), server)
+    at(page, "activity", ".trace-row")
+    page.tap("summary:text-is('Calls over time')")
+    box = page.locator(".span-column").first.bounding_box()
+    point = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] - 5}
+    touches = context.new_cdp_session(page)
+    touches.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
+    command(server, "SET", "another", "1")
+    page.locator(".trace-row", has_text="another").wait_for()
+    touches.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.locator(".trace-chip:visible").wait_for()
+    at(page, "fake/kv_server/commands", "#command")
+    assert "Enter adds a line; Run runs all lines." in page.inner_text("#hint")
+    context.close()
+
+
+def test_what_was_said_of_a_fault_ends_when_the_fault_is_removed(page: Any, server: Server) -> None:
+    at(page, "fake/kv_server/faults", "form[aria-label='Add a fault']")
+    typed(page, "Add a fault", kind="drop")
+    said(page, "Add a fault", "Added.")
+    press(page, "Remove")
+    page.locator(".empty", has_text="No faults.").wait_for()
+    assert page.locator("form[aria-label='Add a fault'] .out").inner_text() == ""
