@@ -442,9 +442,10 @@ def compared(before: Item | None, after: Item | None) -> tuple[Item | None, Item
                 continue
             for item, whole in zip(items, (before, after), strict=True):
                 text = _text_of(whole[name])
-                cast("Item", item)[name] = (
-                    whole[name] if len(text) <= LONGEST_COMPARED else _summary(text)
-                )
+                is_short = len(text) <= LONGEST_COMPARED
+                # As text, JSON keeps its numbers: JavaScript reads 1.0 as 1, and rounds large ones.
+                value = text if isinstance(whole[name], dict | list) else whole[name]
+                cast("Item", item)[name] = value if is_short else _summary(text)
     return items[0], items[1]
 
 
