@@ -123,6 +123,10 @@ def _entry(
         }
     answer = exchanged.response_body
     content_type = received.get("Content-Type", "application/json")
+    response_headers = [*exchanged.response_headers]
+    if isinstance(source, Call) and status and answer and "Content-Type" not in received:
+        # The server adds these headers to the answer of a fake.
+        response_headers += [("Content-Type", content_type), ("Content-Length", str(len(answer)))]
     return {
         "startedDateTime": to_datetime(source.at_us).isoformat(),
         "time": took_us / 1000,
@@ -131,7 +135,7 @@ def _entry(
             "status": status or 0,
             "statusText": phrase_of(status or 0),
             "httpVersion": "HTTP/1.1",
-            "headers": _headers(exchanged.response_headers, mask),
+            "headers": _headers(response_headers, mask),
             "cookies": [],
             "content": {"size": len(answer), "mimeType": content_type, **_text(answer, mask)},
             "redirectURL": "",

@@ -58,11 +58,11 @@ export const REDIS_CLIENTS = {
 export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};
 
 // -- what was made by hand through the control API, as code of a test --
-const PYTHON = {null: "None", true: "True", false: "False", list: "[", end: "]", object: "{"}, GO = {null: "nil", true: "true", false: "false", list: "[]any{", end: "}", object: "map[string]any{"};
-function literal(value, syntax = PYTHON) {
-  if (value === null || typeof value === "boolean") return syntax[value];
-  if (Array.isArray(value)) return `${syntax.list}${value.map((item) => literal(item, syntax)).join(", ")}${syntax.end}`;
-  if (typeof value === "object") return `${syntax.object}${Object.entries(value).filter(([, item]) => item !== undefined).map(([name, item]) => `${quoted(name)}: ${literal(item, syntax)}`).join(", ")}}`;
+const CONSTANTS = {null: "None", true: "True", false: "False"};
+function literal(value) {
+  if (value === null || typeof value === "boolean") return CONSTANTS[value];
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value === "object") return `{${Object.entries(value).filter(([, item]) => item !== undefined).map(([name, item]) => `${quoted(name)}: ${literal(item)}`).join(", ")}}`;
   return typeof value === "string" ? quoted(value) : String(value);
 }
 const call = (name, args = [], fields = {}) => `${name}(${[...args.map((value) => literal(value)), ...Object.entries(fields).filter(([, value]) => value != null).map(([field, value]) => `${field}=${literal(value)}`)].join(", ")})\n`;
@@ -84,11 +84,10 @@ function pythonTest({method, path, body = {}}) {
   return path === "/snapshots" ? "snapshot = fakecloud.snapshot()\n" : null;
 }
 
-// The writers of tests, by the name of their button. For JavaScript and Go, they use the helpers of the guides for Vitest and Go.
-// The last is a line for a shell with the variables of `pytest-fakecloud env`.
+// The writers of tests, by the name of their button. All but the first read the variables of `pytest-fakecloud env`.
 export const TEST_LANGUAGES = {
   pytest: pythonTest,
-  JavaScript: ({method, path, body}) => `// control() is the helper in the guide to Vitest.\nawait control(${[method, path, ...body === undefined ? [] : [body]].map((value) => quoted(value)).join(", ")});\n`,
-  Go: ({method, path, body = null}) => `// ask() and env are the helpers in the guide to Go.\nask(t, env, ${quoted(method)}, ${quoted(path)}, ${literal(body, GO)}, nil)\n`,
+  JavaScript: ({method, path, body}) => `const answer = await fetch(process.env.PYTEST_FAKECLOUD_URL + ${quoted(`/__control__${path}`)}, {\n  method: ${quoted(method)},\n  headers: { Authorization: \`Bearer \${process.env.PYTEST_FAKECLOUD_TOKEN}\` },\n${body === undefined ? "" : `  body: JSON.stringify(${quoted(body)}),\n`}});\nif (!answer.ok) throw new Error(await answer.text());\n`,
+  Go: ({method, path, body}) => `package copied\n\nimport (\n\t"net/http"\n\t"os"\n\t"strings"\n\t"testing"\n)\n\nfunc TestCopied(t *testing.T) {\n\tbody := strings.NewReader(${quoted(JSON.stringify(body) ?? "")})\n\trequest, err := http.NewRequest(${quoted(method)}, os.Getenv("PYTEST_FAKECLOUD_URL")+${quoted(`/__control__${path}`)}, body)\n\tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("PYTEST_FAKECLOUD_TOKEN"))\n\tanswer, err := http.DefaultClient.Do(request)\n\tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\tdefer answer.Body.Close()\n\tif answer.StatusCode >= 400 {\n\t\tt.Fatal(answer.Status)\n\t}\n}\n`,
   curl: ({method, path, body}) => `curl -g -X ${method} "$PYTEST_FAKECLOUD_URL/__control__${path}" \\\n  -H "Authorization: Bearer $PYTEST_FAKECLOUD_TOKEN"${body === undefined ? "" : ` \\\n  --data-raw ${shell(JSON.stringify(body))}`}`,
 };

@@ -374,8 +374,8 @@ class StateChange(NamedTuple):
 
 LONGEST = 2_000
 """Maximum number of characters that are shown of a value."""
-_AROUND = 200
-"""Number of characters that are shown before the first difference of two long strings."""
+LONGEST_COMPARED = 1_000_000
+"""Maximum number of characters of a value that is compared with another version."""
 
 
 def state_of(fake: Fake) -> State:
@@ -421,62 +421,32 @@ def short_item(fields: Mapping[str, Any]) -> Item:
     return {
         name: value
         if len(text := _text_of(value)) <= LONGEST
-        else f"{text[:LONGEST]}… ({len(text):,} characters, "
-        f"checksum {crc32(text.encode('utf-8', 'surrogatepass')):08x})"
+        else f"{text[:LONGEST]}… ({_summary(text)})"
         for name, value in fields.items()
     }
 
 
-def short_change(before: Item | None, after: Item | None) -> tuple[Item | None, Item | None]:
-    """Return two versions of an item; of long values that differ, only the parts that do."""
+def _summary(text: str) -> str:
+    return f"{len(text):,} characters, checksum {crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def compared(before: Item | None, after: Item | None) -> tuple[Item | None, Item | None]:
+    """Return two versions of an item to compare: whole values where they differ, short ones elsewhere.
+
+    Of values longer than ``LONGEST_COMPARED``, only length and checksum are returned.
+    """
     items = [None if item is None else short_item(item) for item in (before, after)]
     if before is not None and after is not None:
         for name in before.keys() & after.keys():
-            values = before[name], after[name]
-            longest = max(len(_text_of(value)) for value in values)
-            if longest > LONGEST and not _is_same(*values):
-                for item, text in zip(items, _differences(*values), strict=True):
-                    cast("Item", item)[name] = text
+            if _is_same(before[name], after[name]):
+                continue
+            for item, whole in zip(items, (before, after), strict=True):
+                text = _text_of(whole[name])
+                is_short = len(text) <= LONGEST_COMPARED
+                # As text, JSON keeps its numbers: JavaScript reads 1.0 as 1, and rounds large ones.
+                value = text if isinstance(whole[name], dict | list) else whole[name]
+                cast("Item", item)[name] = value if is_short else _summary(text)
     return items[0], items[1]
-
-
-def _differences(before: Any, after: Any) -> list[str]:
-    if isinstance(before, str) and isinstance(after, str):
-        texts = [before, after]
-    else:
-        texts = [_unlike(before, after), _unlike(after, before)]
-    pairs = enumerate(zip(*texts, strict=False))
-    differs = next(
-        (at for at, (character, other) in pairs if character != other), min(map(len, texts))
-    )
-    start = max(0, differs - _AROUND)
-    return [
-        ("…" if start else "") + text[start:][:LONGEST] + ("…" if text[start + LONGEST :] else "")
-        for text in texts
-    ]
-
-
-def _unlike(value: Any, other: Any) -> str:
-    """Return a value as JSON. Members and elements that the other value also has are only counted."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        names = [
-            name for name in value if name not in other or not _is_same(value[name], other[name])
-        ]
-        parts = [f"{_json(name)}: {_unlike(value[name], other.get(name))}" for name in names]
-        start, end = "{}"
-    elif isinstance(value, list) and isinstance(other, list):
-        parts, common = [], Counter(map(_json, other))
-        for text in map(_json, value):
-            common[text] -= 1
-            if common[text] < 0:
-                parts.append(text)
-        if not parts and len(value) == len(other):
-            return _json(value)  # Only the order differs.
-        start, end = "[]"
-    else:
-        return _json(value)
-    equal = len(value) - len(parts)
-    return start + ", ".join([*([f"… {equal:,} equal"] if equal else []), *parts]) + end
 
 
 def _json(value: Any) -> str:

@@ -43,6 +43,13 @@ export const partsOfName = (name) => name.split(/(?<=[._:/-])/);
 export const breakable = (name) => partsOfName(name).flatMap((part) => [part, el("wbr")]);
 export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
 
+// The number of items with an error in the answer to a pipeline, a transaction or a batch.
+export function failedItems({response}) {
+  const decoded = response?.decoded, items = Array.isArray(decoded) ? decoded : Array.isArray(decoded?.responses) ? decoded.responses : [];
+  return items.filter((one) => one && typeof one === "object" && Object.hasOwn(one, "error") && one.error).length;
+}
+export const hasFailed = (row) => !row.ok || failedItems(row) > 0;
+
 // Bytes as pairs of hexadecimal digits, and with the characters that they stand for.
 export const digits = (hex) => hex.match(/../g)?.join(" ") ?? "";
 export const dump = (hex) => (hex.match(/.{1,16}/g) ?? []).map((line, at) => `${(8 * at).toString(16).padStart(4, "0")}  ${digits(line).padEnd(23)}  ${line.replace(/../g, (code) => String.fromCharCode(parseInt(code, 16))).replace(/[^ -~]/g, ".")}`).join("\n");
@@ -75,41 +82,52 @@ function stateRow({item, before, after}, href) {
   return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), fields(before, after, "before"), fields(after, before, "after"));
 }
 
-// Show the fields of an item and mark those that differ from `other`; `changed` omits the rest.
+// Show the fields of an item and mark the parts that differ from `other`; `changed` omits the fields that do not.
+const MOST_PARTS = 100;
 export function fieldsOf(item, value, other, {changed = false} = {}) {
   if (value === null) return el("span", {class: "soft"}, "–");
-  const differs = (name) => other !== null && JSON.stringify(own(other, name)) !== JSON.stringify(value[name]);
-  const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
-  return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
-    const [text, before] = other && differs(name) ? unlikeTexts(told(field), told(own(other, name) ?? "")) : [told(field)];
-    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, !differs(name) ? text : other ? difference(text, before) : el("mark", {}, text)));
+  const differs = (name) => other !== null && JSON.stringify(own(other, name)) !== JSON.stringify(own(value, name));
+  const names = Object.keys({...value, ...changed ? other : null}).filter((name) => !(name === "id" && own(value, name) === item) && (changed && other ? differs(name) : (value[name] ?? null) !== null));
+  return el("div", {}, el("dl", {}, ...names.flatMap((name) => {
+    if (!other || !differs(name)) return [fieldElement(name, told(value[name]))];
+    const parts = differences(own(value, name), own(other, name), name);
+    return [...parts.slice(0, MOST_PARTS).map(([path, mine, theirs]) => fieldElement(path, mine === undefined ? el("span", {class: "soft"}, "–") : theirs === undefined ? el("mark", {}, cutMiddle(told(mine))) : marked(told(mine), told(theirs)))),
+      parts.length > MOST_PARTS ? fieldElement("…", `${number(parts.length - MOST_PARTS)} more`) : null];
   })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
 }
+const fieldElement = (name, content) => el("div", {}, el("dt", {}, `${visible(name)} `), el("dd", {}, content));
 
-const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
-// Of two JSON objects, the fields that are not the same in both, at each depth.
-function unlike(value, other) {
-  if ([value, other].some((one) => Array.isArray(one) || Object(one) !== one)) return [value, other];
-  const differing = Object.keys({...value, ...other}).filter((name) => JSON.stringify(own(value, name)) !== JSON.stringify(own(other, name)));
-  const sides = differing.map((name) => [name, Object.hasOwn(value, name) && Object.hasOwn(other, name) ? unlike(value[name], other[name]) : [own(value, name), own(other, name)]]);
-  return [0, 1].map((side) => Object.fromEntries(sides.map(([name, both]) => [name, both[side]])));
+// Control characters are shown as bytes, like those that are not UTF-8. Only a text without other such bytes keeps its lines.
+const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field.replace(isText(field) ? /[\t\r]/g : /[\0-\x1f\x7f]/g, (one) => `\\x${one.charCodeAt().toString(16).padStart(2, "0")}`) : JSON.stringify(field));
+const isText = (field) => /\S/.test(field) && !/[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\\x[0-9a-f]{2}/.test(field);
+// A string that contains JSON as what it contains. An integer that JavaScript would round stays a string.
+function parsed(value) {
+  if (typeof value !== "string" || !/^\s*[[{]/.test(value)) return value;
+  try { return JSON.parse(value, (_, part, {source} = {}) => typeof part === "number" && /^-?\d{16,}$/.test(source) ? source : part); } catch { return value; }
 }
-const unlikeTexts = (...texts) => { try { return unlike(...texts.map((text) => JSON.parse(text))).map((value) => JSON.stringify(value)); } catch { return texts; } };
-// A text with the words marked that another text does not have, in the same order. Of long parts, the middle is cut.
+// The smallest parts that differ, as [path, value, other]: members of objects by name, elements of lists by index. What is missing is undefined.
+function differences(value, other, path) {
+  const [one, two] = [value, other].map(parsed), same = (at, to) => JSON.stringify(one[at]) === JSON.stringify(two[to]);
+  let parts = [];
+  if (Array.isArray(one) && Array.isArray(two)) {
+    const least = Math.min(one.length, two.length), most = Math.max(one.length, two.length);
+    let head = 0, tail = 0;
+    while (head < least && same(head, head)) head++;
+    while (tail < least - head && same(one.length - 1 - tail, two.length - 1 - tail)) tail++;
+    for (let at = head; at < most - tail; at++) parts.push(...differences(at < one.length - tail ? one[at] : undefined, at < two.length - tail ? two[at] : undefined, `${path}[${at}]`));
+  } else if ([one, two].every((whole) => Object(whole) === whole && !Array.isArray(whole))) parts = Object.keys({...one, ...two}).filter((name) => !same(name, name)).flatMap((name) => differences(own(one, name), own(two, name), `${path}.${name}`));
+  // Texts that contain the same JSON differ in how it is written.
+  return parts.length || JSON.stringify(value) === JSON.stringify(other) ? parts : [[path, value, other]];
+}
+// A text with the words marked from the first to the last that differ from another text. Of long parts, the middle is cut.
 const LONG_PART = 160, cutMiddle = (text) => text.length > LONG_PART ? `${text.slice(0, LONG_PART / 2)}…${text.slice(-LONG_PART / 2)}` : text;
-function difference(text, other) {
-  const [words, others] = [text, other].map((whole) => whole.match(/\w{1,24}|\s+|[^\w\s]/gu) ?? []), wide = others.length + 1, parts = [];
-  // The most words that what follows two places has in common.
-  const common = new Uint16Array((words.length + 1) * wide), at = (word, to) => common[word * wide + to];
-  for (let word = words.length - 1; word >= 0; word--) for (let to = others.length - 1; to >= 0; to--) common[word * wide + to] = words[word] === others[to] ? at(word + 1, to + 1) + 1 : Math.max(at(word + 1, to), at(word, to + 1));
-  for (let word = 0, to = 0; word < words.length;) {
-    const isSame = words[word] === others[to];
-    if (!isSame && to < others.length && at(word, to + 1) > at(word + 1, to)) { to++; continue; }
-    if (parts.at(-1)?.isSame === isSame) parts.at(-1).text += words[word]; else parts.push({isSame, text: words[word]});
-    word++;
-    to += isSame;
-  }
-  return parts.map(({isSame, text: part}) => isSame ? cutMiddle(part) : el("mark", {}, cutMiddle(part)));
+function marked(text, other) {
+  const [words, others] = [text, other].map((whole) => whole.match(/\\x[0-9a-f]{2}|\w{1,24}|\s+|[^\w\s]/gu) ?? []), least = Math.min(words.length, others.length);
+  let head = 0, tail = 0;
+  while (head < least && words[head] === others[head]) head++;
+  while (tail < least - head && words.at(-1 - tail) === others.at(-1 - tail)) tail++;
+  const part = (from, to) => cutMiddle(words.slice(from, to).join("")), end = words.length - tail;
+  return [part(0, head), end > head ? el("mark", {}, part(head, end)) : null, part(end)];
 }
 
 // Draw a partition from its first to its last offset: committed, delivered and waiting records.

@@ -103,17 +103,17 @@ function inWords({kind, from, to, failed, text}, start) {
   return [text ?? SPAN_KINDS[kind] ?? kind, `at ${afterStart(from - start)}`, to > from ? `for ${span(to - from)}` : "", failed ? "failed" : ""].filter(Boolean).join(" ");
 }
 
-// Draw rows of spans below each other. A row is {name, note, depth, spans, chosen, failed}, and what is below it: `content` (elements
+// Draw rows of spans below each other. A row is {name, note, error, depth, spans, chosen, failed}, and what is below it: `content` (elements
 // that it opens), `onclick`, or neither. A span is {kind, from, to, failed, text}.
 export function spansElement(label, rows, {start = null} = {}) {
   const axis = new TimeAxis(rows.flatMap(({spans}) => spans), {start}), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind)));
   const hasFailed = rows.some((row) => row.failed || row.spans.some(({failed}) => failed));
   return el("figure", {class: "spans", "aria-label": label}, legend([...Object.keys(SPAN_KINDS).filter((kind) => kinds.has(kind)), ...hasFailed ? ["failed"] : []], SPAN_KINDS),
     el("div", {class: "span-row"}, el("span"), axisElement(axis)),
-    el("ol", {}, rows.map(({name, note, depth = 0, spans, chosen, failed, content, onclick, key}) => {
+    el("ol", {}, rows.map(({name, note, error, depth = 0, spans, chosen, failed, content, onclick, key}) => {
       const words = spans.map((part) => inWords(part, axis.start)).join(", ");
-      const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null),
-        el("span", {class: "span-track"}, gapElements(axis), spans.map((part) => {
+      const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null, error ? el("span", {class: "span-error trace-bad", title: error}, visible(error)) : null),
+        el("span", {class: spans.length ? "span-track" : null}, spans.length ? gapElements(axis) : null, spans.map((part) => {
           const left = axis.place(part.from), width = axis.place(part.to) - left;
           return el("i", {class: `span-bar kind-${part.kind}${part.failed ? " kind-failed" : ""}${part.to > part.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});
         })), el("span", {class: "span-words"}, words)];
@@ -175,7 +175,9 @@ function movable(area, slots, columns, onselect) {
   if (!onselect) return;
   const choose = (start, end) => { const both = slots.slice(Math.min(start, end), Math.max(start, end) + 1).filter(({from, to}) => from <= to); if (both.length) onselect(both[0].from, Math.max(...both.map(({to}) => to))); };
   const slotAt = ({clientX}) => { const {left, width} = area.getBoundingClientRect(); return Math.max(0, Math.min(slots.length - 1, Math.floor(slots.length * (clientX - left) / width))); };
-  area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; } });
+  // While a finger is down, which is not :active yet, the chart must not be drawn again.
+  area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; area.classList.add("span-pressed"); } });
+  for (const event of ["pointerup", "pointercancel", "pointerleave"]) area.addEventListener(event, () => setTimeout(() => area.classList.remove("span-pressed")));
   area.addEventListener("pointermove", (event) => { if (first !== null && event.buttons && slotAt(event) !== first) { dragged = true; mark(slotAt(event)); } });
   area.addEventListener("pointerup", (event) => { if (first !== null && dragged) choose(first, slotAt(event)); });
   // A click follows the pointerup of a drag if both are on one element.

@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, requestOf} from "./copying.js";
-import {border, breakable, count, dump, el, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, dump, el, failedItems, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
@@ -184,10 +184,7 @@ export class Trace {
     while (most > LANE_LEAST && sum(widths()) > available) most--;
     this.middles = [];
     this.across = 0;
-    for (const lane of widths()) {
-      this.middles.push(this.across + lane / 2);
-      this.across += lane;
-    }
+    for (const lane of widths()) { this.middles.push(this.across + lane / 2); this.across += lane; }
     // If lanes would leave too little room for the text, omit them and name both ends in the text.
     this.narrow = this.root.clientWidth < NARROW || width - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
@@ -324,10 +321,7 @@ export class Trace {
       const found = to();
       if (!found && event.key.startsWith("Arrow")) this.count.textContent = "No such row was recorded.";
       if (found) { this.select(found.row.number); if (target === document.body) this.list.focus({preventScroll: true}); }
-    } else if (event.key === "Enter" && !this.pane.hidden) {
-      event.preventDefault();
-      this.pane.focus();
-    }
+    } else if (event.key === "Enter" && !this.pane.hidden) { event.preventDefault(); this.pane.focus(); }
   }
 
   follow() {
@@ -388,9 +382,7 @@ export class Trace {
     return el("button", {type: "button", class: "trace-link", onclick: () => { this.select(number); this.pane.focus({preventScroll: true}); }}, text);
   }
 
-  goToRow({row, label}) {
-    return this.goTo(row.number, this.options.numbered ? `row ${label}: ${row.text.what}` : row.text.what);
-  }
+  goToRow({row, label}) { return this.goTo(row.number, this.options.numbered ? `row ${label}: ${row.text.what}` : row.text.what); }
 
   findingElement(index, row) {
     const finding = this.report.findings[index];
@@ -544,12 +536,6 @@ function lanesOf(rows, fakes) {
 }
 
 function isProblem({row, failed}) { return !row.ok || failed > 0 || row.findings?.length > 0 || row.faults?.length > 0; }
-export const hasFailed = (row) => !row.ok || failedItems(row) > 0;
-// Return the number of items with an error in the answer to a pipeline, a transaction or a batch.
-function failedItems({response}) {
-  const decoded = response?.decoded, items = Array.isArray(decoded) ? decoded : Array.isArray(decoded?.responses) ? decoded.responses : [];
-  return items.filter((one) => one && typeof one === "object" && Object.hasOwn(one, "error") && one.error).length;
-}
 
 const hasSubject = (row, {kind, name, fake}) => (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
 

@@ -119,6 +119,10 @@ def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
     assert {"name": "Authorization", "value": "***"} in first["request"]["headers"]
     assert first["response"]["content"]["text"] == '{"result":"OK"}'
     assert first["response"]["status"] == 200
+    assert first["response"]["headers"][1:] == [
+        {"name": "Content-Type", "value": "application/json"},
+        {"name": "Content-Length", "value": "15"},
+    ]
     binary = entries[4]["request"]["postData"]
     assert (binary["encoding"], binary["text"]) == ("base64", "/wA=")
     needed = {"startedDateTime", "time", "request", "response", "cache", "timings"}

@@ -327,3 +327,73 @@ def test_hostile_names_are_text_in_spans_and_columns(page: Any, server: Server) 
     page.locator(".span-legend li", has_text="<img src=x").wait_for()
     assert page.query_selector("img") is None
     holds(page, "document.documentElement.scrollWidth <= innerWidth")
+
+
+# -- differences of snapshots ------------------------------------------------------------------------
+
+DIFFERENCE = """async ([before, after]) => {
+    const {changesTable} = await import("/console/elements.js");
+    const item = {fake: "kv", section: "keys", item: "k"};
+    const table = changesTable([{...item, before: {value: before}, after: {value: after}}]);
+    for (const mark of table.querySelectorAll("mark")) mark.replaceWith(`<${mark.textContent}>`);
+    const texts = (side) => [...side.querySelectorAll("dl > div")].map((part) => part.textContent);
+    return [...table.querySelectorAll("td")].map(texts);
+}"""
+"""Return the parts of a value that differ, before and after, with the marked words in <>."""
+LONG = {"items": [{"number": number, "name": f"item {number}"} for number in range(200)]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "parts_before", "parts_after"),
+    [
+        (json.dumps(LONG | {"total": 1}), json.dumps(LONG | {"total": 2, "new": True}),
+         ["value.total <1>", "value.new –"], ["value.total <2>", "value.new <true>"]),
+        ({"f1": "red wine", "f3": "value 3"}, {"f1": "red beer"},
+         ["value.f1 red <wine>", "value.f3 <value 3>"], ["value.f1 red <beer>", "value.f3 –"]),
+        # An element at the head moves the others.
+        (["job-a", "job-b"], ["job-x", "job-a", "job-b"], ["value[0] –"], ["value[0] <job-x>"]),
+        (["a", "b", "c"], ["a", "x", "c"], ["value[1] <b>"], ["value[1] <x>"]),
+        ({"1-0": {"city": "Cusco"}}, {"1-0": {"city": "Lima", "extra": "1"}},
+         ["value.1-0.city <Cusco>", "value.1-0.extra –"],
+         ["value.1-0.city <Lima>", "value.1-0.extra <1>"]),
+        ("\x00\x01 a", "\t\n\x0b", ["value <\\x00\\x01 a>"], ["value <\\x09\\x0a\\x0b>"]),
+        ("two\nlines", "\t\n\\xff", ["value <two\nlines>"], ["value <\\x09\\x0a\\xff>"]),
+        # JavaScript rounds such integers, and whitespace of JSON is no difference of its parts.
+        ('{"n": 9007199254740993}', '{"n": 9007199254740992}',
+         ["value.n <9007199254740993>"], ["value.n <9007199254740992>"]),
+        ('{"n": 1}', '{"n":1}', ['value {"n":< >1}'], ['value {"n":1}']),
+        (" ".join(map(str, range(9000))), " ".join(map(str, [*range(4000), "x", *range(4001, 9000)])),
+         None, None),
+    ],
+)  # fmt: skip
+def test_a_difference_of_two_versions_is_that_of_their_smallest_parts(
+    page: Any,
+    before: Any,
+    after: Any,
+    parts_before: list[str] | None,
+    parts_after: list[str] | None,
+) -> None:
+    sides = page.evaluate(DIFFERENCE, [before, after])
+    if parts_before is None:
+        assert [re.findall("<.*?>", side[0]) for side in sides] == [["<4000>"], ["<x>"]]
+    else:
+        assert sides == [parts_before, parts_after]
+
+
+def test_a_comparison_of_snapshots_is_that_of_whole_values(page: Any, server: Server) -> None:
+    items = [f"item {number} " + "x" * 30 for number in range(200)]
+    command(server, "JSON.SET", "cart", "$", json.dumps({"items": items, "total": 1}))
+    command(server, "ZADD", "board", "1", "ada", "2", "bob")
+    command(server, "XADD", "log", "1-0", "city", "Cusco")
+    server.ask("POST", "/snapshots", {"id": "first"})
+    changed = [*items[:60], "another item", *items[61:]]
+    command(server, "JSON.SET", "cart", "$", json.dumps({"items": changed, "total": 2}))
+    command(server, "ZADD", "board", "7", "bob")
+    command(server, "XADD", "log", "2-0", "city", "Lima")
+    at(page, "snapshots", "table")
+    page.click("form[aria-label=Compare] button")
+    page.locator("form[aria-label=Compare] .trace-state").wait_for()
+    names = page.locator(".trace-state td[data-name=after] dt").all_inner_texts()
+    assert [name.strip() for name in names] == [
+        "value.items[60]", "value.total", "value.bob", "value.2-0", "last ID",
+    ]  # fmt: skip

@@ -24,6 +24,7 @@ from .test_console import (
     at,
     browser,
     command,
+    go,
     holds,
     page,
     sent,
@@ -295,8 +296,17 @@ def test_vectors_are_upserted_queried_filtered_and_deleted(page: Any, server: Se
     page.keyboard.press("Enter")
     holds(page, "document.querySelectorAll('table.rows tbody tr').length === 1")
     page.click("table.rows a")
+    # Nearest neighbours obey the filter of the list.
     press(page, "Nearest neighbours")
-    page.locator(".detail td a", has_text="v0").wait_for()
+    page.locator(".detail h3", has_text="Nearest neighbours with n = 1").wait_for()
+    page.locator(".detail", has_text="Nothing was found.").wait_for()
+    page.fill("input[name=filter] >> nth=0", "n > 0")
+    page.keyboard.press("Enter")
+    page.locator("table.rows a", has_text="v2").wait_for()
+    page.click("table.rows a >> nth=0")
+    press(page, "Nearest neighbours")
+    page.locator(".detail td a", has_text="v2").wait_for()
+    assert page.locator(".detail td a", has_text="v0").count() == 0
     press(page, "Delete…", sure=True)
     wait_until(lambda: len(listed(server, "vector_index/lists/vectors")) == 2)
 
@@ -603,6 +613,27 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     holds(page, "location.hash.includes('kind=run&name=wfr_1')")
 
 
+def test_parallel_steps_are_a_group_and_an_error_is_a_line(page: Any, server: Server) -> None:
+    run = {"Upstash_Workflow_RunId": "wfr_2", "Upstash_Workflow_Url": "http://127.0.0.1:9/f"}
+    target = "/v2/publish/http://127.0.0.1:9/f"
+    sent(server, "queue", target, {}, Upstash_Workflow_Init="true", **run)
+    for number, name in enumerate(("cool down", "charge"), 1):
+        plan = {
+            "stepId": 0,
+            "stepName": name,
+            "stepType": "Run",
+            "concurrent": 2,
+            "targetStep": number,
+        }
+        sent(server, "queue", target, plan, Upstash_Workflow_CallType="step", **run)
+    server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    at(page, "fake/queue/runs/wfr_2", ".span-item")
+    page.locator(".spans .span-name", has_text="2 in parallel").wait_for()
+    error = page.locator(".span-item", has_text="charge").locator(".span-error")
+    assert "ConnectionRefusedError" in error.inner_text()
+    assert error.evaluate("(one) => one.offsetHeight") < 30
+
+
 def test_a_refused_run_shows_its_error_and_is_run_again_with_its_retries(
     page: Any, server: Server
 ) -> None:
@@ -692,7 +723,6 @@ def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: 
         server.ask("DELETE", f"/fakes/{name}/faults")
 
 
-GO_OF = "(await import('/console/copying.js')).TEST_LANGUAGES.Go(made)"
 WRITTEN = """async ([language, made]) =>
     (await import('/console/copying.js')).TEST_LANGUAGES[language](made)"""
 """Returns the code of what was made by hand."""
@@ -746,25 +776,44 @@ def test_what_was_made_by_hand_is_copied_for_tests_in_javascript_and_go(page: An
     body = {"kind": "respond", "args": [503, None, {"ok": True}], "command": 'a"b'}
     made = {"method": "POST", "path": "/fakes/kv_server/faults", "body": body}
     code = page.evaluate(WRITTEN, ["JavaScript", made])
-    sends = "async ([code]) => { let sent; const control = async (...parts) => { sent = parts; };"
-    assert code.startswith("// control() is the helper in the guide to Vitest.\n")
     sent = page.evaluate(
-        f"{sends} await eval(`(async () => {{ ${{code}} }})()`); return sent; }}", [code]
+        """async ([code]) => {
+            let sent;
+            const process = {env: {PYTEST_FAKECLOUD_URL: "http://x", PYTEST_FAKECLOUD_TOKEN: "t"}};
+            const fetch = async (...parts) => { sent = parts; return {ok: true}; };
+            await eval(`(async () => { ${code} })()`);
+            return sent;
+        }""",
+        [code],
     )
-    assert sent == [made["method"], made["path"], made["body"]]
-    assert page.evaluate(WRITTEN, ["Go", made]) == (
-        "// ask() and env are the helpers in the guide to Go.\n"
-        'ask(t, env, "POST", "/fakes/kv_server/faults", map[string]any{"kind": "respond", '
-        '"args": []any{503, nil, map[string]any{"ok": true}}, "command": "a\\"b"}, nil)\n'
-    )
-    body = {"kind": "drop", "args": []}
-    unset = "async ([made]) => { made.body.command = undefined; return made; }"
-    assert page.evaluate(f"{unset.replace('return made', 'return ' + GO_OF)}", [
-        {"method": "POST", "path": "/fakes/kv_server/faults", "body": body}
-    ]).endswith('map[string]any{"kind": "drop", "args": []any{}}, nil)\n')  # fmt: skip
+    assert sent[0] == "http://x/__control__/fakes/kv_server/faults"
+    assert (sent[1]["method"], sent[1]["headers"]) == ("POST", {"Authorization": "Bearer t"})
+    assert json.loads(sent[1]["body"]) == body
+    code = page.evaluate(WRITTEN, ["Go", made])
+    assert code.startswith("package copied\n")
+    assert f"strings.NewReader({json.dumps(json.dumps(body, separators=(',', ':')))})" in code
+    assert 'os.Getenv("PYTEST_FAKECLOUD_URL")+"/__control__/fakes/kv_server/faults"' in code
     deleted = page.evaluate(WRITTEN, ["Go", {"method": "DELETE", "path": "/clouds/1"}])
-    assert deleted.endswith('\nask(t, env, "DELETE", "/clouds/1", nil, nil)\n')
+    assert 'strings.NewReader("")' in deleted
     assert page.evaluate(WRITTEN, ["pytest", {"method": "DELETE", "path": "/clouds/1"}]) is None
+
+
+def test_a_delivery_is_copied_as_the_publish_request_of_a_test(page: Any, server: Server) -> None:
+    sent(
+        server, "queue", "/v2/publish/http://127.0.0.1:9/hook", '{"order": 7}',
+        Content_Type="application/json", Upstash_Forward_X_Trace="8", Upstash_Method="PUT",
+    )  # fmt: skip
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    at(page, "activity?search=attempt", ".trace-row")
+    page.locator(".trace-row", has_text="PUT").first.click()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page.click(".trace-pane button[aria-label='Copy as pytest: a test']")
+    page.locator("#notice", has_text="Copied.").wait_for()
+    code = page.evaluate("navigator.clipboard.readText()")
+    assert 'queue.url + "/v2/publish/http://127.0.0.1:9/hook"' in code
+    assert '"Upstash-Method": "PUT"' in code
+    assert '"Upstash-Forward-X-Trace": "8"' in code.replace("x-trace", "X-Trace")
+    assert "Upstash-Signature" not in code
 
 
 def test_copied_requests_have_no_headers_that_clients_add_to_each_request(page: Any) -> None:
@@ -867,6 +916,14 @@ def test_one_search_finds_what_all_fakes_hold(page: Any, server: Server) -> None
     at(page, "find?search=nowhere-at-all", "#view :text('Nothing was found.')")
 
 
+def test_a_search_shows_whole_words_before_parts_of_words(page: Any, server: Server) -> None:
+    kv(server, "MSET", "a:metadata", "1", "b:nomad ada", "2", "c:deadada", "3")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/ada", Upstash_Delay="1h")
+    at(page, "find?search=ada", "#view h2:has-text('keys')")
+    first = page.locator("#view ul").first.locator("li a")
+    assert first.all_inner_texts() == ["b:nomad ada", "a:metadata", "c:deadada"]
+
+
 def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
     page: Any, server: Server
 ) -> None:
@@ -881,6 +938,7 @@ def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
     assert page.locator("#view li", has_text="unstubbed").locator("mark").count() > 0
     at(page, "find?search=INCR", "#view h2:has-text('Failed calls')")
     failed = page.locator("#view li a.bad", has_text="INCR letter")
+    failed.locator("mark").wait_for()
     assert failed.locator("mark").all_inner_texts() == ["INCR"]
     failed.first.click()
     page.locator(".trace-pane h3", has_text="INCR letter").wait_for()
@@ -1393,3 +1451,49 @@ def test_a_notice_shows_while_the_clock_moves(
         page.unroute("**/__control__/clock")
         page.set_viewport_size(Window.SIZE)
         page.emulate_media(color_scheme="light")
+
+
+def test_a_question_ends_when_the_address_changes(page: Any, server: Server) -> None:
+    command(server, "SET", "city", "Lima")
+    at(page, "fake/kv_server/keys")
+    at(page, "fake/kv_server/keys/city", "form[aria-label=Value]")
+    page.locator("form[aria-label=Value] textarea").fill("Bergen")
+    command(server, "SET", "city", "Quito")
+    page.click("form[aria-label=Value] button")
+    page.locator("dialog[open]", has_text="city is now Quito").wait_for()
+    page.go_back()
+    page.locator("dialog").wait_for(state="detached")
+    holds(page, "!location.hash.includes('city')")
+    assert kv(server, "GET", "city") == "Quito"
+
+
+def test_a_touch_screen_selects_a_column_while_calls_arrive(browser: Any, server: Server) -> None:
+    for number in range(5):
+        command(server, "SET", f"key:{number}", "1")
+        server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    context = browser.new_context(
+        has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844}
+    )
+    page = go(context.new_page(), server)
+    at(page, "activity", ".trace-row")
+    page.tap("summary:text-is('Calls over time')")
+    box = page.locator(".span-column").first.bounding_box()
+    point = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] - 5}
+    touches = context.new_cdp_session(page)
+    touches.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
+    command(server, "SET", "another", "1")
+    page.locator(".trace-row", has_text="another").wait_for()
+    touches.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.locator(".trace-chip:visible").wait_for()
+    at(page, "fake/kv_server/commands", "#command")
+    assert "Enter adds a line; Run runs all lines." in page.inner_text("#hint")
+    context.close()
+
+
+def test_what_was_said_of_a_fault_ends_when_the_fault_is_removed(page: Any, server: Server) -> None:
+    at(page, "fake/kv_server/faults", "form[aria-label='Add a fault']")
+    typed(page, "Add a fault", kind="drop")
+    said(page, "Add a fault", "Added.")
+    press(page, "Remove")
+    page.locator(".empty", has_text="No faults.").wait_for()
+    assert page.locator("form[aria-label='Add a fault'] .out").inner_text() == ""

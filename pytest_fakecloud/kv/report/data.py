@@ -226,12 +226,20 @@ def _stored(keys: _InMemory | _OnServer) -> dict[str, Item]:
     return {
         str(word(entry.name)): {
             "type": entry.type,
-            "value": plain(python_value(entry.value), "backslashreplace"),
+            "value": plain(_by_name(entry), "backslashreplace"),
             "expires": entry.deadline_ms and shown_time(entry.deadline_ms * 1000),
             **_beside_value(entry.value),
         }
         for entry in _existing(keys, keys.names)
     }
+
+
+def _by_name(entry: _Key) -> Any:
+    """Return a key's value as plain Python, with scores by member and stream entries by ID, so that two
+    versions are compared by these.
+    """
+    value: Any = python_value(entry.value)
+    return dict(value) if entry.type in ("zset", "stream") else value
 
 
 def _beside_value(value: Any) -> Item:

@@ -33,7 +33,7 @@ from ...reporting.data import (
     plain,
     shown_time,
 )
-from ...reporting.values import items_of, readable
+from ...reporting.values import readable
 from ..engine.admission import FlowKey, OrderedQueue
 from ..engine.url_groups import UrlGroup
 from ..fake import Queue
@@ -41,7 +41,7 @@ from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
 from ..workflow.model import run_record
-from .steps import step_of, steps_of
+from .steps import cause_of, step_of, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -645,9 +645,7 @@ def _progress(engine: Any, run: Any) -> View:
     )
     if run.state == "RUN_FAILED":
         response = shown_text(run.response or b"", run.settings.redaction)
-        errors = [error.get("message") for error in items_of(response)] or [None]
-        error = errors[0] or response or _last_error(engine, run)
-        return {"now": str(error).split("\n")[0][:_LONGEST_ERROR], "until": None}
+        return {"now": cause_of(response) or _last_error(engine, run), "until": None}
     if run.completed_us is not None or next_message is None:
         return {"now": "", "until": None}
     return {"now": _doing(next_message), "until": _at(next_message.due_us)}
@@ -657,7 +655,7 @@ def _last_error(engine: Any, run: Any) -> str:
     """Return the error of the last try of a run's steps, for a run whose failure says nothing."""
     errors = [error for step in steps_of(engine, run) for error in step["errors"]]
     last = max(errors, key=lambda error: error["at"], default=None)
-    return "" if last is None else last["reason"] or f"the answer was {last['status']}"
+    return "" if last is None else last["cause"] or f"the answer was {last['status']}"
 
 
 def _doing(message: Message) -> str:

@@ -2,22 +2,35 @@
 
 A client runs one step in each delivery and publishes its result as the next message. A step is
 therefore shown from the delivery that ran it to the message with its result, and that message's own
-wait is the sleep of a sleeping step. A message that only announces a parallel step, the callback of a
-call, and a message that repeats a dead letter are parts of a step, and not steps of their own.
+wait is the sleep of a sleeping step. A parallel step is planned by a message whose delivery runs it, so
+it is shown from that message on, with the delay of a sleep. Its result, the request and the callback of
+a call, and a message that repeats a dead letter are parts of a step, and not steps of their own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypedDict
 
 from ...core.timers import to_datetime
+from ...reporting.values import items_of
 from ..model import Attempt, Message, Redaction
 from ..wire.values import as_text, shown_text
-from ..workflow.model import WorkflowRun, call_type_of, is_step, is_step_config, read_step
+from ..workflow.model import (
+    WorkflowRun,
+    call_type_of,
+    called_step,
+    is_step,
+    is_step_config,
+    read_step,
+)
 
 LONGEST_ERROR = 2000
 """Maximum number of characters of the response of a failed attempt."""
+LONGEST_CAUSE = 200
+_WRAPPER = re.compile(r"(?:.*: )?(?:(?:Workflow)?Error: |(?=\w+(?:Error|Exception): ))")
+"""The messages of other errors before the innermost one, and the names of errors that say nothing."""
 StepState = Literal["done", "failed", "pending"]
 _NO_RESULT = ("fromcallback", "failurecall")
 """Call types of messages that bring no result of a step."""
@@ -33,18 +46,20 @@ class SpanView(TypedDict):
 
 
 class StepErrorView(TypedDict):
-    """A failed attempt to run a step; ``reason`` is the response or the exception."""
+    """A failed attempt to run a step; ``reason`` is the response or the exception, ``cause`` a line."""
 
     number: int
     at: str
     status: int | None
     reason: str
+    cause: str
 
 
 class StepView(TypedDict):
     """A step of a run. ``message`` is the message with its result, or the one whose delivery runs it;
     ``tries`` is the number of times that it was run, ``event`` the name of the event that it waits for,
-    and ``wait_ends`` the time at which a pending wait ends.
+    and ``wait_ends`` the time at which a pending wait ends. Steps that run in parallel have
+    the same ``group``, the message that planned the first of them; it is empty for other steps.
     """
 
     name: str
@@ -58,6 +73,7 @@ class StepView(TypedDict):
     calls: str
     event: str
     wait_ends: str | None
+    group: str
 
 
 def step_of(message: Message) -> dict[str, Any]:
@@ -78,11 +94,26 @@ class _Run:
         self._run, self._now_us = run, now_us
         self._repeated = {message.retry_of: message for message in messages if message.retry_of}
         self._messages = [message for message in messages if not message.retry_of]
-        self._results = {
-            str(step.get("stepId")): message
-            for message in self._messages
-            if (step := step_of(message)) and not step.get("targetStep")
-        }
+        # Each by the id of its step: what plans a parallel step, the result, and the request of a call.
+        self._plans: dict[str, Message] = {}
+        self._results: dict[str, Message] = {}
+        self._requests: dict[str, Message] = {}
+        self._groups: dict[str, str] = {}
+        first, missing = "", 0
+        for message in self._messages:
+            step = step_of(message)
+            if target := step.get("targetStep"):
+                self._plans[str(target)] = message
+                # A client plans parallel steps together, and says in each how many they are.
+                if not missing:
+                    concurrent = step.get("concurrent")
+                    first, missing = message.id, concurrent if isinstance(concurrent, int) else 1
+                missing = max(0, missing - 1)
+                self._groups[str(target)] = first
+            elif step:
+                self._results[str(step.get("stepId"))] = message
+            elif call_type_of(message) == "tocallback":
+                self._requests[called_step(message)] = message
 
     def steps(self) -> Iterator[StepView]:
         continued = set()
@@ -103,21 +134,16 @@ class _Run:
                 yield self._next_step(message)
 
     def _is_part(self, message: Message) -> bool:
-        step = step_of(message)
-        if step.get("targetStep"):
-            # The result of a parallel step is another message.
-            return str(step["targetStep"]) in self._results
-        kind = call_type_of(message)
-        is_answered_call = kind == "tocallback" and any(
-            step_of(other).get("stepType") == "Call" and other.created_us >= message.created_us
-            for other in self._messages
-        )
-        return is_answered_call or kind in _NO_RESULT or is_step_config(message)
+        step, kind = step_of(message), call_type_of(message)
+        if kind == "tocallback":
+            called = called_step(message)
+            return called in self._plans or called in self._results
+        is_planned = bool(step) and str(step.get("stepId")) in self._plans
+        return is_planned or kind in _NO_RESULT or is_step_config(message)
 
     def _is_shown_by(self, message: Message) -> bool:
         """Return whether the attempts of a message are those of its own row."""
-        announces = bool(step_of(message).get("targetStep"))
-        return not is_step(message) or (announces and not self._is_part(message))
+        return not is_step(message) or bool(step_of(message).get("targetStep"))
 
     def _attempts(self, message: Message) -> list[Attempt]:
         """Return the attempts of a message and of those that repeat it."""
@@ -148,31 +174,31 @@ class _Run:
     # -- one step --------------------------------------------------------------------------------
 
     def _step(self, message: Message, publisher: Message | None) -> StepView:
-        """Return a step whose result, or whose wait, is a message of the run."""
-        step, call_type = step_of(message), call_type_of(message)
+        """Return a step whose plan, whose result, or whose request is a message of the run."""
+        step = step_of(message)
+        id = str(step.get("targetStep") or step.get("stepId") or called_step(message))
+        is_plan, request = id in self._plans, self._requests.get(id)
+        result = self._results.get(id)
         ran_by = message if self._is_shown_by(message) else publisher
         attempts = [] if ran_by is None else self._attempts(ran_by)
-        kind: Literal["step", "call"] = "call" if call_type == "tocallback" else "step"
-        spans = list(self._tried(attempts, kind))
-        calls = ""
-        if call_type == "tocallback":
-            calls = f"{message.settings.method} {as_text(message.url)}"
-        elif step.get("stepType") == "Call":
-            calls, call_spans = self._call(message)
-            spans = call_spans or spans
-        elif self._sleeps(step):
-            spans = [self._sleep(message)]
-        elif ran_by is not None:
-            spans += self._to_come(ran_by)
-        is_pending = ran_by is message and self._last(message).state != "DELIVERED"
-        waits = self._sleeps(step) and not message.attempts and not message.finished
-        state: StepState = "pending" if waits or is_pending else "done"
-        if is_pending and self._has_failed(message):
+        spans = [*self._delay(message)] if is_plan else []
+        if ran_by is not None and (is_plan or not (request or self._sleeps(step))):
+            spans += [*self._tried(attempts, "step"), *self._to_come(ran_by)]
+        if request is not None:
+            spans += [*self._tried(self._attempts(request), "call"), *self._to_come(request)]
+        elif result is not None and self._sleeps(step) and not (is_plan and _is_delayed(step)):
+            spans.append(self._sleep(result))
+        calls = f"{request.settings.method} {as_text(request.url)}" if request is not None else ""
+        waiting = result or message
+        waits = self._sleeps(step) and not waiting.attempts and not waiting.finished
+        is_missing = result is None and self._run.completed_us is None
+        state: StepState = "pending" if waits or is_missing else "done"
+        if ran_by is message and result is None and self._has_failed(message):
             state = "failed"
         return {
-            "name": str(step.get("stepName") or calls or call_type or ""),
-            "type": str(step.get("stepType") or call_type or ""),
-            "message": message.id,
+            "name": str(step.get("stepName") or calls or call_type_of(message) or ""),
+            "type": str(step.get("stepType") or call_type_of(message) or ""),
+            "message": waiting.id,
             "state": state,
             "tries": len(attempts),
             "retries": message.max_retries if ran_by is None else ran_by.max_retries,
@@ -180,9 +206,10 @@ class _Run:
             "errors": list(_errors(attempts, ran_by or message)),
             "calls": calls,
             "event": str(step.get("waitEventId") or ""),
-            "wait_ends": to_datetime(message.due_us).isoformat()
-            if waits and message.due_us is not None
+            "wait_ends": to_datetime(waiting.due_us).isoformat()
+            if waits and waiting.due_us is not None
             else None,
+            "group": self._groups.get(id, ""),
         }
 
     def _next_step(self, message: Message) -> StepView:
@@ -203,6 +230,7 @@ class _Run:
             "calls": "",
             "event": "",
             "wait_ends": None,
+            "group": "",
         }
 
     def _has_failed(self, message: Message) -> bool:
@@ -210,26 +238,19 @@ class _Run:
 
     @staticmethod
     def _sleeps(step: dict[str, Any]) -> bool:
-        return step.get("stepType") in ("SleepFor", "SleepUntil", "Wait", "Invoke")
+        return _is_delayed(step) or step.get("stepType") in ("Wait", "Invoke")
+
+    def _delay(self, message: Message) -> Iterator[SpanView]:
+        """Yield the time before the first attempt of a message that had to wait for it."""
+        sleep = self._sleep(message)
+        if sleep["start"] < sleep["end"]:
+            yield sleep
 
     def _sleep(self, message: Message) -> SpanView:
         """Return the time from the publication of a message to its first attempt, or to now."""
         if message.attempts:
             return _span("sleep", message.created_us, message.attempts[0].at_us)
         return _span("sleep", message.created_us, message.due_us or self._now_us)
-
-    def _call(self, result: Message) -> tuple[str, list[SpanView]]:
-        """Return the request of a call step, and the attempts to send it."""
-        requests = [
-            message
-            for message in self._messages
-            if call_type_of(message) == "tocallback" and message.created_us <= result.created_us
-        ]
-        if not requests:
-            return "", []
-        request = requests[-1]
-        calls = f"{request.settings.method} {as_text(request.url)}"
-        return calls, list(self._tried(self._attempts(request), "call"))
 
     def _to_come(self, message: Message) -> list[SpanView]:
         """Return the wait for the next attempt, and that attempt, after failed ones."""
@@ -261,6 +282,11 @@ def _span(
     return {"kind": kind, "start": start, "end": end, "failed": failed}
 
 
+def _is_delayed(step: dict[str, Any]) -> bool:
+    """Return whether a step sleeps until its message, or the plan of a parallel one, is delivered."""
+    return step.get("stepType") in ("SleepFor", "SleepUntil")
+
+
 def _failing(attempt: Attempt) -> str:
     """Return the name of the step that failed, which clients put into a header of the response."""
     return attempt.headers.get("Upstash-Error-Step-Name") or ""
@@ -272,10 +298,24 @@ def _errors(attempts: Sequence[Attempt], message: Message) -> Iterator[StepError
     for attempt in attempts:
         if attempt.state != "failed":
             continue
-        body = shown_text(attempt.body, redaction)[:LONGEST_ERROR]
+        body = shown_text(attempt.body, redaction)
+        reason = body if attempt.exception is None else repr(attempt.exception)
         yield {
             "number": attempt.number,
             "at": to_datetime(attempt.at_us).isoformat(),
             "status": attempt.status,
-            "reason": body if attempt.exception is None else repr(attempt.exception),
+            "reason": reason[:LONGEST_ERROR],
+            "cause": cause_of(reason),
         }
+
+
+def cause_of(reason: str) -> str:
+    """Return the first line of the innermost message of an error.
+
+    Clients send an error as JSON, and put the message of a caught error behind that of their own:
+    "Error submitting steps to QStash in partial parallel step execution: TypeError: x is undefined".
+    """
+    messages = [str(error["message"]) for error in items_of(reason) if error.get("message")]
+    line = (messages or [reason])[0].strip().split("\n")[0]
+    wrapped = _WRAPPER.match(line)
+    return (line[wrapped.end() :] if wrapped else line)[:LONGEST_CAUSE]

@@ -202,6 +202,11 @@ def call_type_of(message: Message) -> str | None:
     return None if message.workflow is None else message.workflow.call_type
 
 
+def called_step(message: Message) -> str:
+    """Return the id of the call step whose HTTP request a message makes; empty for other messages."""
+    return first(message.settings.callback_headers, _CALL_STEP_ID) or ""
+
+
 def is_step(message: Message) -> bool:
     """Return whether a message of a run is delivered with the list of steps."""
     return call_type_of(message) not in _RAW_CALLS
@@ -299,8 +304,7 @@ def _calls(engine: Publisher, run: WorkflowRun) -> dict[str, Message]:
         for message_id in () if calling_run is None else calling_run.message_ids:
             message = engine.messages.get(message_id)
             if message is not None and call_type_of(message) == "tocallback":
-                step_id = first(message.settings.callback_headers, _CALL_STEP_ID)
-                calls.setdefault(str(step_id), message)
+                calls.setdefault(called_step(message), message)
     return calls
 
 

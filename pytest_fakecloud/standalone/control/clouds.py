@@ -27,7 +27,7 @@ from ...reporting.data import (
     State,
     StateChange,
     changes_of,
-    short_change,
+    compared,
     state_of,
     whole_number,
 )
@@ -352,7 +352,7 @@ def states_of(cloud: Cloud) -> States:
 
 
 def _shown(change: StateChange) -> shapes.ItemChange:
-    before, after = short_change(change.before, change.after)
+    before, after = compared(change.before, change.after)
     return {
         "fake": change.fake,
         "section": change.section,

@@ -4,8 +4,9 @@ import {KINDS, copies, el, empty, go, link, number, own, redraw, room, saveButto
 import {askText, path} from "./api.js";
 import {commandsOf, requestOf} from "./copying.js";
 import {entries, journal} from "./journal.js";
+import {hasFailed} from "./elements.js";
 import {columnsElement} from "./spans.js";
-import {Trace, clockTime as time, hasFailed} from "./trace.js";
+import {Trace, clockTime as time} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
@@ -59,7 +60,15 @@ export class ActivityPage {
     return links.length ? el("div", {class: "tools"}, links) : null;
   }
   // Code of a test that makes the call again with the credentials of the fake.
+  // A delivery as the publish request that leads to it.
+  deliveryCopies(row) {
+    const fake = this.state().fakes.find(({name}) => name === row.fake), {method, url, headers, body, cut} = (row.request && requestOf(row, {})) ?? {cut: true};
+    if (cut || !fake) return null;
+    const forwarded = headers.filter(([name]) => !/^(upstash-|authorization$)/i.test(name)).map(([name, value]) => [/^content-type$/i.test(name) ? name : `Upstash-Forward-${name}`, value]);
+    return copies({method: "POST", path: path(fake, "/requests"), body: {method: "POST", target: `/v2/publish/${url}`, headers: {...Object.fromEntries(forwarded), ...method !== "POST" && {"Upstash-Method": method}}, ...body && {body}}}, "a test");
+  }
   testCopies(row) {
+    if (row.kind === "attempt") return this.deliveryCopies(row);
     const fake = this.state().fakes.find(({name}) => name === row.peer), request = fake && row.kind === "call" && row.request, sent = request && (requestOf(row, {fakes: [fake]}) ?? commandsOf(row));
     if (!sent || sent.cut || sent.commands?.length > 1) return null;
     const {method, url, headers = [], body, commands} = sent, own_ = headers.filter(([name]) => !Object.keys(fake.headers).some((each) => each.toLowerCase() === name.toLowerCase()));
@@ -70,10 +79,7 @@ export class ActivityPage {
     return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", from, to, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
   }
   // Write the filters into the address, shortly after the last keystroke.
-  keep() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), 100);
-  }
+  keep() { clearTimeout(this.timer); this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), 100); }
 
   async go(route) {
     const {search = "", fake = "", problems, status = "", kind, name = "", of, order, from, to} = route.query;
@@ -86,17 +92,10 @@ export class ActivityPage {
     clearTimeout(this.timer);
     this.select();
   }
-  select() {
-    const number_ = this.id === undefined ? null : Number(this.id);
-    if (number_ !== this.trace.number) this.trace.select(number_);
-  }
+  select() { const number_ = this.id === undefined ? null : Number(this.id); if (number_ !== this.trace.number) this.trace.select(number_); }
   async refresh() { this.draw(); }
 
-  hold(paused) {
-    this.paused = paused ? entries.list : null;
-    this.pause.setAttribute("aria-pressed", String(paused));
-    this.draw();
-  }
+  hold(paused) { this.paused = paused ? entries.list : null; this.pause.setAttribute("aria-pressed", String(paused)); this.draw(); }
 
   // Show only the rows of a span of time [from, to], or all.
   between(chosen) {
@@ -127,7 +126,7 @@ export class ActivityPage {
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
     this.trace.show({rows: inOrder(all), findings: [], fakes});
     // A chart that a pointer drags over stays.
-    if (!this.chart.querySelector(".span-columns:active")) this.drawChart();
+    if (!this.chart.querySelector(".span-columns:active, .span-pressed")) this.drawChart();
     if (this.id !== undefined) this.select();
   }
 }

@@ -80,9 +80,6 @@ export async function follow(after, each, signal) {
     if (done) return;
     const parts = (rest + value).split("\n\n");
     rest = parts.pop();
-    for (const part of parts) {
-      const data = part.split("\n").find((line) => line.startsWith("data: "));
-      if (data) each(JSON.parse(data.slice(6)));
-    }
+    for (const part of parts) { const data = part.split("\n").find((line) => line.startsWith("data: ")); if (data) each(JSON.parse(data.slice(6))); }
   }
 }

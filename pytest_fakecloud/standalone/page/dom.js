@@ -112,10 +112,12 @@ async function onlyOnce(button, work) {
   try { return await work(); } finally { button.ariaBusy = null; }
 }
 
+// A question ends without a change when the address changes.
 export function confirmed(question, button) {
   return new Promise((done) => {
-    const dialog = opened("question", {onclose: () => done(dialog.returnValue === "yes")}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
+    const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done(dialog.returnValue === "yes"); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
       tools(el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, button === "Cancel" ? "Keep" : "Cancel"))));
+    addEventListener("hashchange", left);
   });
 }
 // Opens a dialog that is labelled by one of its elements and is removed when it closes.
@@ -152,7 +154,7 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
     try {
       const shown = [await onlyOnce(body.querySelector("[type=submit]"), async () => {
         const question = await overwrites?.(values);
-        if (question && !await confirmed(question, button)) throw new Error("Nothing was changed.");
+        if (question && !(body.isConnected && await confirmed(question, button))) throw new Error("Nothing was changed.");
         return work(values, inputs);
       })].flat().filter((one) => one != null);
       body.dataset.typed = "no";
@@ -269,6 +271,7 @@ export async function moved(body) {
   const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
   // The notice of a stopped move stays, because where it ended was not chosen.
   say(`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? ` ${count(fired.length, "event")} became due${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, isStopped ? "busy" : "good");
+  return !isStopped;
 }
 export function clockButtons() {
   // A narrow screen shows the other buttons on request.

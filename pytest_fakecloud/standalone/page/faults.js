@@ -70,11 +70,12 @@ export class FaultsPage extends LivePage {
     made.querySelector("select").addEventListener("change", (event) => { this.choose(kinds, event.target.value); this.adding.querySelector("select").focus(); });
     this.adding.replaceChildren(made);
   }
+  async remove(one = "") { await ask("DELETE", this.path + one); this.adding.querySelector(".out").replaceChildren(); }
   drawn(faults) {
     return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
       one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,
-      act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.fake, `/faults/${one.id}`)))))),
-    faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", this.path), {question: "Remove all faults of this fake?"}) : null]
+      act("Remove", `Remove the fault: ${sentence(one)}`, () => this.remove(`/${one.id}`))))),
+    faults.length > 1 ? act("Remove all…", "Remove all faults", () => this.remove(), {question: "Remove all faults of this fake?"}) : null]
       : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request.");
   }
 }

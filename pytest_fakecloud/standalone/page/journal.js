@@ -11,11 +11,7 @@ const came = [];
 
 // The page waits between updates in proportion to the time of the last one, so that it stays responsive.
 let spent = 0;
-function tell() {
-  const start = performance.now();
-  for (const listener of journal.listeners) listener();
-  spent = performance.now() - start;
-}
+function tell() { const start = performance.now(); for (const listener of journal.listeners) listener(); spent = performance.now() - start; }
 export const catchUp = oneAtATime(async () => {
   entries.merge(came.splice(0));
   if (!journal.loaded) await first();
@@ -60,8 +56,4 @@ export function listen() {
 }
 
 // Forgets all entries: a restarted server numbers them from 1 again.
-export function startOver() {
-  entries.begin();
-  journal.loaded = false;
-  stream.abort();
-}
+export function startOver() { entries.begin(); journal.loaded = false; stream.abort(); }

@@ -262,17 +262,15 @@ export async function help(fake) {
 }
 
 const EXAMPLES = ['SET greeting "hello you" EX 60', "HSET user:1 name Ada city London", "ZADD board 10 ada 7 bob", "SCAN 0 MATCH user:* COUNT 100"], boxes = new Map();
+const isTouched = () => matchMedia("(pointer: coarse)").matches;
 // A box stays with its commands and replies while the page is open.
-function boxOf(fake) {
-  if (!boxes.has(fake.url)) boxes.set(fake.url, new CommandBox(fake));
-  return boxes.get(fake.url);
-}
+function boxOf(fake) { if (!boxes.has(fake.url)) boxes.set(fake.url, new CommandBox(fake)); return boxes.get(fake.url); }
 class CommandBox {
   constructor(fake) {
     this.said = JSON.parse(sessionStorage.getItem(`said ${fake.name}`) ?? "[]");
     Object.assign(this, {fake, at: this.said.length});
     this.log = el("div", {class: "log", role: "log", "aria-label": "replies", tabindex: 0}, tools("Try:", EXAMPLES.map((line) => el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line; this.input.focus(); this.suggest(); }}, line))));
-    this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it and the names of keys, arrow up brings back earlier ones. Shift and Enter add a line; Enter runs all lines.");
+    this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it and the names of keys, arrow up brings back earlier ones. " + (isTouched() ? "Enter adds a line; Run runs all lines." : "Shift and Enter add a line; Enter runs all lines."));
     this.options = el("div", {class: "options", id: "options", role: "listbox", "aria-label": "completions", hidden: true});
     this.input = el("textarea", {id: "command", class: "mono", rows: 1, "aria-controls": "options", "aria-autocomplete": "list", "aria-haspopup": "listbox", "aria-label": "command", "aria-describedby": "hint", autocomplete: "off", spellcheck: "false", autocapitalize: "off",
       placeholder: EXAMPLES[0], oninput: () => this.suggest(), onkeydown: (event) => this.key(event)});
@@ -312,10 +310,7 @@ class CommandBox {
     this.options.replaceChildren(...this.found.map((one, at) => el("div", {role: "option", id: `option${at}`, "aria-selected": String(at === this.place), onmousedown: (event) => { event.preventDefault(); this.take(one); }},
       el("b", {class: "mono"}, short(one.text, 80)), el("span", {class: "soft"}, ` ${one.about}`))));
   }
-  take({text, from}) {
-    this.input.setRangeText(`${text} `, from, this.input.selectionStart, "end");
-    this.suggest();
-  }
+  take({text, from}) { this.input.setRangeText(`${text} `, from, this.input.selectionStart, "end"); this.suggest(); }
   key(event) {
     // The shortcut that leads here was pressed once more. The keyboard of a screen has no Shift Enter, so there Enter adds a line.
     if (event.key === "/" && !this.input.value) event.preventDefault();
@@ -323,7 +318,7 @@ class CommandBox {
     if (event.key === "Tab" && open && !event.shiftKey) { event.preventDefault(); this.take(this.found[Math.max(0, this.place)]); }
     else if (event.key === "Escape" && open) this.offer([]);
     else if (event.key === "Enter" && open && this.place >= 0) { event.preventDefault(); this.take(this.found[this.place]); }
-    else if (event.key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches) { event.preventDefault(); this.run(); }
+    else if (event.key === "Enter" && !event.shiftKey && !isTouched()) { event.preventDefault(); this.run(); }
     else if (event.key === "ArrowDown" && open) { event.preventDefault(); this.place = (this.place + 1) % this.found.length; this.show(); }
     else if (event.key === "ArrowUp" && open && this.place > 0) { event.preventDefault(); this.place--; this.show(); }
     // Within several lines, the arrow keys move between these.

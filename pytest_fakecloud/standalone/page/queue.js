@@ -159,7 +159,7 @@ const runs = {
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
-      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.map((step) => stepRow(step, outputs.get(step.message) ?? {}, fake)), {start: micros(one.created)}) : soft("No step has begun yet."),
+      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, outputs.get(step.message) ?? {}, fake)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
@@ -177,10 +177,10 @@ async function runWithViolations(fake, id) {
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
 // A step of a run: its spans, and below it its errors and its output. The error of the last try is in sight.
 function stepRow(step, {out, callResponseStatus: answered}, fake) {
-  const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]), last = step.state !== "done" && errors.at(-1)?.[1].split("\n")[0];
+  const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
   const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = step.type === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
-  return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", step.state === "pending" ? "pending" : "", last ? short(last, 120) : ""].filter(Boolean).join(" · "),
+  return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
       errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null]};
 }

@@ -17,29 +17,19 @@ export class Rows {
     }
     if (!grown) return;
     this.list = [...this.known.values()].sort((one, other) => one.number - other.number);
-    for (const row of this.list.splice(0, Math.max(0, this.list.length - this.most))) {
-      this.known.delete(row.number);
-      this.floor = row.number;
-    }
+    for (const row of this.list.splice(0, Math.max(0, this.list.length - this.most))) { this.known.delete(row.number); this.floor = row.number; }
   }
 
   // The number up to which all rows are known. Request more after it.
   get latest() { return Math.max(this.whole, this.floor); }
 
   // The number up to which all rows are known and done.
-  get cursor() {
-    const first = this.list.find((row) => !row.done);
-    return first ? Math.min(first.number - 1, this.latest) : this.latest;
-  }
+  get cursor() { const first = this.list.find((row) => !row.done); return first ? Math.min(first.number - 1, this.latest) : this.latest; }
 
   begin() { this.known.clear(); this.list = []; this.floor = this.whole = 0; }
 
   // Forgets all rows and ignores later updates of them.
-  clear() {
-    this.floor = Math.max(this.latest, this.list.at(-1)?.number ?? 0);
-    this.known.clear();
-    this.list = [];
-  }
+  clear() { this.floor = Math.max(this.latest, this.list.at(-1)?.number ?? 0); this.known.clear(); this.list = []; }
 }
 
 // Runs `work` one at a time. Calls during a run share one run after it.

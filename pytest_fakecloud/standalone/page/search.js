@@ -3,9 +3,10 @@
 import {el, empty, go, link, number, own, product, redraw, short, soft} from "./dom.js";
 import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";
-import {hasFailed} from "./trace.js";
+import {hasFailed} from "./elements.js";
 
-const HITS = 5;
+// So many results of each list are shown, the best of so many that the server returns.
+const HITS = 5, RANKED = 100;
 // The lists of each fake that are searched. Some have parts, which another list names: `records` those of each topic.
 const LISTS = {kv_server: ["keys", "indexes"], vector_index: ["vectors"], broker: ["topics", "records", "groups"],
   queue: ["messages", "dead-letters", "runs", "callbacks", "schedules", "queues", "url-groups", "flow-control"]};
@@ -13,15 +14,25 @@ const PARTS = {vectors: ["namespaces", "namespace"], records: ["topics", "topic"
 
 async function hitsIn(fake, name, search) {
   const [names, field] = own(PARTS, name) ?? [], parts = names ? (await list(fake, names, {limit: 50})).items.map((one) => ({[field]: one.name})) : [{}];
-  return Promise.all(parts.map(async (part) => ({fake, name, part, page: await list(fake, name, {search, limit: HITS, ...part})})));
+  return Promise.all(parts.map(async (part) => ({fake, name, part, page: await list(fake, name, {search, limit: RANKED, ...part})})));
 }
 function hitElement({fake, name, part}, one, search) {
-  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name, about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data, one.found].filter(Boolean).join(" ");
+  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name, about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data, one.now, one.found].filter(Boolean).join(" ");
   return resultElement(link(["fake", fake.name, name, id], part), one.key && name !== "records" ? one.key : one.name ?? one.id, about, search);
+}
+// How many words of a search a result shows only as a part of another word, such as "ada" in "metadata" or in a hexadecimal id.
+const literally = (word) => word.replace(/[^\p{L}\d_]/gu, (sign) => `\\u{${sign.codePointAt().toString(16)}}`);
+function partial(result, search) {
+  const text = [...result.children].map((part) => part.textContent).join(" ");
+  return search.split(/\s+/).filter((word) => !new RegExp(`(?<![\\p{L}\\d])${literally(word)}(?![\\p{L}\\d])`, "iu").test(text)).length;
 }
 const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body].filter(Boolean).join(" "), search, hasFailed(row) && "bad");
 const resultElement = (href, name, about, search, kind = "") => el("li", {}, el("a", {class: `mono ${kind}`, href}, marked(short(name, 80), search)), el("span", {class: "soft mono"}, marked(about, search)));
-const groupElement = (title, href, many, results) => many ? [el("h2", {}, el("a", {href}, title), el("span", {class: "many"}, number(many))), el("ul", {class: "sentences"}, results.slice(0, HITS))] : null;
+// A group of results, those with whole words of the search first, and how many words its best one does not have.
+function groupElement(title, href, many, results, search) {
+  const ranked = results.map((result) => ({result, rank: partial(result, search)})).sort((one, other) => one.rank - other.rank);
+  return {rank: ranked[0]?.rank, parts: [el("h2", {}, el("a", {href}, title), el("span", {class: "many"}, number(many))), el("ul", {class: "sentences"}, ranked.slice(0, HITS).map(({result}) => result))]};
+}
 // A text from shortly before the first word of a search on, with all its words marked.
 function marked(text, search) {
   const pattern = new RegExp(`(${search.split(/\s+/).map((word) => RegExp.escape?.(word) ?? word.replace(/[^\w\s]/g, "\\$&")).join("|")})`, "giu"), from = Math.max(0, text.search(pattern) - 60);
@@ -63,9 +74,11 @@ export class SearchPage {
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.toReversed().filter((row) => contains(JSON.stringify([row.text, row.request, row.response]))), [failed, others] = [true, false].map((whether) => calls.filter((row) => hasFailed(row) === whether));
     if (turn !== this.turn) return;
     this.drawn = words;
-    redraw(this.found, found.map((hit) => groupElement([product(hit.fake), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)))),
-    groupElement("Violations", "#/violations", violations.length, violations.map(({kind, text}) => resultElement("#/violations", kind, text, words, "bad"))),
-    groupElement("Failed calls", link(["activity"], {search: words, status: "failed"}), failed.length, failed.map((row) => callElement(row, words))), groupElement(failed.length ? "Other calls" : "Recorded calls", link(["activity"], {search: words}), others.length, others.map((row) => callElement(row, words))),
+    const callGroup = (title, values, rows) => groupElement(title, link(["activity"], {search: words, ...values}), rows.length, rows.slice(0, RANKED).map((row) => callElement(row, words)), words);
+    const groups = [...found.map((hit) => groupElement([product(hit.fake), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)), words)),
+      groupElement("Violations", "#/violations", violations.length, violations.map(({kind, text}) => resultElement("#/violations", kind, text, words, "bad")), words),
+      callGroup("Failed calls", {status: "failed"}, failed), callGroup(failed.length ? "Other calls" : "Recorded calls", {}, others)].filter(({rank}) => rank !== undefined).sort((one, other) => one.rank - other.rank);
+    redraw(this.found, groups.map(({parts}) => parts),
     this.partial ? soft("Older calls are still being loaded…") : found.length || violations.length || calls.length ? null : soft("Nothing was found."));
     this.open();
   }

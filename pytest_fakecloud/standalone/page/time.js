@@ -3,10 +3,9 @@
 import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
-import {changesTable, fold, lasted} from "./elements.js";
+import {changesTable, fold, hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
-import {hasFailed} from "./trace.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
 const go = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
@@ -23,7 +22,7 @@ export function timePage() {
         table("due events", ["in", "at", "kind", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one), goBefore(one, now))])]
         : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")];
   }, el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}); return done("Moved."); }, {open: false, copied: false}));
+  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}));
   return page;
 }
 

@@ -81,8 +81,8 @@ const vectors = {
     const near = el("div");
     return [title(one.id), facts({namespace: one.namespace || "(default)", dimension: one.vector ? number(one.vector.length) : ""}),
       tools(one.vector ? act("Nearest neighbours", `Find the nearest neighbours of ${one.id}`, async () => {
-        const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true})).result;
-        redraw(near, head("Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
+        const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true, ...page.values.filter && {filter: page.values.filter}})).result;
+        redraw(near, head(page.values.filter ? `Nearest neighbours with ${page.values.filter}` : "Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
       }) : null, act("Delete…", `Delete the vector ${one.id}`, async () => { await sendWell(page.fake, "POST", "/delete" + inside(one.namespace), {ids: [one.id]}); location.hash = page.address(); }, {question: `Delete the vector ${one.id}?`})),
       near, head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
       one.data ? [head("Data"), code(one.data, "data")] : null, one.vector ? [head("Vector"), code(one.vector.map((value) => Number(value.toPrecision(6))).join(", "), "vector")] : null,

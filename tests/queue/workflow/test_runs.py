@@ -18,6 +18,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import NO_WORKFLOW
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import PublishSettings
+from pytest_fakecloud.queue.report.steps import StepView, cause_of, steps_of
 from pytest_fakecloud.queue.rest import workflow_runs
 from pytest_fakecloud.queue.workflow import runs
 from pytest_fakecloud.queue.workflow.model import WorkflowRun, read_step
@@ -782,3 +783,96 @@ def test_a_run_can_have_many_former_ones() -> None:
         times.append(copied.created_us)
         copied = copied.former
     assert times == list(reversed(range(5000)))
+
+
+# -- the steps of a run over time, as the console shows them ----------------------------------------
+
+
+def only_steps(scene: RunScene) -> list[StepView]:
+    """Return the steps of the only run."""
+    engine = scene.queue._engine
+    (run,) = engine.workflow.runs.values()
+    return steps_of(engine, run)
+
+
+def shown_steps(scene: RunScene) -> list[tuple[str, str, list[str]]]:
+    """Return the name, the state and the spans of each step of the only run."""
+    return [
+        (
+            view["name"],
+            view["state"],
+            [
+                f"{span['kind']} {span['start'][11:19]}-{span['end'][11:19]}"
+                for span in view["spans"]
+            ],
+        )
+        for view in only_steps(scene)
+    ]
+
+
+def test_parallel_steps_keep_their_spans_and_their_order_when_they_end(scene: RunScene) -> None:
+    scene.start_and_deliver()
+    parallel = [
+        {"stepName": "nap", "stepType": "SleepFor", "sleepFor": 3},
+        {"stepName": "pay", "stepType": "Run"},
+        {"stepName": "ask", "stepType": "Call"},
+        {"stepName": "ask again", "stepType": "Call"},
+        {"stepName": "paper", "stepType": "Wait", "waitEventId": "paper"},
+    ]
+    # The delivery of each plan runs its step, that of a sleep is delayed.
+    for number, planned in enumerate(parallel, 1):
+        plan = {"stepId": 0, "concurrent": len(parallel), "targetStep": number, **planned}
+        scene.send("r", plan, Upstash_Delay="3s" if "sleepFor" in planned else "0s")
+    scene.queue.clock.advance("1s")
+
+    def result(number: int) -> dict[str, Any]:
+        return {"stepId": number, "concurrent": len(parallel), **parallel[number - 1]}
+
+    headers = {"Upstash-Workflow-RunId": ["r"], "Upstash-Workflow-Url": [APP]}
+    wait = {"url": APP, "timeout": "1h", "step": result(5), "timeoutHeaders": headers}
+    scene.ask("POST", "/v2/wait/paper", headers={"Upstash-Workflow-RunId": "r"}, json=wait)
+    for number, delay in ((3, "1s"), (4, "0s")):
+        scene.send(
+            "r", url=f"{APP}/{number}", Upstash_Workflow_CallType="toCallback", Upstash_Delay=delay,
+            Upstash_Callback_Forward_Upstash_Workflow_StepId=str(number),
+        )  # fmt: skip
+    scene.send("r", result(2))
+    scene.queue.clock.advance("500ms")
+    assert shown_steps(scene) == [
+        ("nap", "pending", ["sleep 00:00:00-00:00:03"]),
+        ("pay", "done", ["step 00:00:00-00:00:00"]),
+        ("ask", "pending", ["step 00:00:00-00:00:00"]),
+        ("ask again", "pending", ["step 00:00:00-00:00:00", "call 00:00:01-00:00:01"]),
+        ("paper", "pending", ["step 00:00:00-00:00:00", "sleep 00:00:01-01:00:01"]),
+    ]
+    scene.queue.clock.advance("90m")
+    for number in (4, 3, 1):
+        scene.send("r", result(number))
+    scene.queue.run_until_idle()
+    assert shown_steps(scene) == [
+        ("nap", "done", ["sleep 00:00:00-00:00:03", "step 00:00:03-00:00:03"]),
+        ("pay", "done", ["step 00:00:00-00:00:00"]),
+        ("ask", "done", ["step 00:00:00-00:00:00", "call 00:00:02-00:00:02"]),
+        ("ask again", "done", ["step 00:00:00-00:00:00", "call 00:00:01-00:00:01"]),
+        ("paper", "done", ["step 00:00:00-00:00:00", "sleep 00:00:01-01:00:01"]),
+    ]
+    groups = {view["group"] for view in only_steps(scene)}
+    assert len(groups) == 1
+    assert "" not in groups
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ('{"error": "WorkflowError", "message": "Error submitting steps to QStash in partial parallel '
+         'step execution: Error: card declined: no money\\nmore"}', "card declined: no money"),
+        ("WorkflowError: run: TypeError: x is undefined", "TypeError: x is undefined"),
+        ("Error: plain", "plain"),
+        ("TypeError: top", "TypeError: top"),
+        ("ConnectionRefusedError(111, 'refused')", "ConnectionRefusedError(111, 'refused')"),
+        ('{"message": 7}', "7"),
+        ("  \n", ""),
+    ],
+)  # fmt: skip
+def test_the_cause_of_an_error_is_its_innermost_message(reason: str, cause: str) -> None:
+    assert cause_of(reason) == cause
