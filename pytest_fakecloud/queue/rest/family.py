@@ -19,7 +19,7 @@ class RouteFamily:
 
     Routes that are not ``limited`` are those to which the burst limit does not apply (vendor's page on
     rate limits). Decided here: webhooks count as notifications, and chat requests have a limit of their
-    own.
+    own. Routes that start or notify workflow runs do not count as ones that publish.
     """
 
     holds_lock: ClassVar[bool] = True
@@ -44,6 +44,7 @@ class RouteFamily:
         lingers: bool = False,
         changes: bool = False,
         limited: bool = True,
+        publishes: bool = False,
     ) -> Route:
         """Return a route that calls a method of this family, and counts the request if the burst limit
         applies to it. A method that returns None responds with an empty body.
@@ -57,4 +58,4 @@ class RouteFamily:
                 result = method(cls(engine), request)
             return Answer() if result is None else result
 
-        return Route(methods, pattern, name, endpoint, lingers, changes, limited)
+        return Route(methods, pattern, name, endpoint, lingers, changes, limited, publishes)
