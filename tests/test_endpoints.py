@@ -14,6 +14,8 @@ from pytest_fakecloud.http.routing import RouteTable
 
 from .notations import alternatives, complete
 
+pytestmark = pytest.mark.completeness
+
 SCENARIOS = {
     "vector_index": "vector/scenarios/rest.txt",
     "broker": "broker/scenarios/rest.txt",

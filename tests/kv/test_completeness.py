@@ -27,6 +27,8 @@ from tests.kv.table import TABLE_FILE, WITHOUT_SERVER
 from tests.kv.table.test_layout import MODULES, module_of_group
 from tests.notations import complete
 
+pytestmark = pytest.mark.completeness
+
 IN_REDIS = command_table("redis", VERSION["redis"]).commands
 """The commands of a stock Redis server."""
 

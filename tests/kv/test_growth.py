@@ -275,6 +275,7 @@ def test_work_grows_as_on_a_server(request: pytest.FixtureRequest, name: str, li
     assert CLASSES[name](steps_per_element), steps_per_element
 
 
+@pytest.mark.completeness
 def test_every_command_with_data_has_its_class() -> None:
     lines = [part for lines in GROWTH.values() for line in lines for part in line.split(" ; ")]
     table = command_table("vendor", VERSION["vendor"], ())

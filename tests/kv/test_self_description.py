@@ -155,6 +155,7 @@ def _comparable(entry: list[Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.completeness
 def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
     names = [name.upper() for name in real.call(b"COMMAND LIST FILTERBY PATTERN *".split())]
     theirs = real.call([b"COMMAND", b"INFO", *names])
@@ -243,10 +244,12 @@ def _types(facts: dict[bytes, Any]) -> Iterator[tuple[str, str]]:
             yield inner[b"name"].decode(), kind
 
 
+@pytest.mark.completeness
 def test_types_of_arguments_are_those_of_redis(real: RealServer) -> None:
     complete_types(_docs(real.call([b"COMMAND", b"DOCS"])))
 
 
+@pytest.mark.completeness
 def test_option_words_are_those_of_redis(fake: Client, real: RealServer) -> None:
     ours = _docs(fake("COMMAND DOCS"))
     wrong = {
@@ -258,6 +261,7 @@ def test_option_words_are_those_of_redis(fake: Client, real: RealServer) -> None
     assert {name: words for name, words in wrong.items() if words} == expected
 
 
+@pytest.mark.completeness
 def test_later_commands_are_those_of_valkey(fake: Client) -> None:
     with (
         running("valkey") as server,

@@ -62,6 +62,7 @@ def steps(service: str) -> Iterator[Any]:
         yield from scenario.steps
 
 
+@pytest.mark.completeness
 def test_every_data_command_is_asked() -> None:
     asked = {step.subject.split()[0] for step in steps("kv") if step.path == "/"}
     offered = {spec.name.split()[0] for spec in COMMANDS.values() if spec.group in DATA}
@@ -82,6 +83,7 @@ OF_SERVERS = frozenset(
 """The beginnings of titles whose commands real servers have, nearly all."""
 
 
+@pytest.mark.completeness
 def test_no_line_depends_on_a_write_that_real_servers_reject() -> None:
     """A server that rejects a write has other data afterwards, and other replies."""
     for scenario in plan(TARGETS["kv"]):
@@ -100,6 +102,7 @@ def test_no_line_depends_on_a_write_that_real_servers_reject() -> None:
                 changed |= keys
 
 
+@pytest.mark.completeness
 @pytest.mark.parametrize("service", TARGETS)
 def test_every_endpoint_is_asked(service: str) -> None:
     table, names = _table(service), set()

@@ -241,6 +241,7 @@ def test_no_monitor_is_left_after_a_close() -> None:
     assert monitors._feed is None
 
 
+@pytest.mark.completeness
 def test_commands_that_must_be_rewritten_have_a_function() -> None:
     """Options can name a database or block, and key specs cannot locate every key."""
     special = {

@@ -23,6 +23,7 @@ CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name !
 """All containers except the one that is rejected as a whole, including HELP."""
 
 
+@pytest.mark.completeness
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_every_subcommand_is_described(run: Run, container: str) -> None:
     port = run.other(transport="port")
@@ -30,7 +31,12 @@ def test_every_subcommand_is_described(run: Run, container: str) -> None:
     assert lines[0] == f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
     assert lines[-2:] == ["HELP", "    Prints this help."]
     words = {line.split()[0] for line in lines[1:] if line[0].isupper()}
-    assert words == {word.decode() for word in COMMANDS[container].subcommands or ()}
+    subcommands = {word.decode() for word in COMMANDS[container].subcommands or ()}
+    complete(
+        Path(introspection.__file__).with_name("help.txt"),
+        (f"below `== {container}`: {word} <arguments>" for word in sorted(subcommands - words)),
+    )
+    assert words == subcommands
 
 
 def least(sequence: Sequence[Argument]) -> list[str]:
@@ -60,6 +66,7 @@ def goes_on(sequence: Sequence[Argument]) -> bool:
     return any(lengths)
 
 
+@pytest.mark.completeness
 @together
 @pytest.mark.parametrize("spec", COMMANDS.values())
 def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
