@@ -125,4 +125,4 @@ class QueueApp(App):
 
 
 PUBLISHING = frozenset(route.name for route in QueueApp.routes() if route.publishes)
-"""Routes by which clients send messages."""
+"""Routes by which clients send messages; not those that start, resume or notify workflow runs."""

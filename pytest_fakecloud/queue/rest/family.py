@@ -19,7 +19,7 @@ class RouteFamily:
 
     Routes that are not ``limited`` are those to which the burst limit does not apply (vendor's page on
     rate limits). Decided here: webhooks count as notifications, and chat requests have a limit of their
-    own. Routes that start or notify workflow runs do not count as ones that publish.
+    own.
     """
 
     holds_lock: ClassVar[bool] = True
