@@ -342,3 +342,22 @@ def is_described_once(name: str) -> None:
     # Strings below fields are invisible to linters, so check for repetitions.
     again = re.search(r'^( *""".*""")\n\1$', modules()[name].read_text(encoding="utf-8"), re.M)
     assert again is None, f"{name} says twice in a row: {again and again[1].strip()}"
+
+
+def test_tests_that_print_missing_lines_are_marked() -> None:
+    """`-m completeness` selects each of them, except those of other projects' clients."""
+    tests = Path(__file__).parent
+    unmarked = [
+        f"{path.relative_to(tests)}: {node.name}"
+        for path in sorted(tests.rglob("test_*.py"))
+        if not path.is_relative_to(tests / "clients")
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        if any(
+            isinstance(call, ast.Call) and ast.unparse(call.func).startswith("complete")
+            for call in ast.walk(node)
+        )
+        if "pytest.mark.completeness" not in "".join(map(ast.unparse, node.decorator_list))
+        if "\npytestmark = pytest.mark.completeness\n" not in path.read_text(encoding="utf-8")
+    ]
+    assert not unmarked, "add @pytest.mark.completeness"

@@ -1,4 +1,4 @@
-"""Every endpoint is played by a scenario of its service."""
+"""Every endpoint succeeds in a scenario of its service: each method of each pattern of a path."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.http.routing import RouteTable
 
 from .notations import alternatives, complete
+
+pytestmark = pytest.mark.completeness
 
 SCENARIOS = {
     "vector_index": "vector/scenarios/rest.txt",
@@ -33,17 +35,23 @@ def test_every_endpoint_is_played_by_a_scenario(fixture: str) -> None:
     file = Path(__file__).parent / SCENARIOS[fixture]
     with Cloud() as cloud:
         table: RouteTable = cloud._start(fixture, {})._app.table
-    routes = {route.name: route for route in table.routes}
     played = played_endpoints(table, file.parent)
+    missing = [
+        (route, method)
+        for route in table.routes
+        for method in route.methods.split()
+        if (method, route.pattern) not in played
+    ]
     complete(
         file,
         (
-            f"== {name}\n{routes[name].methods.split()[0]} {routes[name].pattern} => <response>"
-            for name in sorted(routes.keys() - played - NOT_PLAYED[fixture])
+            f"== {route.name}\n{method} {route.pattern} => <response that is no error>"
+            for route, method in missing
+            if route.name not in NOT_PLAYED[fixture]
         ),
         "NOT_PLAYED of tests/test_endpoints.py",
     )
-    assert routes.keys() - played == NOT_PLAYED[fixture]
+    assert {route.name for route, _ in missing} == NOT_PLAYED[fixture]
 
 
 @pytest.mark.parametrize("fixture", SCENARIOS)
@@ -62,14 +70,15 @@ def test_facts_of_path_parameters(fixture: str) -> None:
                 assert facts[name] in ("a b", ["a b"]), (route, name)
 
 
-def played_endpoints(table: RouteTable, folder: Path) -> set[str]:
-    """Return the names of the endpoints to which scenarios of a service send requests.
+def played_endpoints(table: RouteTable, folder: Path) -> set[tuple[str, str]]:
+    """Return the methods and patterns of the endpoints that succeed in scenarios of a service.
 
-    A request without a method is a POST. Lines without a response do not count.
+    A request without a method is a POST. Lines without a response do not count, nor do errors.
     """
     lines = [line for file in folder.glob("*.txt") for line in file.read_text("utf-8").splitlines()
-             if " => " in line]  # fmt: skip
+             if re.search(r" => (?![45]\d\d\b)", line)]  # fmt: skip
     requests = [re.match(r"(?:\d+x )?(?:([A-Z]+) )?(/[^ ?]*)", text)
                 for line in lines for text in alternatives(line)]  # fmt: skip
-    matches = [table.find(request[1] or "POST", request[2]) for request in requests if request]
-    return {match[0].name for match in matches if isinstance(match, tuple)}
+    calls = [(request[1] or "POST", request[2]) for request in requests if request]
+    matches = [(method, table.find(method, path)) for method, path in calls]
+    return {(method, match[0].pattern) for method, match in matches if isinstance(match, tuple)}

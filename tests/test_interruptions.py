@@ -324,6 +324,7 @@ AWAITABLE = {
 }
 
 
+@pytest.mark.completeness
 def test_each_public_method_is_interrupted() -> None:
     calls = {
         f"{kind}.{name.partition(' ')[0]}" for kind, entries in CALLS.items() for name in entries

@@ -155,6 +155,7 @@ def recorded_events(*methods: str) -> Iterator[ast.Call]:
                     yield node
 
 
+@pytest.mark.completeness
 def test_events_can_be_filtered_by_their_data() -> None:
     calls = recorded_events("add_event", "_add_event")
     names = {word.arg for call in calls for word in call.keywords} - {None, "at_us", "ended_us"}
@@ -163,6 +164,7 @@ def test_events_can_be_filtered_by_their_data() -> None:
     assert set(AttemptDetails.__annotations__) <= listed
 
 
+@pytest.mark.completeness
 def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
     calls = recorded_events("add_event", "_add_event")
     first = (getattr(call.args[0], "value", None) for call in calls if call.args)
@@ -194,6 +196,7 @@ def test_fakes_and_services_are_named_by_the_error(cloud: Cloud) -> None:
         cloud.journal.assert_not_called(fake="cache")
 
 
+@pytest.mark.completeness
 def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -> None:
     unshaped = {
         (table, name)

@@ -84,7 +84,7 @@ SERVICES: Mapping[str, Service] = {
             "kv_server",
             "kv",
             "KVServer",
-            ["accesses:expiries", "accesses:script_runs"],
+            ["accesses:expiries", "accesses:script_runs", "findings:may_wait"],
             development=_KV_SERVER,
             files=_DUMPS,
         ),
@@ -163,9 +163,9 @@ def report_part(name: str, part: str) -> Any:
     none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
     (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
     (sentences). Or import a function that only some services have: ``expiries`` (of keys),
-    ``script_runs`` (what scripts executed), ``unsent`` (destinations that received nothing),
-    ``callers`` (of events), ``unfinished`` (findings of unfinished work), ``frames`` (states after
-    each event) or ``event_text``.
+    ``script_runs`` (what scripts executed), ``may_wait`` (whether a call may wait), ``unsent``
+    (destinations that received nothing), ``callers`` (of events), ``unfinished`` (findings of
+    unfinished work), ``frames`` (states after each event) or ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

@@ -16,7 +16,7 @@ from ..core.calls import Call
 from ..kv.accesses import text_of
 from ..kv.table import kinds
 from ..kv.table.registry import COMMANDS
-from ..queue.accesses import PUBLISHING
+from ..queue.rest.app import PUBLISHING
 from ..reporting.calls import Lookups
 from ..reporting.values import parsed
 from ..reporting.wording import summarise

@@ -12,7 +12,7 @@ from itertools import combinations, product
 from ..core.accesses import Touch
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
-from ..queue.accesses import PUBLISHING
+from ..queue.rest.app import PUBLISHING
 from ..reporting.calls import command_of
 from .accesses import NUMBER, Access
 from .evidence import (

@@ -22,7 +22,9 @@ class Route(NamedTuple):
 
     ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket.
     ``changes`` marks an endpoint that accepts GET although it changes data. ``limited`` is false for an
-    endpoint to which the service's limit of requests per second does not apply.
+    endpoint to which the service's limit of requests per second does not apply. ``publishes`` marks an
+    endpoint by which a client sends messages, whose IDs are in the response: reports, faults and
+    explorations treat its requests as messages.
     """
 
     methods: str
@@ -32,6 +34,7 @@ class Route(NamedTuple):
     lingers: bool = False
     changes: bool = False
     limited: bool = True
+    publishes: bool = False
 
     @property
     def parameters(self) -> list[str]:

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.accesses import ALL, READS_CLOCK, Touch
+from .rest.app import PUBLISHING
 
 if TYPE_CHECKING:
     from ..http.messages import Request
     from .fake import Queue
     from .model import Message
-
-PUBLISHING = ("publish", "enqueue", "batch", "publish_v1")
-"""Routes that create messages."""
 
 
 def touches_of_request(fake: Queue, request: Request) -> Sequence[Touch]:

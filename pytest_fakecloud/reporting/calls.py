@@ -19,7 +19,6 @@ from ..cloud.services import report_part
 from ..core.calls import Call, Entry, Event, faults_ended, interruptions_ended
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
-from ..queue.accesses import PUBLISHING
 from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
 
 SEVERAL = ("pipeline", "multi-exec")
@@ -318,7 +317,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     steps, results = report_part("queue", "findings").steps_of_messages(entries)
     return Lookups(
         ids=_abbreviated(ids) | _abbreviated(runs) | _abbreviated_names(instances),
-        bodies={message_id: _beginning(call) for message_id, call in _created(calls)
+        bodies={message_id: _beginning(call) for message_id, call in _created(queues, calls)
                 if call.route != "batch"},
         end_offsets={(broker.name, topic.name): topic.end_offsets
                      for broker in brokers for topic in _tried(broker.topics)},
@@ -359,10 +358,12 @@ def _tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
     return []
 
 
-def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
+def _created(queues: Iterable[Any], calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
     """Yield the ID of each message that a publish request created, with the request."""
+    routes = [route for queue in queues for route in queue._app.table.routes]
+    publishing = {route.name for route in routes if route.publishes}
     for call in calls:
-        if call.route in PUBLISHING and has_full_answer(call):
+        if call.route in publishing and has_full_answer(call):
             for item in items_of(call.response_body):
                 if "messageId" in item and not item.get("deduplicated"):
                     yield str(item["messageId"]), call

@@ -21,7 +21,7 @@ from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .applications import ServedRequest
 from .asserted import Comparison
-from .calls import Lookups, lines_of, lookups_of, records_of
+from .calls import Lookups, lookups_of, records_of
 from .history import history_of
 from .model import Finding, History, Report, ReportedFake, ReportRow, ReportSubject
 from .rows import rows
@@ -312,10 +312,6 @@ class ObservedTest:
 
 # -- detectors of all services ----------------------------------------------------------------------
 
-_BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
-             "WAIT", "WAITAOF", "DEBUG"}  # fmt: skip
-"""Commands that may wait; those that wait only with the option BLOCK are recognized by it."""
-
 
 def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
     """Find wall-clock time that the process slept while the fake clock did not move."""
@@ -323,13 +319,12 @@ def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
         return
     # A call that waits for data waits in the fake, in wall-clock time.
     waiting = {r.name for fake in test.fakes for r in fake._app.table.routes if r.lingers}
-    if any(call.route in waiting or _blocks(call) for call in test.calls):
+    if any(call.route in waiting or _may_wait(call) for call in test.calls):
         return
     if test.entries and len({entry.at_us for entry in test.entries}) == 1:
         yield Finding("clock_frozen", values={"seconds": f"{test.idle_s:.1f}"})
 
 
-def _blocks(call: Call) -> bool:
-    return call.outcome != "answered" or any(
-        line[0].upper() in _BLOCKING or "BLOCK" in map(str.upper, line) for line in lines_of(call)
-    )
+def _may_wait(call: Call) -> bool:
+    may_wait = report_part(call.service, "may_wait")
+    return call.outcome != "answered" or (may_wait is not None and may_wait(call))

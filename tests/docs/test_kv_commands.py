@@ -11,6 +11,7 @@ from pytest_fakecloud.kv.table.registry import COMMANDS
 kv_commands = pytest.importorskip("docs.generate.kv_commands")  # not in an installed package
 
 
+@pytest.mark.completeness
 def test_every_command_has_a_row_and_a_sentence() -> None:
     rows = dict(
         re.findall(r"^\| ([A-Z._\- 0-9]+) \|.*\| ([^|]*) \|$", kv_commands.page(), re.MULTILINE)
@@ -22,6 +23,7 @@ def test_every_command_has_a_row_and_a_sentence() -> None:
     assert [name for name, text in rows.items() if COMMANDS[name].function and len(text) < 10] == []
 
 
+@pytest.mark.completeness
 def test_reasons_are_given() -> None:
     table = kv_commands.page()
     assert "| SHUTDOWN | rejected: there is no process to stop |" in table

@@ -21,12 +21,14 @@ def section(page: str, title: str) -> str:
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
+@pytest.mark.completeness
 def test_every_fault_is_in_the_guide() -> None:
     rows = re.findall(r"^\| (`.+?) \|", section("faults.md", "Choose a fault"), re.M)
     documented = re.findall(r"`(\w+)\(", "".join(rows))
     assert sorted(documented) == sorted([*fault_words(FaultPlan), "up"])
 
 
+@pytest.mark.completeness
 def test_every_route_of_the_broker_is_in_the_guide() -> None:
     text = (DOCS / "guides" / "broker.md").read_text(encoding="utf-8")
     documented = {
@@ -43,6 +45,7 @@ def test_every_route_of_the_broker_is_in_the_guide() -> None:
     assert documented <= routes
 
 
+@pytest.mark.completeness
 def test_every_assertion_is_in_the_guide() -> None:
     table = section("assertions.md", "Choose an assertion")
     documented = {

@@ -72,6 +72,7 @@ def test_a_content_type_among_the_headers_is_the_content_type(
     assert [name for name, _ in answer.headers] == [name for name in headers if name == "X"]
 
 
+@pytest.mark.completeness
 def test_the_words_of_a_plan_are_the_methods_that_prepare_a_fault() -> None:
     assert fault_words(FaultPlan) == list(ARGUMENTS)
 

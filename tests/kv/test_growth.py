@@ -25,6 +25,7 @@ from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
 from tests.kv.conftest import NOW, argv
+from tests.kv.table import WITHOUT_DATA
 from tests.notations import alternatives, complete, sections
 
 SIZES = (600, 1800, 5400)
@@ -34,22 +35,6 @@ LINES_FILE = Path(__file__).with_name("command_lines.txt")
 GROWTH = {
     name: [line for text in texts for line in alternatives(text)]
     for name, texts in sections(LINES_FILE).items()
-}
-GROUPS = {
-    *(
-        "string",
-        "bitmap",
-        "hash",
-        "list",
-        "set",
-        "sorted-set",
-        "geo",
-        "hyperloglog",
-        "stream",
-        "array",
-        "json",
-    ),
-    *("search", "vector", "generic"),
 }
 UNMEASURED = {
     *("JSON.DEBUG HELP", "OBJECT HELP", "XGROUP HELP", "XINFO HELP", "PFSELFTEST"),
@@ -275,12 +260,15 @@ def test_work_grows_as_on_a_server(request: pytest.FixtureRequest, name: str, li
     assert CLASSES[name](steps_per_element), steps_per_element
 
 
+@pytest.mark.completeness
 def test_every_command_with_data_has_its_class() -> None:
     lines = [part for lines in GROWTH.values() for line in lines for part in line.split(" ; ")]
     table = command_table("vendor", VERSION["vendor"], ())
     measured = {table.resolve(argv((line,))).name for line in lines}
     data = {
-        spec.name for spec in COMMANDS.values() if spec.group in GROUPS and not spec.subcommands
+        spec.name
+        for spec in COMMANDS.values()
+        if not (spec.group in WITHOUT_DATA or spec.subcommands)
     }
     complete(
         LINES_FILE,

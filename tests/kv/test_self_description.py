@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.commands.server import introspection
+from pytest_fakecloud.kv.commands.server.introspection import KEYS, TYPES
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.kv.table.synopsis import Argument
 from tests.kv.comparison.servers import RealServer, running
 from tests.kv.comparison.wire import Status
 from tests.kv.resp.test_port import Client
@@ -151,6 +155,7 @@ def _comparable(entry: list[Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.completeness
 def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
     names = [name.upper() for name in real.call(b"COMMAND LIST FILTERBY PATTERN *".split())]
     theirs = real.call([b"COMMAND", b"INFO", *names])
@@ -201,6 +206,50 @@ def test_command_docs_say_since_when_and_what_is_deprecated(fake: Client, real: 
     assert {n: ours[n] for n in ours if not n.startswith("JSON.")} == theirs
 
 
+def complete_types(docs: dict[str, dict[bytes, Any]]) -> None:
+    """Fail with the types of arguments that COMMAND DOCS of a real server always gives to a name."""
+    types: dict[str, set[str]] = {}
+    for name, facts in docs.items():
+        names = {argument.name for argument in leaves(COMMANDS[name].arguments)}
+        for argument, kind in _types(facts):
+            if argument in names:
+                types.setdefault(argument, set()).add(kind)
+    complete(
+        Path(introspection.__file__),
+        (
+            f"to TYPES: {name} is of the type {kind}"
+            for name, (kind, *others) in sorted(types.items())
+            if not others and TYPES.get(name, "string") != kind and name.rstrip("12") not in KEYS
+        ),
+    )
+    wrong = {name for name, kinds in types.items() if name in TYPES and TYPES[name] not in kinds}
+    assert not wrong, "remove these from TYPES"
+
+
+def leaves(arguments: Iterable[Argument]) -> Iterator[Argument]:
+    """Yield the arguments that are values and contain no others."""
+    for argument in arguments:
+        yield from leaves(argument.inner)
+        if argument.kind == "string":
+            yield argument
+
+
+def _types(facts: dict[bytes, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the type of each argument that is a value."""
+    for argument in facts.get(b"arguments", []):
+        inner = dict(zip(argument[::2], argument[1::2], strict=True))
+        yield from _types(inner)
+        kind = inner[b"type"].decode()
+        if kind not in ("block", "oneof", "pure-token"):
+            yield inner[b"name"].decode(), kind
+
+
+@pytest.mark.completeness
+def test_types_of_arguments_are_those_of_redis(real: RealServer) -> None:
+    complete_types(_docs(real.call([b"COMMAND", b"DOCS"])))
+
+
+@pytest.mark.completeness
 def test_option_words_are_those_of_redis(fake: Client, real: RealServer) -> None:
     ours = _docs(fake("COMMAND DOCS"))
     wrong = {
@@ -212,6 +261,7 @@ def test_option_words_are_those_of_redis(fake: Client, real: RealServer) -> None
     assert {name: words for name, words in wrong.items() if words} == expected
 
 
+@pytest.mark.completeness
 def test_later_commands_are_those_of_valkey(fake: Client) -> None:
     with (
         running("valkey") as server,
@@ -238,6 +288,7 @@ def test_later_commands_are_those_of_valkey(fake: Client) -> None:
     wrong = WITHOUT_SERVER.intersection(names)
     assert not wrong, f"Valkey has {wrong}: remove `vendor-` or `redis-` from their rows"
     complete_rows(ours, theirs)
+    complete_types({name: facts for name, facts in docs.items() if name in COMMANDS})
     complete(
         TABLE_FILE,
         (

@@ -51,6 +51,7 @@ COMPLETE: dict[str, type] = {
 ERRORS = list(errors())
 
 
+@pytest.mark.completeness
 @pytest.mark.parametrize("prefix", COMPLETE)
 def test_the_table_has_every_method_and_parameter(prefix: str) -> None:
     kind = COMPLETE[prefix]
@@ -81,6 +82,7 @@ def test_the_table_has_every_method_and_parameter(prefix: str) -> None:
     assert own.keys() == listed.keys()
 
 
+@pytest.mark.completeness
 def test_the_table_has_every_setting_of_an_index() -> None:
     (settings,) = (method.accepted for method in METHODS.values() if method.name == "VectorIndex")
     own = settings_of(VectorConfig).keys() - settings_of(FakeConfig).keys()

@@ -81,6 +81,7 @@ def values(names: Iterable[str]) -> dict[str, object]:
     return {name: EFFECTS[name][0] for name in names}
 
 
+@pytest.mark.completeness
 def test_every_setting_has_an_effect_here(run: Run) -> None:
     own = {name for name in EFFECTS if name not in SERVICES}
     assert own == set(settings_of(CloudConfig))

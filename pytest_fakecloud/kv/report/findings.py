@@ -14,12 +14,24 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.report import ObservedTest, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
+from ..table import kinds
 from ..table.registry import COMMANDS
 from . import keys
 from .history import databases_of, history
 
 _SEARCHING = {name for name, spec in COMMANDS.items() if spec.synopsis.startswith("index filter")}
 """Commands that search an index."""
+
+
+def may_wait(call: Call) -> bool:
+    """Return whether a command of a call may wait. One with an option BLOCK waits only with it."""
+    for line in lines_of(call):
+        name, *words = map(str.upper, line)
+        if name in kinds.BLOCKING and ("BLOCK" in words or "BLOCK" not in COMMANDS[name].options):
+            return True
+        if name == "DEBUG" and words[:1] == ["SLEEP"]:  # The server itself sleeps.
+            return True
+    return False
 
 
 def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:

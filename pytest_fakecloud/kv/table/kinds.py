@@ -49,6 +49,9 @@ ASKS_FOR_NAMES = _declared("names")
 SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.readonly)
 """Commands that run scripts and functions that may write."""
 
+BLOCKING = _all(lambda spec: "blocking" in spec.flags)
+"""Commands that may wait, some of them only with the option BLOCK."""
+
 # -- what a repetition does ------------------------------------------------------------------------
 
 OVERWRITES = _all(lambda spec: spec.effects.repetition == "overwrites")

@@ -12,7 +12,7 @@ they are removed. An overtaken message is due again after the next delivery, or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,9 +21,9 @@ from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Proceed
-from ..accesses import PUBLISHING
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
+from ..rest.app import PUBLISHING, QueueApp
 from ..views import LABEL, NAME
 from ..wire.values import as_text
 
@@ -193,11 +193,10 @@ class QueueFaults(FaultPlan):
     def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:
         whole(0).read("limit", limit)
         if matchers.get("route") is None:
-            limited: Iterable[str] = (*PUBLISHING, "create_schedule")
-            app = self._app()
-            if kind == "burst" and app is not None:
-                limited = sorted({route.name for route in app.table.routes if route.limited})
-            matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(limited)})\Z")}
+            limited = {*PUBLISHING, "create_schedule"}
+            if kind == "burst":
+                limited = {route.name for route in QueueApp.routes() if route.limited}
+            matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(sorted(limited))})\Z")}
 
         def respond(proceed: Proceed) -> Answer:
             # Build the response for each request, because its headers depend on the current time.

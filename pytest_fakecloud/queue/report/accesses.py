@@ -9,15 +9,17 @@ from urllib.parse import urlsplit
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...core.errors import ContractError
+from ...http.routing import RouteTable
 from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import compact, items_of, parsed, readable, shortened, shortened_json
-from ..accesses import PUBLISHING
+from ..rest.app import PUBLISHING, QueueApp
 from .wording import attempt_summary, callback_report, sent_steps, summary
 
 _LONGEST = 280
 """Maximum length of the description of a request, in characters: with its callbacks."""
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
+_ROUTES = RouteTable(QueueApp.routes())
 
 
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
@@ -38,7 +40,7 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
 
 
 def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
-    writes = call.method not in ("GET", "HEAD")
+    writes = _ROUTES.writes(call.method, call.path)
     words = summary(call, lookups)
     what = f"{call.method} {call.path}" if words is None else words.what
     value = parsed(call.request_body) if call.request_body else None
@@ -64,9 +66,8 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
         is_known = call.fault is None or not call.reached
         yield Access(ReportSubject("message", "", call.fake), True, shortened(what, _LONGEST), result,
                      value=value, succeeded=False if is_known else None)  # fmt: skip
-    elif writes and "/messages/" in call.path:
-        message_id = call.path.rpartition("/")[2]
-        yield Access(ReportSubject("message", message_id, call.fake), True, what)
+    elif writes and "/messages/" in call.path and "id" in call.facts:
+        yield Access(ReportSubject("message", str(call.facts["id"]), call.fake), True, what)
 
 
 def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Access]:

@@ -12,8 +12,8 @@ from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.report import ObservedTest, about_entry, about_message
 from ...reporting.values import items_of, parsed
-from ..accesses import PUBLISHING
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
+from ..rest.app import PUBLISHING
 
 
 def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:

@@ -122,3 +122,7 @@ class QueueApp(App):
             label = first_setting([*request.headers.pairs, *settings], "label")
             facts["label"] = [] if label is None else [*read_labels(label)]
         return facts
+
+
+PUBLISHING = frozenset(route.name for route in QueueApp.routes() if route.publishes)
+"""Routes by which clients send messages; not those that start, resume or notify workflow runs."""

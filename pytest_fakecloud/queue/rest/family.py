@@ -44,6 +44,7 @@ class RouteFamily:
         lingers: bool = False,
         changes: bool = False,
         limited: bool = True,
+        publishes: bool = False,
     ) -> Route:
         """Return a route that calls a method of this family, and counts the request if the burst limit
         applies to it. A method that returns None responds with an empty body.
@@ -57,4 +58,4 @@ class RouteFamily:
                 result = method(cls(engine), request)
             return Answer() if result is None else result
 
-        return Route(methods, pattern, name, endpoint, lingers, changes, limited)
+        return Route(methods, pattern, name, endpoint, lingers, changes, limited, publishes)

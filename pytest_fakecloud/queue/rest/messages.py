@@ -32,11 +32,14 @@ class MessageRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            cls.route("POST", "/v2/publish/{destination*}", "publish", cls.publish, limited=False),
-            cls.route(
-                "POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue, limited=False
+            *(
+                cls.route("POST", pattern, name, method, limited=False, publishes=True)
+                for pattern, name, method in (
+                    ("/v2/publish/{destination*}", "publish", cls.publish),
+                    ("/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),
+                    ("/v2/batch", "batch", cls.batch),
+                )
             ),
-            cls.route("POST", "/v2/batch", "batch", cls.batch, limited=False),
             cls.route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
             cls.route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
             cls.route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),

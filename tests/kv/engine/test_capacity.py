@@ -112,6 +112,7 @@ def test_commands_that_free_memory_are_never_rejected() -> None:
     bounded("SET l abc")
 
 
+@pytest.mark.completeness
 def test_only_the_value_counts_of_a_command_that_replaces_one() -> None:
     replacing = {
         spec.name

@@ -33,8 +33,9 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from pytest_fakecloud.kv.engine.sessions import Waiter
-from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
+from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError, wrong_arity
 from pytest_fakecloud.kv.reply import NIL_ARRAY, BigNumber, Blocked, Status, Verbatim, double_text
+from pytest_fakecloud.kv.table.registry import spec_of
 from tests import notations
 from tests.kv.conftest import Run, argv
 from tests.notations import alternatives, repeated
@@ -121,8 +122,9 @@ def _reply(text: str, line: str) -> Any:
     if text == "-WRONGTYPE":
         return CommandError(WRONGTYPE)
     if text == "-ARITY":
-        name = line.rpartition("> ")[2].split()[0].lower()
-        return CommandError(f"ERR wrong number of arguments for '{name}' command".encode())
+        words = line.rpartition("> ")[2].split()
+        spec = spec_of([word.upper() for word in words])
+        return CommandError(wrong_arity(words[0].lower() if spec is None else spec.full_name))
     if text[0] == "-" and text[1].isalpha():
         return CommandError(text[1:].encode())
     if text == "waits":

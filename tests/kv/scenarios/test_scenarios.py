@@ -107,6 +107,7 @@ def server_of(engine: KVEngine) -> Any:
     )
 
 
+@pytest.mark.completeness
 @pytest.mark.usefixtures("kept", "effects", "sizes")
 @pytest.mark.parametrize(
     "scenario",

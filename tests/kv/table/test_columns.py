@@ -43,6 +43,7 @@ def test_an_unknown_effect_is_an_error() -> None:
 ACCESS = {"RO", "RW", "OW", "RM"}
 
 
+@pytest.mark.completeness
 def test_each_key_is_read_or_written() -> None:
     """Channels are keys for COMMAND INFO, which nothing reads."""
     complete(
@@ -60,6 +61,7 @@ ENDINGS = {"count": ("CARD", "COUNT", "LEN"), "if-new": ("NX",)}
 """For some effects, the endings of the names of commands that have them."""
 
 
+@pytest.mark.completeness
 def test_rows_have_the_effects_that_names_tell() -> None:
     complete(
         TABLE_FILE,

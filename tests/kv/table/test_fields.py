@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
+
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import EVERYTHING
@@ -20,6 +22,7 @@ OTHERS = {
 """A command of each group that adds another element: before all others, or beside e5."""
 
 
+@pytest.mark.completeness
 def test_rows_declare_that_a_reply_depends_on_other_members() -> None:
     filled = Filled(30, dialect="vendor")
     state = filled.engine.snapshot()

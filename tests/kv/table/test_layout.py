@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
@@ -27,6 +29,7 @@ def module_of_group(group: str) -> str:
     return max(modules, key=modules.count, default="<new module>").replace(".", "/")
 
 
+@pytest.mark.completeness
 def test_each_command_has_a_function_or_subcommands() -> None:
     complete(
         Path(commands.__file__).parent,
@@ -39,6 +42,7 @@ def test_each_command_has_a_function_or_subcommands() -> None:
     )
 
 
+@pytest.mark.completeness
 def test_a_module_of_commands_has_its_module_of_cases() -> None:
     def check(module: str) -> None:
         *folders, name = module.split(".")

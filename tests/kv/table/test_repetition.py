@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
+
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
@@ -20,6 +22,7 @@ NOT_REPEATED = {"MIGRATE"}
 """Commands with such an effect that no line can repeat: MIGRATE needs another server."""
 
 
+@pytest.mark.completeness
 def test_rows_declare_that_a_repetition_changes_data() -> None:
     filled = Filled(30, dialect="vendor")
     state = filled.engine.snapshot()

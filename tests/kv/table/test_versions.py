@@ -118,6 +118,7 @@ def test_a_command_looks_as_it_did_before_its_later_words() -> None:
     assert STOCK.commands["CLIENT ID"].container is STOCK.commands["CLIENT"]
 
 
+@pytest.mark.completeness
 def test_the_vendor_announces_one_version_and_knows_more(run: Run) -> None:
     announced = VERSION["vendor"]
     assert f"redis_version:{announced}\r\n" in run("INFO server").decode()

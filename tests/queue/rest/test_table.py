@@ -485,6 +485,7 @@ def test_a_filter_of_cancelling(scene: Scene, name: str, which: str, template: s
     assert scene.queue.messages(state="cancelled").only().id == ids[which]
 
 
+@pytest.mark.completeness
 def test_every_filter_has_a_row() -> None:
     filters = records.FOR_DEAD_LETTERS | records.FOR_LOGS | records.FOR_MESSAGES
     assert set(FILTERS) == filters

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
+from pytest_fakecloud.queue.rest.app import PUBLISHING
 from pytest_fakecloud.queue.saved import load_saved, saved
 from pytest_fakecloud.reporting.data import state_of
 
@@ -43,6 +44,10 @@ APP = "https://app.example.com/flow"
 OTHER = "https://other.example.org:8443/path/x?q=1"
 URLS = {"APP": APP, "DEST": DEST, "OTHER": OTHER, "CALLBACK": CALLBACK, "FAILURE": FAILURE}
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
+NOT_PUBLISHING = {
+    "trigger_workflow", "trigger_workflows", "wait_for_event", "retry_dead_letter", "retry_dead_letters",
+}  # fmt: skip
+"""Routes that respond with the IDs of new messages that no client sends: of runs and retries."""
 _ANSWER = re.compile(r"(\S+) ([\d ]+?)(?: after (\d+))?")
 
 
@@ -77,9 +82,16 @@ class _Player(RequestPlayer):
         return self.scene.queue
 
     def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
-        forgets = self.fake._engine.settings.history_us is not None  # any request, what is too old
-        if forgets or self.fake._app.table.writes(method, path.partition("?")[0]):
-            return self.scene.request(method, path, headers, body)
+        engine, table, bare_path = self.fake._engine, self.fake._app.table, path.partition("?")[0]
+        forgets = engine.settings.history_us is not None  # any request, what is too old
+        if forgets or table.writes(method, bare_path):
+            messages = set(engine.messages)
+            fetched = self.scene.request(method, path, headers, body)
+            match = table.find(method, bare_path)
+            if isinstance(match, tuple) and match[0].name not in PUBLISHING | NOT_PUBLISHING:
+                is_answer = b'"messageId"' in fetched.body and engine.messages.keys() - messages
+                assert not is_answer, "this sends a message: set `publishes=True` in its Route"
+            return fetched
         before = state_of(self.fake)
         fetched = self.scene.request(method, path, headers, body)
         assert state_of(self.fake) == before, "this changes data: set `changes=True` in its Route"

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.reporting import report
 from pytest_fakecloud.reporting.calls import Lookups
 from pytest_fakecloud.reporting.model import Finding
-from pytest_fakecloud.reporting.report import _BLOCKING, report_of
+from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
-from tests.notations import complete
 
 from .cases import HOOK, commands, found, kinds
 
@@ -50,9 +46,11 @@ def test_a_fault_that_missed_is_a_violation_in_the_report(cloud: Cloud) -> None:
     ("command", "idle_s", "count"),
     [
         ("PING", 0.99, 0), ("PING", 1.0, 1), ("XREAD BLOCK 1 STREAMS s $", 1.0, 0),
-        ("blpop k 1", 1.0, 0),
+        ("XREAD STREAMS s 0", 1.0, 1), ("blpop k 1", 1.0, 0), ("WAIT 0 1", 1.0, 0),
+        ("DEBUG SLEEP 0", 1.0, 0),
     ],
-    ids=["a moment", "a second", "a read that blocks", "a pop that blocks"],
+    ids=["a moment", "a second", "a read that blocks", "a read that does not", "a pop that blocks",
+         "a wait for replicas", "a server that sleeps"],
 )  # fmt: skip
 def test_a_second_of_a_clock_that_stood_still_is_said(
     cloud: Cloud, command: str, idle_s: float, count: int
@@ -62,14 +60,6 @@ def test_a_second_of_a_clock_that_stood_still_is_said(
     cloud.clock.advance("1s")
     commands("PING")(cloud)
     assert "clock_frozen" not in kinds(cloud, idle_s=idle_s)
-
-
-def test_every_command_that_may_wait_is_known() -> None:
-    report_file = Path(report.__file__)
-    blocking = {spec.name for spec in COMMANDS.values() if "blocking" in spec.flags}
-    # The option BLOCK says if these wait.
-    missing = blocking - _BLOCKING - {"XREAD", "XREADGROUP"}
-    complete(report_file, (f"_BLOCKING: {name!r}" for name in missing))
 
 
 # -- sentences that no expected report contains ----------------------------------------------------

@@ -13,12 +13,15 @@ import redis
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.queue.report.accesses import accesses
 from pytest_fakecloud.reporting.asserted import Comparison, compared_items, source_at
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.history_wording import expected_texts, gap_texts, lines, start_text
 from pytest_fakecloud.reporting.model import History
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.rows import rows as rows_of
 
 
 @pytest.fixture
@@ -483,6 +486,24 @@ def test_a_short_value_alone_is_no_source(cloud: Cloud, kv: KVServer, client: Re
         assert kv.value("timeline:bob") == []
 
     assert not any(origin.has_value for row in history(cloud, fail).rows for origin in row.origins)
+
+
+def test_requests_about_a_message_write_this_message(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    message = queue.publish("https://app.example.com/lapsed", delay="1h")
+    path = f"/v2/messages/{message.id}"
+    lookups = lookups_of(cloud, [])
+    for method, target in (("POST", f"{path}/retry"), ("GET", path), ("DELETE", path),
+                           ("POST", "/v2/schedules/https://app.example.com/messages/7")):  # fmt: skip
+        httpx.request(method, queue.url + target, headers=queue.headers)
+    written = [
+        (access.what.split()[0], access.subject.name)
+        for row in rows_of(cloud)
+        if isinstance(row.entry, Call)
+        for access in accesses(row, lookups)
+        if access.writes
+    ]
+    assert written == [("POST", message.id), ("DELETE", message.id)]
 
 
 def test_a_delivery_that_wrote_nothing(cloud: Cloud, kv: KVServer) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from ....core.assets import asset
@@ -137,10 +137,20 @@ KEYS = frozenset({
 
 A name may end in 1 or 2 (``key1 key2``).
 """
-INTEGERS = frozenset({
-    "count", "milliseconds", "numfields", "numids", "numkeys", "seconds",
-    "unix-time-milliseconds", "unix-time-seconds",
-})  # fmt: skip
+TYPES: Mapping[str, str] = {
+    name: kind
+    for kind, names in {
+        "double": "height latitude longitude radius score width",
+        "integer": "bit bits client-id cluster-bus-port config-epoch count cursor db decrement "
+        "destination-db end-slot entries-added frequency index1 index2 len limit milliseconds ms "
+        "num-matches numfields numids numkeys numlocal numreplicas offset port protover rank seconds "
+        "slot start-slot ttl version weight",
+        "pattern": "pattern",
+        "unix-time": "unix-time-milliseconds unix-time-seconds",
+    }.items()
+    for name in names.split()
+}
+"""The types of arguments that have the same in all commands, by the names of the arguments."""
 
 
 # -- COMMAND -------------------------------------------------------------------------------------
@@ -265,7 +275,7 @@ def _argument_replies(spec: CommandSpec) -> list[Reply]:
             if word in KEYS and word not in key_indexes:
                 key_indexes[word] = next(indexes, None)
             index = key_indexes.get(word)
-            kind = "integer" if name in INTEGERS else kind if index is None else "key"
+            kind = TYPES.get(name, kind if index is None else "key")
             facts = Map([] if index is None else [b"key_spec_index", index])
         flags = [flag for flag in ("optional", "multiple") if getattr(argument, flag)]
         facts = Map([b"name", name.encode(), b"type", kind.encode(), *facts])

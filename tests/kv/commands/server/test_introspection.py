@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud.kv.commands.server import introspection
 from pytest_fakecloud.kv.commands.server.introspection import KEYS
 from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, row_of
 from pytest_fakecloud.kv.table.synopsis import Argument
 from tests.harness import together
 from tests.kv.conftest import Run
+from tests.notations import complete
 
 CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name != "CLUSTER"]
 """All containers except the one that is rejected as a whole, including HELP."""
 
 
+@pytest.mark.completeness
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_every_subcommand_is_described(run: Run, container: str) -> None:
     port = run.other(transport="port")
@@ -27,7 +31,12 @@ def test_every_subcommand_is_described(run: Run, container: str) -> None:
     assert lines[0] == f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
     assert lines[-2:] == ["HELP", "    Prints this help."]
     words = {line.split()[0] for line in lines[1:] if line[0].isupper()}
-    assert words == {word.decode() for word in COMMANDS[container].subcommands or ()}
+    subcommands = {word.decode() for word in COMMANDS[container].subcommands or ()}
+    complete(
+        Path(introspection.__file__).with_name("help.txt"),
+        (f"below `== {container}`: {word} <arguments>" for word in sorted(subcommands - words)),
+    )
+    assert words == subcommands
 
 
 def least(sequence: Sequence[Argument]) -> list[str]:
@@ -57,6 +66,7 @@ def goes_on(sequence: Sequence[Argument]) -> bool:
     return any(lengths)
 
 
+@pytest.mark.completeness
 @together
 @pytest.mark.parametrize("spec", COMMANDS.values())
 def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
@@ -71,8 +81,11 @@ def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
         line = [word.encode() for word in words]
         if key.numkeys:
             line[key.first] = b"%d" % words[key.first + 1 :].count("key")
-        for at in key.positions(line) or ():
-            assert words[at].rstrip("12") in KEYS
+        names = [words[at].rstrip("12") for at in key.positions(line) or ()]
+        complete(
+            Path(introspection.__file__),
+            (f'to KEYS: "{name}" ({spec.name})' for name in names if name not in KEYS),
+        )
 
 
 def test_a_container_and_its_help_have_no_synopsis() -> None:
