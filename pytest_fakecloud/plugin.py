@@ -235,7 +235,7 @@ def _check_fixtures(item: pytest.Item) -> None:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Let what a fixture of a wide scope starts in fakes that outlive tests stay for later tests."""
+    """Let what a fixture of a wide scope starts in clouds that outlive tests stay for later tests."""
     stash = request.config.stash
     if fixturedef.scope == "function":
         return (yield)

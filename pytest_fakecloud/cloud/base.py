@@ -58,7 +58,9 @@ class BaseCloud:
     """
 
     _last_fakes: Sequence[Fake] = ()
-    """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
+    """The fakes that were open when the cloud began to close. Reports read their addresses and
+    secrets.
+    """
     closed = False
     """Whether the cloud is closed or closing."""
     _dispatcher: Dispatcher | None = None
@@ -262,7 +264,7 @@ class BaseCloud:
     def violations(self) -> Results[Violation]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         violations = [*self._context.violations]
-        for fake in (*self._context.fakes.items, *self._last_fakes):
+        for fake in self._last_fakes or self._context.fakes.items:
             violations += fake._left_behind()
         covers = self._context.allowed.covers
         counted = (

@@ -291,7 +291,7 @@ class Fake:
         self._mounts: list[Mount] = []
         """All servers of the fake, that at ``url`` first."""
         self._part_exits = Exits()
-        """What ends with the app and the parts that it uses."""
+        """What ends with the app, which is detached first, and with its parts, the latest first."""
         self.closed = False
         self._exits = Exits(
             self._stop_serving,
@@ -318,7 +318,7 @@ class Fake:
         raise NotImplementedError
 
     def _open(self) -> None:
-        """Serve the app. From now on, clients can connect, so everything else exists already."""
+        """Connect the app, and serve it. Clients can connect at the end, so all else exists before."""
         app, config, context = self._app, self._config, self._context
         if not app.token:
             app.token = config.token or self._new_token()

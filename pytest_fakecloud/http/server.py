@@ -344,7 +344,7 @@ class HTTPHandler:
             return False
         if reader.pending is not None and self._head is None:
             self._head = self._check_head(reader.pending)
-            return self._goes_on_reading(reader.pending)
+            return self._continue_or_answer_early(reader.pending)
         return True
 
     def renew(self) -> bool:
@@ -357,8 +357,9 @@ class HTTPHandler:
         head: CheckedHead = self.app.check_head(message)
         return head
 
-    def _goes_on_reading(self, message: Message) -> bool:
-        """Return whether to read the body of a request; otherwise respond to it now.
+    def _continue_or_answer_early(self, message: Message) -> bool:
+        """Respond now to a request that is rejected, or let its body follow; return which it was, True
+        for the body.
 
         Decided here: of a request that is rejected, a body is read only to record it: a short one, as
         long as its bytes arrive without a pause. Otherwise the response is sent without the body, and

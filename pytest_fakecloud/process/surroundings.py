@@ -2,10 +2,10 @@
 
 The TLS context is the one exception to unmodified clients. httpx, which every official client uses,
 builds a context and loads the certificate authorities for each client. This takes about 20 ms, many
-times the rest of a test. While a fake is mounted, clients with default settings share one context.
+times the rest of a test. While a cloud is open, clients with default settings share one context.
 Other ``verify`` settings and client certificates are not affected, and a context is never shared
 across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they name. The context is
-kept for the next fake; httpx itself is restored when the last fake closes.
+kept for the next cloud; httpx itself is restored when the last cloud closes.
 ``fakecloud_share_tls_context = false`` turns it off.
 """
 

@@ -434,3 +434,14 @@ def test_a_copy_of_a_cloud_does_not_deliver_what_is_due() -> None:
         show_same(copy, cloud)
         assert [message.url for message in copied.pending()] == ["https://app.test"]
         assert copy._dispatcher is None
+
+
+def test_an_unused_fault_is_one_violation_while_the_cloud_closes() -> None:
+    counts: list[int] = []
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+        kv.faults.respond(503)
+        kv.on_close(lambda: counts.append(len(cloud.violations())))
+        counts.append(len(cloud.violations()))
+    assert counts == [1, 1]
+    assert len(cloud.violations()) == 1

@@ -200,7 +200,8 @@ class KVEngine:
         # ask it like threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            return run(is_outer and not self._take_lock(argv))
+            has_lock = not is_outer or self._take_lock(argv)
+            return run(not has_lock)
         except CommandError:
             raise
         except BaseException:
