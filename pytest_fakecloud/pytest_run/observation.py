@@ -60,7 +60,8 @@ class Observation:
                 from ..reporting.replay import record_times
 
                 record_times(cloud)
-        if self._listener is None and has_report and not _FRAMEWORKS.isdisjoint(sys.modules):
+        has_framework = any(name in sys.modules for name in _FRAMEWORKS)
+        if self._listener is None and has_report and has_framework:
             from ..reporting.applications import Listener
 
             self._listener = Listener()
