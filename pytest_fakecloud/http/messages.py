@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -486,7 +487,7 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         parser = self._parser
         message = Message(
-            parser.get_method().decode("ascii"),
+            sys.intern(parser.get_method().decode("ascii")),  # The journal keeps all of them.
             self._target.decode("latin-1"),
             self._headers,
             b"",
