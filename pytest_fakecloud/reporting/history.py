@@ -188,7 +188,7 @@ class _Builder:
         accesses = [use.access for use in self.uses if use.row.number in numbers]
         reads = list(_with_data(access for access in accesses if not access.writes))
         sought = _unique(_sought_of(reads or accesses))
-        earlier = [found for found in _unique(self._read_earlier(numbers)) if found not in sought]
+        earlier = [read for read in _unique(self._read_earlier(numbers)) if read not in sought]
         return HistoryStart(
             kind, (*sought, *earlier), statement.place, (), numbers,
             earlier=tuple(earlier), is_read=bool(reads),
@@ -672,24 +672,28 @@ class _Builder:
             is_moved = (
                 row.is_read and other is not None and row.access.subject != other.access.subject
             )
+            if not is_moved or row.access.value is None:
+                continue
+            # The write of one vector without a value is its deletion.
             deletions = [use.access for use in self._writes["namespace", row.access.subject.fake]
-                         if use.access.what.startswith("delete ")] if is_moved else []  # fmt: skip
-            if is_moved and row.access.value is not None and deletions:
+                         if use.access.part and use.access.value is None]  # fmt: skip
+            if deletions:
                 yield Gap(row.access, row.number, None, deletions[-1], is_deletion=True)
 
     def _unsent(self, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
         """Yield destinations that the test prepared and that received nothing, unlike others of the same
         host that messages of the history were sent to.
         """
-        sent = {row.access.what: row.number for row in rows if row.access.subject.kind == "message"}
+        sent = {row.access.subject.name: row.number for row in rows
+                if row.access.subject.kind == "message"}  # fmt: skip
         for fake in self._fakes.values():
             unsent = report_part(fake.fixture, "unsent")
-            for prefix, other in unsent(fake) if unsent is not None else ():
-                number = next((sent[what] for what in sent if other in what), 0)
+            for prefix, messages in unsent(fake) if unsent is not None else ():
+                number = next((sent[message] for message in sent if message in messages), 0)
                 if number:
                     yield Gap(
                         Access(ReportSubject("message", prefix, fake.name), False, prefix),
-                        number, ReportSubject("message", other, fake.name),
+                        number, neighbour=None,
                     )  # fmt: skip
 
 

@@ -239,9 +239,9 @@ def _start(history: History) -> str:
     return f"{text}; an earlier equal request had read {_names(start.earlier)}"
 
 
-def _names(every: Iterable[Sought]) -> str:
+def _names(all_sought: Iterable[Sought]) -> str:
     names = []
-    for sought in every:
+    for sought in all_sought:
         kind = sought.subject.kind
         default = "the default namespace" if kind == "namespace" else f"the {kind}"
         name = "" if sought.part and not sought.subject.name else sought.subject.name or default

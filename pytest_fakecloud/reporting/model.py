@@ -243,7 +243,8 @@ class Gap:
     """Data that a request of the history read and no request wrote, or the reverse, although a
     ``neighbour`` with a similar name was read and written; or ``missed`` is the write of data with a
     similar name that no request read. ``row`` has the read or the write. With ``is_deletion``,
-    nothing deleted the data, although ``missed`` deleted other data.
+    nothing deleted the data, although ``missed`` deleted other data. A gap whose subject is a message
+    has the URL of a destination as its name, to which nothing was sent.
     """
 
     access: Access

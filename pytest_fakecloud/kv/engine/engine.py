@@ -327,7 +327,7 @@ class KVEngine:
         commands need no index. The caller does not hold the lock.
         """
         indexes = session.db.indexes
-        inside = session.queue is not None or session.in_exec or session.in_script
+        inside = session.queue is not None or session.is_inner
         name = argv[0].upper()
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return

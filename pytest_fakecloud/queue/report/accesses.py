@@ -142,12 +142,16 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     return [Sought(ReportSubject(kind, name, fake.name)) for name in names]
 
 
-def unsent(fake: Any) -> Iterator[tuple[str, str]]:
-    """Yield the URL of each destination that received nothing, and that of another one of the same host
-    that did.
+def unsent(fake: Any) -> Iterator[tuple[str, set[str]]]:
+    """Yield the URL of each destination that received nothing, and the ids of the messages that another
+    one of the same host received.
     """
     routes = list(fake.destinations.routes())
-    served = {urlsplit(route.prefix).netloc: route.prefix for route in routes if route.deliveries}
+    served = {
+        urlsplit(route.prefix).netloc: {received.message_id for received in route.deliveries}
+        for route in routes
+        if route.deliveries
+    }
     for route in routes:
         host = urlsplit(route.prefix).netloc
         if not route.deliveries and host in served:

@@ -699,10 +699,6 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     }
 
 
-_LONGEST_ERROR = 200
-"""Maximum number of characters of an error in the list of runs."""
-
-
 # -- shapes of the control API, with fields besides those of a list's rows -------------------------
 
 
