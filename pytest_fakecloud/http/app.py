@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import orjson
 
@@ -42,15 +42,6 @@ EXPLORATION, FAULTS = 1, 2
 """The positions in a chain, in the order in which an exchange reaches them. An exploration is first: it
 decides when a call is processed, and so which faults are active.
 """
-
-
-class CheckedHead(NamedTuple):
-    """What the head of a request determines: its endpoint, and the exception with which it has failed:
-    a ``ServiceError`` if the request must be rejected.
-    """
-
-    endpoint: Endpoint
-    failure: BaseException | None
 
 
 class Chain:
@@ -221,23 +212,18 @@ class App:
 
     # -- the pipeline ----------------------------------------------------------------------------
 
-    def answer(
-        self, request: Request, head: CheckedHead | None = None, *, in_client: bool = False
-    ) -> AnyResponse:
+    def answer(self, request: Request, *, in_client: bool = False) -> AnyResponse:
         """Return the response to a REST request, and record both before the response is sent, so that a
         client that has its response finds the whole call in the journal.
 
-        ``head`` is the result of ``check_head()`` if the server has called it already. With
-        ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C and
-        ``pytest.fail()``, which are no ``Exception``, are raised in it.
+        With ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C
+        and ``pytest.fail()``, which are no ``Exception``, are raised in it.
         """
-        at_us, failure_of_timer = self.settle()
-        endpoint, failure_of_head = head or self.check_head(request)
-        failure = failure_of_timer or failure_of_head
+        at_us = self.settle()
+        endpoint = self.route_request(request)
         self._open_call(request, at_us)
         try:
-            if failure is not None:
-                raise failure
+            self.admit(request)
             response = self.chain.run(request, partial(self.call_endpoint, request, endpoint))
         except ServiceError as error:
             response = self._reject(request, error)
@@ -248,34 +234,33 @@ class App:
                 self.recorder.close_call(request.call)
                 raise
             response = self.rendered(self.report_bug(request, error))
-        finally:
-            # The traceback of the exception refers to this frame, which must not refer to it.
-            del head, failure, failure_of_timer, failure_of_head
         self.record(request.call, response)
         return response
 
-    def settle(self) -> tuple[int, BaseException | None]:
-        """Fire due timers, so that their entries precede the next call in the journal. Return the time
-        of this call, and the exception of a timer, to which the call responds.
-        """
+    def settle(self) -> int:
+        """Change the data whose time has come, before a call sees it; return the time of the call."""
         try:
-            return self.clock.settle(), None
-        except BaseException as error:
-            return self.clock.now_us(), error
+            return self.clock.settle()
+        except Exception as error:
+            self.violations.report_bug(error, f"{self.name}: a timer failed", fake=self.name)
+            return self.clock.now_us()
 
-    def check_head(self, request: Request) -> CheckedHead:
-        """Find the endpoint of a request, call the guards, and authenticate the request. This needs only
-        its head: the server does it before it reads a large body.
+    def admit(self, request: Request) -> None:
+        """Call the guards, and authenticate a request; raise ``ServiceError`` to reject it."""
+        for guard in self.guards.items:
+            guard(request)
+        request.principal = self.authenticate(request)
+
+    def rejects(self, request: Request) -> bool:
+        """Return whether a request of which only the head has arrived is rejected whatever its body is,
+        so that the server need not read it.
         """
-        endpoint: Endpoint = self.no_endpoint
+        self.route_request(request)
         try:
-            endpoint = self.route_request(request)
-            for guard in self.guards.items:
-                guard(request)
-            request.principal = self.authenticate(request)
-        except BaseException as error:
-            return CheckedHead(endpoint, error)
-        return CheckedHead(endpoint, None)
+            self.admit(request)
+        except Exception:  # answer() raises it again, and responds to it.
+            return True
+        return False
 
     def route_request(self, request: Request) -> Endpoint:
         """Set the route and the parameters of a request; return its endpoint, or ``no_endpoint()``."""
@@ -309,9 +294,7 @@ class App:
         return self._encoded(result)
 
     def _reject(self, request: Request, error: ServiceError) -> AnyResponse:
-        """Return the response to a request whose head was rejected, or which failed before its endpoint
-        with an error of the service.
-        """
+        """Return the response to a request that was not admitted, or which an interceptor rejects."""
         length = int(request.fields.get("content-length", "0"))
         if len(request.body) < length:  # The server has not read all of it.
             record_cut(request.call, dict.fromkeys(("facts", "request_body"), length))

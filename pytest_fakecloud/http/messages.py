@@ -302,12 +302,14 @@ class Message(Request):
     """A request with details that matter to its connection.
 
     ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
-    the response, ``expects`` is True while the client waits for a ``100 Continue``.
+    the response, ``expects`` is True while the client waits for a ``100 Continue``, and ``is_awaited``
+    is True once the server has decided to read the body.
     """
 
     version: str
     keep_alive: bool
     expects: bool
+    is_awaited = False
 
 
 class RequestReader:
@@ -352,14 +354,19 @@ class RequestReader:
         """The size of the body; None if it is sent in chunks."""
         self._tail = b""
         """The latest bytes of the request, which can be the beginning of a blank line."""
-        # Bytes fed since the last byte of a body, bytes of trailers, and bytes fed of a head.
-        self._behind_body = self._trailers = self._head_fed = 0
+        self._overhead = 0
+        """The number of bytes of the head so far or, once it is complete, those since the last byte of
+        the body: of trailers and chunk extensions.
+        """
+        self._trailers = 0
+        """The number of bytes of the trailers so far."""
         self._begun = False
+        """Whether the first line of the request is complete."""
 
     def feed(self, data: bytes) -> None:
         try:
             while data and self.rejection is None:
-                if self._begun and not self._line:
+                if self._begun:
                     end = self._end_of_part(data)
                     self._parse(data[:end])
                     data = data[end:]
@@ -371,11 +378,11 @@ class RequestReader:
     def _begin(self, data: bytes) -> bytes:
         """Read the beginning of a request, at least its whole first line; return the other bytes."""
         data = (self._line + data).lstrip(b"\r\n")
-        self._line, self._begun = b"", False
+        self._line = b""
         length = data.find(b"\n") + 1
         if not length and re.fullmatch(_BEGINNING, data, re.DOTALL):
             # Wait for the rest of the line, so that the response does not depend on how TCP splits it.
-            self._line, self._begun = data, True
+            self._line = data
             if len(data) > self.head_limit:
                 self.rejection = self._too_large(_HEAD)
             return b""
@@ -416,7 +423,7 @@ class RequestReader:
 
     def _parse(self, data: bytes) -> None:
         fresh = not self._begun
-        self._behind_body += len(data)
+        self._overhead += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -425,13 +432,9 @@ class RequestReader:
         except httptools.HttpParserError as error:
             self._fail(error, data if fresh else b"")
             return
-        if self._begun and self.pending is None:
-            self._head_fed += len(data)
-            if self._head_fed > self.head_limit:
-                self.rejection = self._too_large(_HEAD)
-        elif self._behind_body > self.head_limit and self.pending is not None:
-            # An endless trailer or chunk extension: the parser calls no method while it reads one.
-            self.rejection = self._too_large(_TAIL)
+        # The parser calls no method while it reads an endless header, trailer or chunk extension.
+        if self._overhead > self.head_limit:
+            self.rejection = self._too_large(_HEAD if self.pending is None else _TAIL)
 
     def _fail(self, error: httptools.HttpParserError, beginning: bytes) -> None:
         """Reject data that cannot be parsed. ``beginning`` is the data if a request begins with it."""
@@ -476,7 +479,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.pending is not None:
-            # Ignore trailers, because no service uses them.
+            # A trailer, which no service uses. One packet can have many of them.
             self._trailers += len(name) + len(value) + 4
             if self._trailers > self.head_limit:
                 raise self._too_large(_TAIL)
@@ -496,7 +499,7 @@ class RequestReader:
         version = message.version = parser.get_http_version()
         message.expects = False
         size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in self._headers])
-        self._behind_body = 0
+        self._overhead = 0
         if size > self.head_limit:
             raise self._too_large(_HEAD)
         if len(self._headers) > HEADERS_LIMIT:
@@ -536,7 +539,7 @@ class RequestReader:
         if len(self._body) + len(data) > self.body_limit:
             raise Rejection(413, f"a body is limited to {self.body_limit} bytes")
         self._add(data)
-        self._behind_body = 0
+        self._overhead = 0
 
     def on_message_complete(self) -> None:
         message = self.pending

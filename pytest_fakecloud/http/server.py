@@ -21,19 +21,10 @@ from time import gmtime, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.timers import monotonic
-from .messages import (
-    Answer,
-    AnyResponse,
-    Effect,
-    Message,
-    Rejection,
-    RequestReader,
-    Stream,
-    asks_to_close,
-)
+from .messages import Answer, Effect, Message, Rejection, RequestReader, Stream, asks_to_close
 
 if TYPE_CHECKING:
-    from .app import CheckedHead
+    from .app import App
     from .hub import Mount
 
 
@@ -82,7 +73,7 @@ class Connection:
     """One accepted connection, owned by the mount that accepted it.
 
     ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
-    client's address. A protocol calls ``enter()`` before it calls the engine, then ``leave()``. A
+    client's address. A protocol calls ``enter()`` before it has a request answered, then ``leave()``. A
     connection in memory overrides what uses the socket itself, and what needs a thread of its own.
     """
 
@@ -300,9 +291,9 @@ HANG_SECONDS = 60.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 SHORT_BODY = 16 * 1024
-"""Maximum bytes of a body that is read, and recorded, of a request that is rejected."""
-SHORT_BODY_SECONDS = 0.2
-"""Seconds to wait for the next bytes of such a body."""
+"""Maximum bytes of a body that is read, and recorded, whether its request is rejected or not (decided
+here).
+"""
 UNREAD_SECONDS = 5.0
 """Maximum seconds for which a client may send a body after the response to its head."""
 
@@ -313,12 +304,10 @@ class HTTPHandler:
     def __init__(self, connection: Connection) -> None:
         self.sock = connection.sock
         self.connection = connection
-        self.app = connection.mount.app
+        self.app: App = connection.mount.app
         limit = connection.mount.body_limit
         self.reader = RequestReader(connection.address, body_limit=limit)
         self.close = self.reader.close
-        self._head: CheckedHead | None = None
-        """What the head of the pending request has determined; None until it is checked."""
 
     def run(self, begun: bytes = b"") -> None:
         """Handle requests until either side closes. ``begun`` has been read to detect the protocol."""
@@ -327,7 +316,8 @@ class HTTPHandler:
         data = begun or self.sock.recv(16_384)
         while data and self.receive(data):
             data, connection.early = connection.early, b""
-            data = data or self._receive()
+            size = 16_384 if self.reader.pending is None else 1_048_576
+            data = data or self.sock.recv(size)
 
     def receive(self, data: bytes) -> bool:
         """Respond to all requests that are complete, and to bytes that are not one."""
@@ -342,72 +332,40 @@ class HTTPHandler:
         if reader.rejection is not None:
             self._send_rejection(reader.rejection)
             return False
-        if reader.pending is not None and self._head is None:
-            self._head = self._check_head(reader.pending)
-            return self._continue_or_answer_early(reader.pending)
+        if reader.pending is not None and not reader.pending.is_awaited:
+            return self._await_body_or_reject(reader.pending)
         return True
 
     def renew(self) -> bool:
         return self.reader.pending is None
 
-    def _check_head(self, message: Message) -> CheckedHead | None:
-        """Check a request whose body is incomplete; return None, as for a WSGI application, to read the
-        body in any case.
-        """
-        head: CheckedHead = self.app.check_head(message)
-        return head
-
-    def _continue_or_answer_early(self, message: Message) -> bool:
-        """Respond now to a request that is rejected, or let its body follow; return which it was, True
-        for the body.
-
-        Decided here: of a request that is rejected, a body is read only to record it: a short one, as
-        long as its bytes arrive without a pause. Otherwise the response is sent without the body, and
-        the connection ends.
+    def _await_body_or_reject(self, message: Message) -> bool:
+        """Let the body of a request follow; return False if the request was rejected without it, because
+        the body is large or the client asks before it sends it.
         """
         length = int(message.fields.get("content-length", SHORT_BODY + 1))
-        if self._is_rejected() and (length > SHORT_BODY or message.expects):
-            self._answer_early(message)
+        if (length > SHORT_BODY or message.expects) and self._rejects(message):
+            message.keep_alive = False
+            if self._answer(message):
+                # Let the client read the response, although it may still be sending the body.
+                self.connection.shut_down(socket.SHUT_WR)
+                self.connection.discard_until_closed(UNREAD_SECONDS)
             return False
         if message.expects:
             message.expects = False
             self.sock.sendall(_CONTINUE)
+        message.is_awaited = True
         return True
 
-    def _is_rejected(self) -> bool:
-        """Return whether the pending request is rejected whatever its body is."""
-        return self._head is not None and self._head.failure is not None
-
-    def _answer_early(self, message: Message) -> None:
-        """Respond to a request without reading its body, and let the client read the response."""
-        message.keep_alive = False
-        if self._answer(message):
-            self.connection.shut_down(socket.SHUT_WR)
-            self.connection.discard_until_closed(UNREAD_SECONDS)
-
-    def _receive(self) -> bytes:
-        """Return the next bytes; wait only briefly for those of a request that is rejected."""
-        pending = self.reader.pending
-        if pending is None:
-            return self.sock.recv(16_384)
-        if not self._is_rejected():
-            return self.sock.recv(1_048_576)
-        self.sock.settimeout(SHORT_BODY_SECONDS)
-        try:
-            return self.sock.recv(SHORT_BODY)
-        except TimeoutError:
-            self._answer_early(pending)
-            return b""
-        finally:
-            self.sock.settimeout(None)
+    def _rejects(self, message: Message) -> bool:
+        return self.app.rejects(message)
 
     def _answer(self, message: Message) -> bool:
         """Respond to a request; return False if the connection must be closed."""
-        head, self._head = self._head, None
         if not self.connection.enter(message):
             return False
         try:
-            response: AnyResponse = self.app.answer(message, head)
+            response = self.app.answer(message)
             if isinstance(response, Stream):
                 return self.connection.stream(partial(self._stream, message, response))
         finally:
@@ -467,7 +425,8 @@ class HTTPHandler:
     def _rejection_answer(self, rejection: Rejection, message: Message) -> Answer:
         """Record the rejection in the app's journal; return the response."""
         if rejection.method:
-            answer: Answer = self.app.unknown_method(message)
+            answer = self.app.unknown_method(message)
+            assert isinstance(answer, Answer)  # because no interceptor sees it
             return answer
         self.app.record_malformed(rejection.status, rejection.reason)
         return rejection_text(rejection)

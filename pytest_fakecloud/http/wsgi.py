@@ -71,8 +71,9 @@ _Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
 class WSGIHandler(HTTPHandler):
     """Owns one connection to a WSGI application."""
 
-    def _check_head(self, message: Message) -> None:
+    def _rejects(self, message: Message) -> bool:
         """Read every body, because only the application knows which requests it rejects."""
+        return False
 
     def _answer(self, message: Message) -> bool:
         if not self.connection.enter(message):

@@ -21,7 +21,7 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import App, CheckedHead, Endpoint
+from ..http.app import App, Endpoint
 from ..http.messages import Answer, AnyResponse, Effect, Request, bearer_token, same
 from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
@@ -149,11 +149,9 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/begin", "begin", cls.begin),
         ]
 
-    def answer(
-        self, request: Request, head: CheckedHead | None = None, *, in_client: bool = False
-    ) -> AnyResponse:
+    def answer(self, request: Request, *, in_client: bool = False) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
-        return _guarded(super().answer(request, head, in_client=in_client))
+        return _guarded(super().answer(request, in_client=in_client))
 
     def route_request(self, request: Request) -> Endpoint:
         # Scripts may still have the paths from the time when fakes were called handles.

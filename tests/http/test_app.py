@@ -144,7 +144,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
     demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
     app.answer(Request("GET", "/x"))
-    assert order == ["settle", "authenticate after 0 records", "fault", "route"]
+    assert order == ["settle", "authenticate after 1 records", "fault", "route"]
 
 
 # -- the chain -----------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
 
 
 def test_what_breaks_the_server_is_a_violation(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(request: Request, head: object) -> Any:
+    def broken(request: Request) -> Any:
         raise KeyError("outside of the pipeline")
 
     monkeypatch.setattr(demo.app, "answer", broken)
@@ -389,7 +389,7 @@ def test_what_strangers_send_is_not_kept_whole(demo: Demo) -> None:
     ("header", "status"),
     [("", 200), ("Authorization: Bearer wrong\r\n", 401), ("Broken: 1\r\n", 500)],
 )
-def test_a_request_whose_body_is_late_is_authenticated_once(
+def test_a_request_is_authenticated_once_after_its_body_has_arrived(
     demo: Demo, monkeypatch: pytest.MonkeyPatch, header: str, status: int
 ) -> None:
     seen: list[str] = []
@@ -406,7 +406,6 @@ def test_a_request_whose_body_is_late_is_authenticated_once(
     head = f"POST /echo/a HTTP/1.1\r\nHost: h\r\n{header}Content-Length: 4\r\n\r\n"
     with Raw(demo.mount.address) as raw:
         raw.send(head.encode() + b"bo")
-        wait_until(lambda: seen == ["find", "authenticate"])
         raw.send(b"dy")
         assert raw.reply().status == status
     assert seen.count("authenticate") == 1
@@ -414,6 +413,35 @@ def test_a_request_whose_body_is_late_is_authenticated_once(
     assert (call.status, call.request_body, call.route) == (status, b"body", "echo")
     assert call.cut == {}
     assert [violation.kind for violation in demo.context.violations] == ["bug"] * (status == 500)
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        "Content-Length: 20000",
+        "Transfer-Encoding: chunked",
+        "Content-Length: 4\r\nExpect: 100-continue",
+    ],
+    ids=["large", "of unknown size", "asked for"],
+)
+def test_a_rejected_request_is_answered_without_its_body(demo: Demo, asking: str) -> None:
+    head = f"POST /echo/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer wrong\r\n{asking}\r\n\r\n"
+    with Raw(demo.mount.address) as raw:
+        raw.send(head.encode())
+        reply = raw.reply()
+        assert (reply.status, reply.interim) == (401, 0)
+        assert raw.is_closed()
+    call = demo.journal.calls().only()
+    assert (call.status, call.request_body) == (401, b"")
+
+
+def test_a_large_body_follows_a_head_that_is_admitted(demo: Demo) -> None:
+    with Raw(demo.mount.address) as raw:
+        raw.send(b"POST /echo/a HTTP/1.1\r\nHost: h\r\nContent-Length: 40000\r\n\r\n")
+        for _ in range(4):
+            raw.send(b"x" * 10_000)
+        assert raw.reply().status == 200
+    assert demo.journal.calls().only().request_body == b"x" * 40_000
 
 
 def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:

@@ -231,7 +231,6 @@ class PortConnection:
 
     def receive(self, data: bytes) -> bool:
         """Run the commands that these bytes complete; return False to close the connection."""
-        self.engine.memory.expect(len(data))
         self.reader.feed(data)
         if not self.connection.enter("a command of the database port"):
             return False
@@ -292,12 +291,9 @@ class PortConnection:
             return False
         size = sum(map(len, argv))
         self._has_replied = False
-        at_us, failure = app.settle()
-        call = self._open_call(argv, size, at_us)
+        call = self._open_call(argv, size, app.settle())
         response: AnyResponse
         try:
-            if failure is not None:
-                raise failure
             response = self._respond(argv, size, call)
         except BaseException as error:
             response = self._render_error(app.report_bug(self._request_of(call), error))

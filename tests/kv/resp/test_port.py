@@ -933,6 +933,7 @@ def test_bytes_of_a_browser_run_nothing(server: KVServer, name: str, size: int) 
     with client, suppress(ConnectionError):
         for at in range(0, len(data), size):
             client.sendall(data[at : at + size])
+        client.shutdown(socket.SHUT_WR)
         while client.recv(4096):
             pass
     assert server.keys() == []
