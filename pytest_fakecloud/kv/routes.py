@@ -361,8 +361,7 @@ class KVApp(App):
         address = "127.0.0.1:0"
         if request.client is not None:
             address = f"{request.client[0]}:{request.client[1]}"
-        size = len(request.body) + len(request.target)
-        return self.engine.session(request.principal, "rest", address, request.call.at_us, size)
+        return self.engine.session(request.principal, "rest", address, request.call.at_us)
 
     def _headers(self, request: Request) -> Headers:
         # Like the service, send the header even if the request has no sync token.

@@ -149,12 +149,8 @@ class KVEngine:
         transport: Transport = "local",
         address: str = "",
         at_us: int | None = None,
-        size: int = 0,
     ) -> Session:
-        """Open a session on database 0, by default for the user ``default``.
-
-        ``size`` is the number of bytes that the client has sent.
-        """
+        """Open a session on database 0, by default for the user ``default``."""
         # Do not take the lock, so that a client can connect and kill a script that holds it.
         user = user or self.users.default
         at_us = self.clock.now_us() if at_us is None else at_us
@@ -163,7 +159,6 @@ class KVEngine:
         if transport == "port":
             self.connected[session.id] = session
             self._plan_disconnect()
-        self.memory.expect(size)
         return session
 
     def abandon(self, session: Session) -> None:
@@ -189,9 +184,9 @@ class KVEngine:
             self.index_ahead(session, argv)
         return self.in_turn(argv, partial(self.execute_now, session, argv))
 
-    def in_turn(self, argv: list[bytes], run: Callable[[bool], T]) -> T:
-        """Wait for the lock, and return ``run(False)``, called while it is held. If another client's
-        script holds it, and the line may run during scripts, return ``run(True)`` without the lock.
+    def in_turn(self, argv: list[bytes], action: Callable[[bool], T]) -> T:
+        """Wait for the lock, and return ``action(False)``, called while it is held. If another client's
+        script holds it, and the line may run during scripts, return ``action(True)`` without the lock.
         An exception other than ``CommandError`` leaves the data consistent and the lock free, at
         whatever moment it is raised.
         """
@@ -200,8 +195,9 @@ class KVEngine:
         # ask it like threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            has_lock = not is_outer or self._take_lock(argv)
-            return run(not has_lock)
+            if is_outer and not self._take_lock(argv):
+                return action(True)
+            return action(False)
         except CommandError:
             raise
         except BaseException:
@@ -244,8 +240,9 @@ class KVEngine:
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""
         start_us = self.clock.now_us()
-        db = session.db  # which SELECT changes
         self._begin(session, spec, argv, start_us)
+        db = session.db  # which SELECT changes
+        db.counts_reads = spec.reads_keys
         waits = False
         try:
             reply = self._call(session, spec, argv, start_us)
@@ -259,7 +256,7 @@ class KVEngine:
             self.statistics.count_failure(spec, stopped)
             raise stopped from None
         finally:
-            db.counts_reads = False  # what the test itself reads does not count
+            db.counts_reads = False  # What the test itself reads does not count.
             self._end(session, spec, argv, start_us, waits)
 
     def _begin(self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int) -> None:
@@ -272,7 +269,6 @@ class KVEngine:
         self.running, self.line = spec, argv
         for listener in self.listeners.items:
             listener(session, spec, argv)
-        session.db.counts_reads = spec.reads_keys
         if "skip_monitor" in spec.flags:
             for monitor in self.monitors:
                 monitor(start_us, session, argv)
@@ -282,8 +278,8 @@ class KVEngine:
         if spec.write and session.transport != "local":
             if self._capacity is not None:
                 self._capacity.check(session.db, spec, argv)
-            if spec.derives:
-                self.memory.check_derived(session.db, spec, argv)
+            if "denyoom" in spec.flags:
+                self.memory.check(session.db, spec, argv)
         if session.transport == "port":
             self._note_on_port(session, spec, argv, start_us)
         if session.no_touch:
@@ -413,8 +409,7 @@ class KVEngine:
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
             self.users.permit(session, spec, argv)
-        is_limited = self.memory.left < 0 or self.memory.limit or self._needs_replicas
-        if is_limited and not during_script:
+        if (self.memory.limit or self._needs_replicas) and not during_script:
             self._check_resources(session, spec, argv)
         listens = session.resp == 2 and any(session.subscriptions.values())
         if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
@@ -427,7 +422,7 @@ class KVEngine:
     def _check_resources(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""
         queued = session.queue
-        if self.lacks_memory(session):
+        if not self.make_room(session):
             needs_memory = "denyoom" in spec.flags
             if spec.name == "EXEC":
                 needs_memory = any("denyoom" in command.flags for command, _ in queued or ())
@@ -451,18 +446,16 @@ class KVEngine:
         if self._needs_replicas and writes and session.transport != "local":
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
-    def lacks_memory(self, session: Session) -> bool:
-        """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
-        if session.transport == "local":
-            return False
-        if self.memory.left < 0 and not self.memory.has_room():
+    def make_room(self, session: Session) -> bool:
+        """Evict keys for a client, as far as the policy allows; return whether the data is within
+        ``maxmemory``. What the test itself does is never limited.
+        """
+        if session.transport == "local" or not self.memory.limit:
             return True
-        if not self.memory.limit:
-            return False
         has_room = self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
         if self.tracking:
             self.tracking.invalidate_evicted()
-        return not has_room
+        return has_room
 
     def block(self, session: Session, blocked: Blocked) -> Waiter:
         """Register a session as blocked; the transport must call ``unblock()`` in any case."""

@@ -80,7 +80,7 @@ class Sizes:
 MOST_MEMORY = 2**30
 """Maximum number of bytes of a fake's data. The longest string takes half of it."""
 _OVERHEAD = 4
-"""Bytes of memory to expect for each byte that a client sends, until all keys are measured."""
+"""Bytes of memory to expect for each byte of a command's arguments, until all keys are measured."""
 _DERIVED = 3
 """Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
 
@@ -89,7 +89,7 @@ class Memory:
     """Keeps a server within ``limit`` by eviction, and all data within ``MOST_MEMORY``.
 
     ``limit`` is in bytes, or 0 for no limit. ``left`` is the number of bytes that clients may add
-    before all keys are measured: the data is measured only when it might exceed ``MOST_MEMORY``.
+    before all keys are measured, because the data might exceed ``MOST_MEMORY`` then.
     """
 
     def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
@@ -99,10 +99,6 @@ class Memory:
         self.limit = 0
         self.evicted = 0
         self.left = 0
-
-    def expect(self, size: int) -> None:
-        """Count bytes that a client has sent, which may become data of several times their size."""
-        self.left -= _OVERHEAD * size
 
     def make_room(self, sizes: Sizes, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
@@ -145,11 +141,16 @@ class Memory:
         # Of a sample, only the first tenth is likely to be among the first of all keys.
         return candidates if len(candidates) < _COMPARED else candidates[: _COMPARED // 10]
 
-    def check_derived(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise OOM if a client's command that derives data from other keys would exceed the limit."""
-        values = db.values
-        sources = {argv[at] for at, key in spec.key_positions(argv) if not key.writes}
-        self._take(_DERIVED * sum(usage(key, values[key]) for key in sources if key in values))
+    def check(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise OOM if what a client's command stores might exceed the limit: its arguments, and data
+        derived from other keys.
+        """
+        size = _OVERHEAD * sum(map(len, argv))
+        if spec.derives:
+            values = db.values
+            sources = {argv[at] for at, key in spec.key_positions(argv) if not key.writes}
+            size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
+        self._take(size)
 
     def reserve(self, transport: Transport, size: int) -> None:
         """Raise OOM if a client's command would exceed the limit with ``size`` more bytes."""

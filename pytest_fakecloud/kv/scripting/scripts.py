@@ -333,7 +333,7 @@ class Scripting:
         """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
-        if not self.engine.lacks_memory(session):
+        if self.engine.make_room(session):
             return False
         if flags is not None:
             raise CommandError(OOM)
@@ -388,8 +388,6 @@ class Scripting:
             run.session.resp = resp
             if spec.write:
                 run.wrote = True
-                # One string of a short script can be an argument of any number of commands.
-                self.engine.memory.reserve(run.session.transport, sum(map(len, argv)))
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
             return as_reply(error)
