@@ -26,7 +26,6 @@ from pytest_fakecloud.http.messages import (
 )
 
 from ..demo import Demo, Raw
-from ..harness import wait_until
 
 
 def ask(demo: Demo, method: str, target: str, **options: Any) -> Answer:
