@@ -151,7 +151,6 @@ NIL_ARRAY = _Marker.NIL_ARRAY
 NO_REPLY = _Marker.NO_REPLY
 """The result of a command whose reply was pushed (SUBSCRIBE) or is suppressed (CLIENT REPLY)."""
 OK = Status(b"OK")
-_OK_LINE = b"+OK\r\n"
 QUEUED = Status(b"QUEUED")
 
 Reply: TypeAlias = (
@@ -188,22 +187,18 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     Each byte that is not UTF-8 becomes one U+FFFD. ``base64`` encodes every string except the literal OK
     reply, numbers and error texts, as the vendor documents.
     """
-    if reply is OK:
-        return "OK"
-    kind = type(reply)
-    if kind is bytes:
-        text: bytes = reply  # type: ignore[assignment]
+    if isinstance(reply, bytes | bytearray):
         return (
-            b2a_base64(text, newline=False).decode() if base64 else text.decode("utf-8", EACH_BYTE)
+            b2a_base64(reply, newline=False).decode()
+            if base64
+            else reply.decode("utf-8", EACH_BYTE)
         )
-    if kind is int or reply is None:
+    if reply is None or isinstance(reply, int):
         return reply
     if isinstance(reply, list):
         return [to_json(item, base64) for item in reply]
     if isinstance(reply, Status):
-        if base64 and reply.text != b"OK":
-            return b2a_base64(reply.text, newline=False).decode()
-        return reply.text.decode("utf-8", EACH_BYTE)
+        return "OK" if reply.text == b"OK" else to_json(reply.text, base64)
     if isinstance(reply, float):
         return to_json(double_text(reply), base64)
     if isinstance(reply, Bool):
@@ -212,8 +207,6 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
         return to_json(reply.text, base64)
     if isinstance(reply, CommandError):
         return str(reply)
-    if isinstance(reply, bytes | bytearray):
-        return to_json(bytes(reply), base64)
     if isinstance(reply, _Marker):
         return None
     raise TypeError(f"{reply!r} is not a reply")
@@ -234,13 +227,6 @@ def size_of(reply: Reply) -> int:
 
 def to_resp(reply: Reply, version: int = 2) -> bytes:
     """Encode a reply in the Redis protocol, version 2 or 3."""
-    # Encode the most frequent replies directly. The journal shares the bytes of OK.
-    if reply is OK:
-        return _OK_LINE
-    if reply.__class__ is bytes:
-        return b"$%d\r\n%b\r\n" % (len(reply), reply)
-    if reply.__class__ is int:
-        return b":%d\r\n" % reply
     return b"".join(resp_parts(reply, version))
 
 

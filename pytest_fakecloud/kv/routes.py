@@ -170,11 +170,12 @@ class KVApp(App):
                 self.command_limits.check(line)
             session = self._session(request)
             reply = self.engine.execute(session, line)
-            self.command_limits.check_reply(size_of(reply))
+            size = size_of(reply)
+            self.command_limits.check_reply(size)
         except CommandError as error:
             # A reply like any other: unlike a ServiceError, it counts as reached.
             return response_format.error(self.with_int_text(error))
-        return response_format.reply(self.with_int_text(reply), self._headers(request))
+        return response_format.reply(self.with_int_text(reply), size, self._headers(request))
 
     def pipeline(self, request: Request) -> Answer | Stream:
         """Run commands in order. Commands of other clients may run in between (specification)."""
@@ -493,8 +494,9 @@ class Format(NamedTuple):
     base64: bool
     resp2: bool
 
-    def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
-        if size_of(reply) > STREAMED:
+    def reply(self, reply: Reply, size: int, headers: Headers) -> Answer | Stream:
+        """Return the response to a command, whose reply has ``size`` bytes of strings."""
+        if size > STREAMED:
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
             return self._in_pieces(parts, headers)
         if self.resp2:

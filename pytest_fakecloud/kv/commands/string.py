@@ -81,8 +81,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
 @command("GET")
 def get(session: Session, args: Args) -> Reply:
     """Return the string value of a key."""
-    value = session.db.string(args[0])
-    return value if value is None or type(value) is bytes else string_reply(value)
+    return string_reply(session.db.string(args[0]))
 
 
 @command("SET")
@@ -117,9 +116,10 @@ def _expire_or_delete(session: Session, key: bytes, at_ms: int) -> None:
 
 
 def string_reply(value: object) -> bytes | None:
-    if type(value) is bytearray:
-        return bytes(value)
-    return value if isinstance(value, bytes) else None
+    """Return a string as a reply, or None for anything else. A ``bytearray`` is copied, because later
+    commands change it.
+    """
+    return bytes(value) if isinstance(value, bytes | bytearray) else None
 
 
 @variant("SETEX", "Set the string value of a key and its TTL in seconds.")

@@ -109,7 +109,7 @@ class Keyspace:
     Commands write with ``set()`` and ``get_or_create()``, and call ``touch()`` after changing a
     value in place. Their ``event`` is the keyspace event to publish: None for the event of the
     running command, ``""`` for none. The methods that read a value return None for a missing key,
-    and differ in what they update and check:
+    differ in what they update and check, and delete a key that has expired:
 
     ==========================  ===========  ===========  =========
     method                      access time  hits/misses  type
@@ -161,14 +161,9 @@ class Keyspace:
     # -- reading ---------------------------------------------------------------------------------
 
     def lookup(self, key: bytes) -> Any:
-        value = self.values.get(key)
-        if value is not None and (key in self.expires or self.volatile):
-            value = self.find(key)
+        value = self.peek(key)
         if value is None:
-            self._note_miss(key, announces=True)
             return None
-        if self.counts_reads:
-            self.hits += 1
         self.accessed[key] = self.now_ms
         if self.frequencies is not None:
             self.frequencies.note(key, self.now_ms)
@@ -190,12 +185,13 @@ class Keyspace:
 
     def find(self, key: bytes) -> Any:
         value = self.values.get(key)
-        if value is not None:
-            if key in self.expires and self.expires[key] <= self.now_ms:
-                self._expire(key)
-                return None
-            if self.volatile and self._lost_fields(key):
-                return None
+        if value is None:
+            return None
+        if key in self.expires and self.expires[key] <= self.now_ms:
+            self._expire(key)
+            return None
+        if self.volatile and self._lost_fields(key):
+            return None
         return value
 
     def get(self, key: bytes, kind: type[T]) -> T | None:

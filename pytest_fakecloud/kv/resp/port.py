@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...core.calls import LIGHT, NO_HEADERS, Call, CutBytes, end_interruptions, record_cut
+from ...core.calls import NO_HEADERS, Call, CutBytes, end_interruptions, record_cut
 from ...core.errors import ContractError, ServiceError
 from ...core.timers import monotonic
 from ...http.hub import Mount
@@ -43,18 +43,7 @@ from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
 from ..interruptions import Arrival, CommandSender
 from ..model import TURN_SECONDS
-from ..reply import (
-    NIL_ARRAY,
-    NO_REPLY,
-    Blocked,
-    Encoded,
-    Push,
-    Reply,
-    Status,
-    resp_parts,
-    size_of,
-    to_resp,
-)
+from ..reply import NIL_ARRAY, NO_REPLY, Blocked, Encoded, Push, Reply, resp_parts, size_of, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .wire import (
@@ -79,8 +68,6 @@ _SHOWN_WORDS = 256
 SHOWN_BYTES = 256
 """Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
-_PLAIN: frozenset[type] = frozenset({Status, bytes, int, type(None)})
-"""The types of most replies, which need no checks unless they are large."""
 _INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
 _MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
 """Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
@@ -476,13 +463,6 @@ class PortConnection:
 
     def _encode_reply(self, argv: list[bytes], mode: str, reply: Reply) -> Answer:
         session = self.session
-        if (
-            reply.__class__ in _PLAIN
-            and (reply.__class__ is not bytes or len(reply) <= LIGHT)
-            and session.reply_mode == "on"
-            and not (self._confirmations or self._messages or self._after_reply)
-        ):
-            return self._reply(to_resp(reply, session.resp))
         reply = self.app.with_int_text(reply)
         reply = self._with_messages(reply)
         size = size_of(reply)
