@@ -326,7 +326,7 @@ class Fake:
         app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
         self._part_exits.callback(app.detach)
         self.faults._attach(app, partial(_gate, self._mounts))
-        self._baseline = self._first_baseline()
+        self._baseline = self.snapshot()
         self._mount_app(host=config.host or "127.0.0.1", port=config.port or 0)
 
     def _mount_app(self, **options: Any) -> Mount:
@@ -467,20 +467,12 @@ class Fake:
         self._engine.restore(snapshot.data)
         self._rewound = self._recorder.reserve()
 
-    def _first_baseline(self) -> Snapshot | None:
-        """Return a new fake's baseline, or None if ``_new_snapshot()`` creates it on demand."""
-        return self.snapshot()
-
-    def _new_snapshot(self) -> Snapshot:
-        """Return the data of an unused fake with the same settings."""
-        raise NotImplementedError
-
     def set_baseline(self) -> None:
         """Make the current data the baseline that ``reset()`` returns to."""
         self._baseline = self.snapshot()
         self._baseline_number = self._recorder.reserve()
 
-    def _restore_baseline(self, baseline: Snapshot | None, number: int) -> None:
+    def _restore_baseline(self, baseline: Snapshot, number: int) -> None:
         """Restore the baseline, with its number, that ``set_baseline()`` has replaced."""
         self._baseline, self._baseline_number = baseline, number
 
@@ -490,7 +482,7 @@ class Fake:
 
         Address, credentials and clock do not change.
         """
-        self.restore(self._baseline or self._new_snapshot())
+        self.restore(self._baseline)
         self.faults.clear()
         self._forget_plans()
         self.journal.clear()

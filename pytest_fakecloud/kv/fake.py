@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
@@ -75,18 +76,22 @@ class KVServer(Fake):
     _config_class = KVConfig
     _config: KVConfig
     _app: KVApp
+    _engine: AnyEngine
 
     def _make_app(self) -> KVApp:
         config, clock, ids = self._config, self._time, self._context.ids
         self._dialect = config.dialect
         self._port: Mount | None = None
-        app = KVApp(partial(KVEngine, clock, ids, config, clock.now_us()), config)
-        if config.engine is not None:
+        self._port_lock = threading.Lock()
+        """Held while the database port opens."""
+        if config.engine is None:
+            self._engine = KVEngine(clock, ids, config)
+        else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine
-            app.created_engine = real = RedisEngine(clock, ids, config.engine, config)
+            self._engine = real = RedisEngine(clock, ids, config.engine, config)
             self._part_exits.callback(real.close)
-        return app
+        return KVApp(self._engine, config)
 
     def _open(self) -> None:
         super()._open()
@@ -96,10 +101,6 @@ class KVServer(Fake):
     @property
     def _password(self) -> str:
         return self._app.password
-
-    @property
-    def _engine(self) -> AnyEngine:
-        return self._app.engine
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class KVServer(Fake):
         that have already logged in stay open, as after any password change.
         """
         self._context.former_secrets |= secrets_of(self)
-        self._set_password(new_token(32))
+        self._app.set_password(new_token(32))
         return self.rotate_token()
 
     @property
@@ -142,7 +143,7 @@ class KVServer(Fake):
 
     def _port_unless_closed(self, engine: KVEngine) -> Mount | None:
         """Return the database port, opening it on first use; None if the fake is closed."""
-        with self._app.creating:
+        with self._port_lock:
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
@@ -180,12 +181,7 @@ class KVServer(Fake):
         *tokens, password = credentials
         super()._set_credentials(*tokens)
         if password != self._password:
-            self._set_password(password)
-
-    def _set_password(self, password: str) -> None:
-        with self._app.creating:
-            self._app.password = password
-            self._app.apply_password(self._app.created_engine)
+            self._app.set_password(password)
 
     @property
     def env(self) -> dict[str, str]:
@@ -479,19 +475,11 @@ class KVServer(Fake):
 
     # -- baseline and interruptions ------------------------------------------------------------------
 
-    def _first_baseline(self) -> Snapshot | None:
-        """Return None if there is no engine yet: an empty baseline needs no copy."""
-        return None if self._app.created_engine is None else super()._first_baseline()
-
-    def _new_snapshot(self) -> Snapshot:
-        """Return a snapshot of a server that was never used."""
-        return Snapshot(self.fixture, self._app.new_engine().snapshot())
-
     @action
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
         super().restore(snapshot)
-        self._set_password(self._password)
+        self._app.set_password(self._password)
         self._app.interruptions.start_over()
 
     @action
@@ -503,8 +491,8 @@ class KVServer(Fake):
         """
         self._end_session()
         super().reset()
-        if isinstance(self._app.created_engine, KVEngine):
-            self._app.created_engine.forget_past()
+        if isinstance(self._engine, KVEngine):
+            self._engine.forget_past()
         self._app.command_limits.reset()
 
     def between(

@@ -6,11 +6,10 @@ import codecs
 import itertools
 import json
 import re
-import threading
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
@@ -60,7 +59,7 @@ def read_only_token(token: str) -> str:
 
 
 class KVApp(App):
-    """The key-value service. Its engine is created on first use, because many tests never use it."""
+    """The key-value service."""
 
     service: ClassVar[str] = "kv"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -68,14 +67,12 @@ class KVApp(App):
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
 
-    def __init__(self, new_engine: Callable[[], AnyEngine], settings: KVConfig) -> None:
+    def __init__(self, engine: AnyEngine, settings: KVConfig) -> None:
         super().__init__()
-        self.new_engine = new_engine
-        self.created_engine: AnyEngine | None = None
-        self.creating = threading.Lock()
-        """Held while the engine or the database port is created."""
+        self.engine = engine
         self.settings = settings
-        self.password: str = settings.database_password or new_token(32)
+        self.password = ""
+        self.set_password(settings.database_password or new_token(32))
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""
@@ -86,25 +83,16 @@ class KVApp(App):
         super().attach(clock=clock, recorder=recorder, violations=violations)
         self.command_limits = CommandLimits(self.settings, clock.now_us)
 
-    @cached_property
-    def engine(self) -> AnyEngine:
-        with self.creating:
-            if self.created_engine is None:
-                engine = self.new_engine()
-                self.apply_password(engine)
-                # Assign the engine last, because it is read without the lock.
-                self.created_engine = engine
-            return self.created_engine
-
     def detach(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
         self.interruptions.end()
         super().detach()
 
-    def apply_password(self, engine: AnyEngine | None) -> None:
-        """Set the password of an engine in memory. A real server has its own."""
-        if isinstance(engine, KVEngine):
-            engine.users.default.set_password(self.password.encode())
+    def set_password(self, password: str) -> None:
+        """Set the password of the database port. A real server has its own."""
+        self.password = password
+        if isinstance(self.engine, KVEngine):
+            self.engine.users.default.set_password(password.encode())
 
     @classmethod
     def routes(cls) -> list[Route]:

@@ -66,7 +66,7 @@ def load_saved(fake: KVServer, content: Any, where: str) -> None:
         except CommandError as error:
             raise ContractError(f"{where}.commands[{number}]: {error}") from None
     engine.users.add_tokens(data.tokens)
-    fake._set_password(fake._password)
+    fake._app.set_password(fake._password)
 
 
 _WITHOUT_RULES = (b"resetpass", b"resetkeys", b"resetchannels", b"-@all", b"clearselectors")

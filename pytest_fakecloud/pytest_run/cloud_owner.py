@@ -21,7 +21,7 @@ class BeforeFixture(NamedTuple):
     """The state of a cloud before a fixture of a wide scope."""
 
     credentials: Mapping[Fake, tuple[str, ...]]
-    baselines: Mapping[Fake, tuple[Snapshot | None, int]]
+    baselines: Mapping[Fake, tuple[Snapshot, int]]
     changes: Changes
 
 

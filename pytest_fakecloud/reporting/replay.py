@@ -254,9 +254,8 @@ class _Player:
         replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
         copy = replayed(fake, self._context, self.time)
         stack.callback(copy.fake.close)
-        if fake._baseline is not None:
-            copy.fake.restore(fake._baseline)
-            copy.fake.set_baseline()
+        copy.fake.restore(fake._baseline)
+        copy.fake.set_baseline()
         self.copies[fake.name] = copy
 
     def parts(self, entry: Entry, events: Mapping[int, Sequence[Event]]) -> Iterator[_Work]:

@@ -16,7 +16,6 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.kv.acl import AclUser
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
 
@@ -270,22 +269,6 @@ class TestIdentity:
             server = cloud.kv_server()
             cloud.clock.advance(100)
             assert "uptime_in_seconds:100\r\n" in server.execute("INFO", "server")
-
-    def test_no_thread_gets_an_engine_without_its_password(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with Cloud() as cloud:
-            server = cloud.kv_server(database_password="secret")
-            set_password = AclUser.set_password
-            shown: list[object] = []
-
-            def watched(user: AclUser, password: bytes) -> None:
-                shown.append(server._app.created_engine)
-                set_password(user, password)
-
-            monkeypatch.setattr(AclUser, "set_password", watched)
-            _ = server._engine
-            assert shown == [None]
 
     def test_the_database_port_has_its_setting(self) -> None:
         with KVServer(Context.alone()) as first:

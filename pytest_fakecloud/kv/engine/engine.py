@@ -67,13 +67,10 @@ class KVEngine:
     """An in-memory key-value store: ``execute()`` takes a command line and returns its reply.
 
     In the vendor's dialect, it has one database, otherwise sixteen. Limits and ``documented_only``
-    restrict clients, but not the test. ``started_us`` is the start time to report, in microseconds
-    since the Unix epoch. A single re-entrant ``lock`` guards all state.
+    restrict clients, but not the test. A single re-entrant ``lock`` guards all state.
     """
 
-    def __init__(
-        self, clock: Timekeeper, ids: Ids, settings: KVConfig, started_us: int | None = None
-    ) -> None:
+    def __init__(self, clock: Timekeeper, ids: Ids, settings: KVConfig) -> None:
         self.clock = clock
         self.ids = ids
         self.settings = settings
@@ -89,7 +86,7 @@ class KVEngine:
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
-        self.started_us = clock.now_us() if started_us is None else started_us
+        self.started_us = clock.now_us()
         self.last_save_us = self.started_us
         self.now_us = self.started_us
         """Time in microseconds, which is constant during a command, script or transaction."""

@@ -941,7 +941,7 @@ def test_bytes_of_a_browser_run_nothing(server: KVServer, name: str, size: int) 
 
 def test_a_real_server_has_a_port_of_its_own() -> None:
     with KVServer(Context.alone()) as server:
-        server._app.created_engine = object()  # type: ignore[assignment]
+        server._engine = object()  # type: ignore[assignment]
         with pytest.raises(ContractError, match="connect to that server"):
             _ = server.database_url
 
