@@ -15,7 +15,7 @@ from ..http.messages import (
     JSON_TYPE,
     Answer,
     AnyResponse,
-    Effect,
+    ConnectionEffect,
     HeaderPairs,
     Proceed,
     Stream,
@@ -204,9 +204,9 @@ class AnswerMaker:
     def prepared(self, response: Response) -> AnyResponse:
         """Return what to send for the test's ``Response``; raise ``ContractError`` if impossible."""
         if response.ending == "hang":
-            return Effect("hang")
+            return ConnectionEffect("hang")
         if response.ending == "refuse":
-            return Effect("refuse", reset=True)
+            return ConnectionEffect("refuse", reset=True)
         if response._after_us:
             raise ContractError(
                 f"after={shown(response.after)} is the time that a queue's destination takes: leave "
@@ -254,8 +254,8 @@ class AnswerMaker:
 
 
 _NAMED_STEPS: Mapping[str, Callable[[Proceed], AnyResponse]] = {
-    "drop": lambda proceed: Effect("drop"),
-    "hang": lambda proceed: Effect("hang"),
+    "drop": lambda proceed: ConnectionEffect("drop"),
+    "hang": lambda proceed: ConnectionEffect("hang"),
     "lose_response": lambda proceed: lost(proceed()),
     "truncate": lambda proceed: truncated(proceed()),
 }
@@ -330,23 +330,23 @@ def lost(response: AnyResponse, reset: bool = False) -> AnyResponse:
     """Return an effect that closes the connection without sending the response."""
     if isinstance(response, Stream):
         response.end()
-        return Effect("lose", reset=reset)
-    if isinstance(response, Effect):
+        return ConnectionEffect("lose", reset=reset)
+    if isinstance(response, ConnectionEffect):
         return response
-    return Effect("lose", response, reset=reset)
+    return ConnectionEffect("lose", response, reset=reset)
 
 
 def truncated(response: AnyResponse, keep: int | None = None) -> AnyResponse:
     """Return the first ``keep`` bytes of a response (usually half), or chunks of a stream (one)."""
-    if isinstance(response, Effect):
+    if isinstance(response, ConnectionEffect):
         return response
     if isinstance(response, Stream):
         response.chunks = _first(response.chunks, 1 if keep is None else keep)
         return response
-    body = response.body
-    assert isinstance(body, bytes)
-    size = len(body)
-    return Effect("truncate", response, min(size // 2 if keep is None else keep, max(0, size - 1)))
+    size = len(response.content)
+    return ConnectionEffect(
+        "truncate", response, min(size // 2 if keep is None else keep, max(0, size - 1))
+    )
 
 
 def _first(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:

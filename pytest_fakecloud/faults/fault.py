@@ -17,7 +17,7 @@ from ..core.field_types import discard_awaitable, positional_parameters
 from ..core.frames import is_own, stack_of
 from ..core.matching import Field, Query, Question, check_fields
 from ..core.settings import optional, whole
-from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Proceed, Request
+from ..http.messages import Answer, AnyResponse, ConnectionEffect, HeaderPairs, Proceed, Request
 from .answers import Response
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class DownFault(Fault):
     """Refuses connections: without matchers all of them, otherwise those of matching requests."""
 
     def __init__(self, plan: FaultPlan, matchers: Mapping[str, Any]) -> None:
-        effect = Effect("refuse", reset=True)
+        effect = ConnectionEffect("refuse", reset=True)
         super().__init__(plan, "down", "down", matchers, lambda proceed: effect, CUT)
         self._refuses_all = not self._limits  # with matchers, other requests are still served
         # A refused connection leaves no trace, so the fault may seem never to have fired.

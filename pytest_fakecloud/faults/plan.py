@@ -35,7 +35,7 @@ from ..core.settings import SWITCH, choice, number, optional, whole
 from ..core.signals import Signal
 from ..core.timers import Duration, duration_us, monotonic
 from ..http.app import FAULTS, App
-from ..http.messages import AnyResponse, Effect, HeaderPairs, Proceed, Request
+from ..http.messages import AnyResponse, ConnectionEffect, HeaderPairs, Proceed, Request
 from .answers import AnswerMaker, Step, lost, no_app, truncated
 from .fault import (
     CUT,
@@ -122,7 +122,7 @@ class FaultPlan:
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
-        effect = Effect("drop", reset=SWITCH.read("reset", reset))
+        effect = ConnectionEffect("drop", reset=SWITCH.read("reset", reset))
         return self._inject("drop", "drop", matchers, lambda proceed: effect, CUT)
 
     def lose_response(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
@@ -143,7 +143,7 @@ class FaultPlan:
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
         """Never respond: keep the connection open until either side closes it, at most a minute."""
-        return self._inject("hang", "hang", matchers, lambda proceed: Effect("hang"), CUT)
+        return self._inject("hang", "hang", matchers, lambda proceed: ConnectionEffect("hang"), CUT)
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Announce the whole response, send ``keep`` bytes of its body (default: half), and close.

@@ -20,7 +20,15 @@ from ..core.matching import Field
 from ..core.recorder import Recorder
 from ..core.registry import Registry
 from ..core.violations import Violations, shortened
-from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Proceed, Request, Stream
+from .messages import (
+    OUTCOME_OF_EFFECT,
+    Answer,
+    AnyResponse,
+    ConnectionEffect,
+    Proceed,
+    Request,
+    Stream,
+)
 from .routing import Route, RouteTable
 
 if TYPE_CHECKING:
@@ -312,7 +320,7 @@ class App:
     def _encoded(self, result: object) -> AnyResponse:
         """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
         if not isinstance(result, Answer):
-            if isinstance(result, (Stream, Effect)):
+            if isinstance(result, (Stream, ConnectionEffect)):
                 return result
             return Answer(self.dump(result))
         if not isinstance(result.body, bytes):
@@ -413,7 +421,7 @@ class App:
             call.status = response.status
             if response.headers:
                 call.response_headers = Headers(tuple(response.headers))
-            body: bytes = response.body  # type: ignore[assignment]
+            body = response.content
             if isinstance(body, CutBytes):
                 record_cut(call, {"response_body": body.size})
                 call.response_body = body

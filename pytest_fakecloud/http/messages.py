@@ -93,8 +93,9 @@ def asks_to_close(connection: str) -> bool:
 
 @dataclass
 class Answer:
-    """A complete response. ``bytes`` bodies are sent unchanged, other objects as JSON. ``altered`` is
-    True if the endpoint responded and an interceptor changed the body.
+    """A complete response. An endpoint may return any object as the body, of which
+    ``App.call_endpoint()`` makes JSON; ``content`` is the body after that. ``altered`` is True if the
+    endpoint responded and an interceptor changed the body.
     """
 
     body: object = b""
@@ -102,6 +103,12 @@ class Answer:
     headers: HeaderPairs = ()
     content_type: str | None = JSON_TYPE
     altered: bool = field(default=False, init=False, compare=False)
+
+    @property
+    def content(self) -> bytes:
+        """The body as it is sent."""
+        assert isinstance(self.body, bytes)
+        return self.body
 
 
 class Stream:
@@ -131,7 +138,7 @@ class Stream:
             self.on_close()
 
 
-class Effect(NamedTuple):
+class ConnectionEffect(NamedTuple):
     """The effect that an injected fault has on the connection, instead of a response.
 
     ``kind`` is ``"drop"`` (close without a response, before the engine), ``"lose"`` (close without
@@ -153,7 +160,7 @@ def close_chunks(chunks: object) -> None:
         close()
 
 
-AnyResponse: TypeAlias = Answer | Stream | Effect
+AnyResponse: TypeAlias = Answer | Stream | ConnectionEffect
 Proceed: TypeAlias = Callable[[], AnyResponse]
 """A function that returns the response of the rest of a chain; after its last interceptor, that of the
 endpoint.

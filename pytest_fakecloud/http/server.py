@@ -21,7 +21,15 @@ from time import gmtime, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.timers import monotonic
-from .messages import Answer, Effect, Message, Rejection, RequestReader, Stream, asks_to_close
+from .messages import (
+    Answer,
+    ConnectionEffect,
+    Message,
+    Rejection,
+    RequestReader,
+    Stream,
+    asks_to_close,
+)
 
 if TYPE_CHECKING:
     from .app import App
@@ -375,7 +383,7 @@ class HTTPHandler:
             return True
         return self._apply(message, response)
 
-    def _apply(self, message: Message, effect: Effect) -> bool:
+    def _apply(self, message: Message, effect: ConnectionEffect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
         if effect.kind == "truncate" and effect.answer is not None:
             head, body = encode(message, effect.answer)
@@ -442,8 +450,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 def encode(message: Message, answer: Answer) -> tuple[bytes, bytes]:
     """Return a response's head and body (empty if none may be sent); update ``keep_alive``."""
-    body = answer.body
-    assert isinstance(body, bytes)
+    body = answer.content
     status = answer.status
     head = _opening(status, int(time()))
     for name, value in answer.headers:

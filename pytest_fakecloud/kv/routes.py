@@ -531,7 +531,9 @@ def format_of(request: Request) -> Format:
 
 
 def option(request: Request, name: str) -> str:
-    """Return the header ``upstash-<name>`` or ``service-<name>`` in lower case, or an empty string."""
+    """Return the value of a header in lower case, or an empty string: ``Upstash-<name>``, as the official
+    clients call it, or ``Service-<name>`` (specification).
+    """
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip().lower()
 

@@ -22,7 +22,7 @@ from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
 from ..http.app import App, Endpoint
-from ..http.messages import Answer, AnyResponse, Effect, Request, bearer_token, same
+from ..http.messages import Answer, AnyResponse, ConnectionEffect, Request, bearer_token, same
 from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
@@ -320,7 +320,7 @@ def _kept(keeper: StateKeeper) -> shapes.KeptData:
 
 
 def _guarded(response: T) -> T:
-    if not isinstance(response, Effect):
+    if not isinstance(response, ConnectionEffect):
         headers = list(response.headers)
         if not any(name == "Content-Security-Policy" for name, _ in headers):
             headers.append(("Content-Security-Policy", POLICY))

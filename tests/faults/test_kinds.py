@@ -12,7 +12,7 @@ from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.faults.answers import lost, truncated
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
+from pytest_fakecloud.http.messages import Answer, ConnectionEffect, Request, Stream
 
 from ..harness import error_of
 from .conftest import sent
@@ -56,11 +56,11 @@ def test_every_kind_says_what_prepared_it_and_what_it_does(
 @pytest.mark.parametrize("reset", [False, True])
 def test_what_cuts_a_connection_says_how(plan: FaultPlan, reset: bool) -> None:
     with plan.drop(reset=reset):
-        assert sent(plan) == Effect("drop", reset=reset)
+        assert sent(plan) == ConnectionEffect("drop", reset=reset)
     with plan.lose_response(reset=reset):
-        assert sent(plan) == Effect("lose", Answer(b"fine"), reset=reset)
+        assert sent(plan) == ConnectionEffect("lose", Answer(b"fine"), reset=reset)
     with plan.lose_response(reset=reset):
-        assert sent(plan, Stream(iter([b"1"]))) == Effect("lose", reset=reset)
+        assert sent(plan, Stream(iter([b"1"]))) == ConnectionEffect("lose", reset=reset)
 
 
 def test_by_themselves_connections_end_without_a_reset(plan: FaultPlan) -> None:
@@ -68,12 +68,12 @@ def test_by_themselves_connections_end_without_a_reset(plan: FaultPlan) -> None:
         with prepare():
             assert sent(plan).reset is False
     with plan.down():
-        assert sent(plan) == Effect("refuse", reset=True)
+        assert sent(plan) == ConnectionEffect("refuse", reset=True)
     assert lost(Answer()).reset is False  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("effect", [Effect("drop"), Effect("hang")])
-def test_what_is_cut_already_cannot_be_spoilt(effect: Effect) -> None:
+@pytest.mark.parametrize("effect", [ConnectionEffect("drop"), ConnectionEffect("hang")])
+def test_what_is_cut_already_cannot_be_spoilt(effect: ConnectionEffect) -> None:
     assert lost(effect, True) is effect
     assert truncated(effect, 1) is effect
 
@@ -87,7 +87,7 @@ def test_what_is_cut_already_cannot_be_spoilt(effect: Effect) -> None:
 )  # fmt: skip
 def test_a_truncated_answer_lacks_its_end(body: bytes, keep: int | None, expected: int) -> None:
     answer = Answer(body)
-    assert truncated(answer, keep) == Effect("truncate", answer, expected)
+    assert truncated(answer, keep) == ConnectionEffect("truncate", answer, expected)
 
 
 class Chunks:
@@ -132,7 +132,7 @@ def test_a_stream_that_is_lost_is_closed() -> None:
     lost(Stream(chunks, on_close=lambda: ended.append("ended")))
     assert (chunks.closed, ended) == (1, ["ended"])
     # Some iterators have no close().
-    assert lost(Stream(iter([b"1"]))) == Effect("lose")
+    assert lost(Stream(iter([b"1"]))) == ConnectionEffect("lose")
 
 
 def test_a_delay_lasts_as_long_as_it_was_set_to(
@@ -191,7 +191,7 @@ def test_each_limit_has_a_span_of_its_own(plan: FaultPlan, clock: Clock) -> None
 
 def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(plan: FaultPlan) -> None:
     plan.random(1, "lose_response")
-    assert sent(plan) == Effect("lose", Answer(b"fine"))
+    assert sent(plan) == ConnectionEffect("lose", Answer(b"fine"))
 
 
 # -- calls ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
 from pytest_fakecloud.http.app import App
-from pytest_fakecloud.http.messages import Answer, Effect, Request
+from pytest_fakecloud.http.messages import Answer, ConnectionEffect, Request
 
 from .conftest import ARGUMENTS, sent
 
@@ -26,10 +26,10 @@ from .conftest import ARGUMENTS, sent
     ("step", "response"),
     [
         (None, Answer(b"fine")),
-        ("drop", Effect("drop")),
-        ("hang", Effect("hang")),
-        ("lose_response", Effect("lose", Answer(b"fine"))),
-        ("truncate", Effect("truncate", Answer(b"fine"), 2)),
+        ("drop", ConnectionEffect("drop")),
+        ("hang", ConnectionEffect("hang")),
+        ("lose_response", ConnectionEffect("lose", Answer(b"fine"))),
+        ("truncate", ConnectionEffect("truncate", Answer(b"fine"), 2)),
         (404, Answer(b"Not Found\n", 404, (), "text/plain")),
         (599, Answer(b"Status 599\n", 599, (), "text/plain")),
         ((429, None), Answer(b"Too Many Requests\n", 429, (), "text/plain")),
@@ -42,8 +42,8 @@ from .conftest import ARGUMENTS, sent
         (Response(body=None), Answer(b"", 200, (), None)),
         (Response(503, "busy"), Answer(b"busy", 503, (), "text/plain; charset=utf-8")),
         (Response(body={"a": 1}), Answer(b'{"a": 1}', 200, (), "application/json")),
-        (Response.hang(), Effect("hang")),
-        (Response.refuse(), Effect("refuse", reset=True)),
+        (Response.hang(), ConnectionEffect("hang")),
+        (Response.refuse(), ConnectionEffect("refuse", reset=True)),
     ],
 )
 def test_what_a_step_makes_of_a_response(plan: FaultPlan, step: Any, response: object) -> None:

@@ -18,7 +18,7 @@ from pytest_fakecloud.http.app import EXPLORATION, FAULTS, App, Chain, Intercept
 from pytest_fakecloud.http.messages import (
     Answer,
     AnyResponse,
-    Effect,
+    ConnectionEffect,
     Proceed,
     Request,
     Stream,
@@ -224,7 +224,7 @@ def changed(answer: AnyResponse, **parts: Any) -> Answer:
         (lambda proceed: changed(proceed(), headers=[("X", "1")]), False),
         (lambda proceed: proceed() and proceed(), False),
         (lambda proceed: Answer(b"own"), False),
-        (lambda proceed: Effect("truncate", changed(proceed(), body=b"f"), 1), False),
+        (lambda proceed: ConnectionEffect("truncate", changed(proceed(), body=b"f"), 1), False),
         (lambda proceed: changed(proceed(), body=b"fin"), True),
         (lambda proceed: proceed() and Answer(b"own"), True),
     ],
@@ -312,7 +312,7 @@ def test_a_bug_in_the_facts_is_no_bug_of_the_call(
 def test_a_fault_on_a_service_error_can_still_spoil_it(demo: Demo) -> None:
     demo.faults.lose_response()
     response = demo.app.answer(Request("GET", "/refuse"))
-    assert isinstance(response, Effect)
+    assert isinstance(response, ConnectionEffect)
     assert response.answer is not None
     assert response.answer.status == 418
 

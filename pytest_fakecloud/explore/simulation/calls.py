@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...cloud.fake import Fake
 from ...core.errors import ContractError, ServiceError, listed, report_failure
 from ...faults.answers import lost
-from ...http.messages import Answer, AnyResponse, Effect, Proceed, Request
+from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
 from ...reporting.calls import SEVERAL, command_of
@@ -78,7 +78,7 @@ class Calls:
         is_left_over = self._turns.here() is None and self._state.is_left_over()
         if is_left_over or (request.client and request.client[1] in self._state.left_ports):
             self._trial.notes["not explored: late calls for a request of an earlier trial"] = None
-            return Effect("drop")
+            return ConnectionEffect("drop")
         strand, is_own_thread = self._strand_of(request)
         is_outside = (not is_own_thread and self._state.note_outsider()) or (
             request.client is not None and request.client[1] in self._state.outside_ports
@@ -103,7 +103,7 @@ class Calls:
             if is_own_thread and request.client is None:
                 raise
             # The strand ends after this request, or another thread runs its code until its next turn.
-            return Effect("drop")
+            return ConnectionEffect("drop")
 
     def _serve_in_turn(
         self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, proceed: Proceed
@@ -300,7 +300,7 @@ class Calls:
             self._trial.accesses.append(access)
         if self._cut and self._cut.get((root.title, fake.name), 0) > now:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
-            return Effect("drop")
+            return ConnectionEffect("drop")
         if self._served - 1 == self._state.plan.left_out:
             return self._serve_without_effect(fake, proceed, line)
         return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
@@ -386,7 +386,7 @@ class Calls:
         line.is_disturbance, line.words = True, _FAULT_WORDS[fault.kind].format(status)
         request.call.fault = fault.kind
         if fault.kind == "drop":
-            return Effect("drop")
+            return ConnectionEffect("drop")
         if fault.kind == "respond":
             session = session_of(fake, request)
             if session is not None:

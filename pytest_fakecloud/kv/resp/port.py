@@ -31,7 +31,7 @@ from ...core.calls import NO_HEADERS, Call, CutBytes, end_interruptions, record_
 from ...core.errors import ContractError, ServiceError
 from ...core.timers import monotonic
 from ...http.hub import Mount
-from ...http.messages import Answer, AnyResponse, Effect, Request, Stream
+from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request, Stream
 from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
@@ -316,7 +316,7 @@ class PortConnection:
             self.wait_for_pause(argv)
         if self.signal.closed:
             # The connection was closed while the command waited, before it reached the engine.
-            return Effect("drop")
+            return ConnectionEffect("drop")
         passes_chain = self._passes_chain(argv)
         self._replies_at_once = not passes_chain or self.app.chain.is_empty
         if self._replies_at_once:

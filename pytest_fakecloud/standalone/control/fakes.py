@@ -23,7 +23,7 @@ from ...core.field_types import TOKEN
 from ...core.plain_data import bytes_to_plain
 from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
-from ...http.messages import Answer, Effect, Request
+from ...http.messages import Answer, ConnectionEffect, Request
 from ...http.routing import Route
 from ...reporting.data import whole_number
 from ..addresses import Hosts, has_public_credentials
@@ -111,7 +111,7 @@ class FakeRoutes(Part):
                 "headers": [list(pair) for pair in answer.headers],
                 "body": raw_body.decode("utf-8", "replace"),
             }
-        if isinstance(answer, Effect):
+        if isinstance(answer, ConnectionEffect):
             return {"broken": answer.kind}
         # The stream has no reader, so end it like one whose client disconnected.
         answer.end()
