@@ -531,8 +531,8 @@ def format_of(request: Request) -> Format:
 
 
 def option(request: Request, name: str) -> str:
-    """Return the value of a header in lower case, or an empty string: ``Upstash-<name>``, as the official
-    clients call it, or ``Service-<name>`` (specification).
+    """Return the value of a header in lower case, or an empty string: ``Upstash-<name>``, as the
+    official clients call it, or ``Service-<name>`` (specification).
     """
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip().lower()
