@@ -293,9 +293,9 @@ def _end_call(item: pytest.Item) -> Run | None:
 def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, right: object) -> None:
     """Note two values that an assertion found unequal, for the history in the report of the test."""
     if op == "==" and _RUN in config.stash:
-        from .reporting.asserted import Comparison
+        from .reporting.asserted import UnequalValues
 
-        config.stash[_RUN].test.compared = Comparison.by_caller(left, right)
+        config.stash[_RUN].test.compared = UnequalValues.by_caller(left, right)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -192,7 +192,7 @@ def test_fakes_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -
         cloud.kv_server().close()
 
     def look() -> None:
-        assert [fake.name for fake in cloud._context.fakes.items][:2] == ["first", "last"]
+        assert [fake.name for fake in cloud._context.fakes][:2] == ["first", "last"]
         _ = cloud.env, cloud.violations(), cloud.fakes()
         cloud.snapshot()
 

@@ -22,7 +22,7 @@ from ..core.errors import ServiceError
 from ..core.field_types import TEXT
 from ..core.matching import Field
 from ..http.app import App
-from ..http.messages import Answer, Request, basic_credentials, json_value, same
+from ..http.messages import Answer, Json, Request, basic_credentials, json_value, same
 from ..http.routing import Route
 from .errors import BrokerError, illegal_argument, partly_appended
 from .model import (
@@ -288,7 +288,7 @@ class BrokerApp(App):
             headers=(("WWW-Authenticate", 'Basic realm="broker"'),),
         )
 
-    def render_error(self, error: ServiceError) -> Answer:
+    def render_error(self, error: ServiceError) -> Json:
         """Return an error as ``{error, status}``, with replacements from the ``errors`` setting."""
         status, text = error.status, error.message
         if isinstance(error, BrokerError):
@@ -297,7 +297,7 @@ class BrokerApp(App):
                 status = other
             elif other is not None:
                 status, text = other
-        return Answer({"error": text, "status": status}, status, error.headers)
+        return Json({"error": text, "status": status}, status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
         raise BrokerError("unknown_path", f"Invalid API call: {request.method} {request.path}")

@@ -231,7 +231,7 @@ class BaseCloud:
 
                 mount = fake._mount
                 fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
-            for listener in self._context.listeners.items:
+            for listener in self._context.listeners:
                 listener(fake)
         except BaseException:
             fake.close()
@@ -240,7 +240,7 @@ class BaseCloud:
 
     def fakes(self) -> Results[Fake]:
         """The open fakes, in the order they were started."""
-        fakes = list(self._context.fakes.items)
+        fakes = list(self._context.fakes)
         fields = {
             name: _one_of(name, frozenset(map(attrgetter(name), fakes)))
             for name in ("name", "fixture", "service")
@@ -252,7 +252,7 @@ class BaseCloud:
     def env(self) -> dict[str, str]:
         """The environment variables of all fakes; of several fakes of a service, the first one's."""
         merged: dict[str, str] = {}
-        for fake in self._context.fakes.items:
+        for fake in self._context.fakes:
             for name, value in fake.env.items():
                 merged.setdefault(name, value)
         if self._authority is not None:
@@ -264,7 +264,7 @@ class BaseCloud:
     def violations(self) -> Results[Violation]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         violations = [*self._context.violations]
-        for fake in self._last_fakes or self._context.fakes.items:
+        for fake in self._last_fakes or self._context.fakes:
             violations += fake._left_behind()
         covers = self._context.allowed.covers
         counted = (
@@ -291,19 +291,19 @@ class BaseCloud:
 
     def snapshot(self) -> Snapshot:
         """Return the current data of all fakes."""
-        return Snapshot("fakecloud", {h.name: h.snapshot() for h in self._context.fakes.items})
+        return Snapshot("fakecloud", {h.name: h.snapshot() for h in self._context.fakes})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the data of a snapshot in the fakes that are still open."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != "fakecloud":
             raise ContractError(f"{shown(snapshot)} is not a snapshot of a cloud")
-        for fake in self._context.fakes.items:
+        for fake in self._context.fakes:
             if fake.name in snapshot.data:
                 fake.restore(snapshot.data[fake.name])
 
     def reset(self) -> None:
         """Return every fake to its baseline; forget violations and journal."""
-        for fake in self._context.fakes.items:
+        for fake in self._context.fakes:
             fake.reset()
         self._context.violations.clear()
         self._context.allowed.clear()
@@ -331,7 +331,7 @@ class BaseCloud:
     def _start_no_more(self) -> None:
         with self._starting:
             if not self.closed:
-                self._last_fakes = self._context.fakes.items
+                self._last_fakes = tuple(self._context.fakes)
             self.closed = self._context.closing = True
 
     def _close_fakes(self) -> None:
@@ -370,7 +370,7 @@ class BaseCloud:
             )
 
     def __repr__(self) -> str:
-        names = ", ".join(fake.name for fake in self._context.fakes.items) or "no fakes"
+        names = ", ".join(fake.name for fake in self._context.fakes) or "no fakes"
         return (
             f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
         )
@@ -397,7 +397,7 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
 def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
     context = cloud._context
-    for fake in context.fakes.items:
+    for fake in context.fakes:
         fake._renew_connections()
     context.clock.rewind(now, clock)
     cloud.reset()
@@ -425,7 +425,7 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     contains this kind, record strict-mode violations instead.
     """
     texts, context = [], cloud._context
-    for fake in context.fakes.items:
+    for fake in context.fakes:
         text, facts = fake._undelivered(), {"fake": fake.name}
         if text is None or context.allowed.covers("undelivered", facts):
             continue
@@ -445,7 +445,7 @@ def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
     context = cloud._context
-    fakes = (*context.fakes.items, *cloud._last_fakes)
+    fakes = (*context.fakes, *cloud._last_fakes)
     return {*context.former_secrets}.union(*map(secrets_of, fakes))
 
 

@@ -97,7 +97,7 @@ class Context:
 
         Raises ``ContractError`` if an open fake has the given name.
         """
-        taken = [fake.name for fake in self.fakes.items]
+        taken = [fake.name for fake in self.fakes]
         if requested is not None:
             if requested in taken:
                 raise ContractError(

@@ -58,7 +58,6 @@ def spend(steps: float) -> None:
 class Budgeted:
     """Limits a with-block to ``steps``; a nested block uses the outer block's budget."""
 
-    # A class, because a generator would slow down every request.
     __slots__ = ("_begins", "_budget", "_steps")
 
     def __init__(self, steps: int | None = None) -> None:

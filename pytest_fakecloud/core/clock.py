@@ -246,7 +246,7 @@ class Timekeeper:
         try:
             yield
         finally:
-            for listener in self.drive_ends.items:
+            for listener in self.drive_ends:
                 listener()
 
     def steps(
@@ -369,7 +369,7 @@ class Timekeeper:
         self._live_us = self._offset_us if self._frozen_us is None else None
 
     def _check_free(self) -> None:
-        if ties := self._ties.items:
+        if ties := list(self._ties):
             raise ContractError(f"this clock cannot be stopped or moved: {ties[0][0]}")
 
     def _check_can_run(self) -> None:
@@ -402,7 +402,7 @@ class Timekeeper:
             signals = list(self._signals or ())
         for signal in signals:
             signal.notify()
-        for listener in self.listeners.items:
+        for listener in self.listeners:
             listener()
 
     # -- rules -----------------------------------------------------------------------------------
@@ -563,7 +563,7 @@ class Timekeeper:
         if lane == "background":
             if self.on_background is not None:
                 self.on_background()
-            for listener in self.listeners.items:
+            for listener in self.listeners:
                 listener()
         return timer
 

@@ -145,7 +145,7 @@ def _mapping(origin: Any, arguments: tuple[Any, ...], data: Any, where: str) -> 
     return make(_collection(list, (pair,), data, where))
 
 
-def _instance(kind: Any, fields: Mapping[str, Field], data: Any, where: str) -> Any:
+def _instance(kind: Any, fields: Mapping[str, PlainField], data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _mismatch(where, data, "an object")
     for name in data:
@@ -178,7 +178,7 @@ def _exception(data: Any, where: str) -> BaseException:
 # -- declared classes ------------------------------------------------------------------------------
 
 
-class Field(typing.NamedTuple):
+class PlainField(typing.NamedTuple):
     """A field of a declared class: its type, and a function that returns its default, or ``MISSING``."""
 
     kind: Any
@@ -186,18 +186,18 @@ class Field(typing.NamedTuple):
 
 
 @cache
-def _fields_of(kind: Any) -> Mapping[str, Field] | None:
+def _fields_of(kind: Any) -> Mapping[str, PlainField] | None:
     """Return the fields of a dataclass or a named tuple by name; None for another class."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind)
         return {
-            field.name: Field(hints[field.name], _default(field))
+            field.name: PlainField(hints[field.name], _default(field))
             for field in dataclasses.fields(kind)
         }
     if issubclass(kind, tuple) and hasattr(kind, "_field_defaults"):
         defaults: Mapping[str, Any] = kind._field_defaults
         return {
-            name: Field(
+            name: PlainField(
                 hint, _constant(defaults[name]) if name in defaults else dataclasses.MISSING
             )
             for name, hint in get_type_hints(kind).items()

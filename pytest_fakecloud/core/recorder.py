@@ -297,7 +297,7 @@ class Recorder:
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
-        for listener in self.shared.listeners.items:
+        for listener in self.shared.listeners:
             listener(call)
 
     def _update_size(self, call: Call) -> None:
@@ -402,7 +402,7 @@ class Recorder:
                     forgotten = parent.forget_oldest()
         for call in forgotten:
             shorten(call)
-        for listener in shared.listeners.items:
+        for listener in shared.listeners:
             listener(entry)
 
     # -- forgetting ------------------------------------------------------------------------------
@@ -471,7 +471,7 @@ class Recorder:
         recorded = self.shared.recorded
         while recorded and recorded[-1][_NUMBER] > number:
             recorded.pop()
-        for listener in self.shared.forget_listeners.items:
+        for listener in self.shared.forget_listeners:
             listener(number)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -14,17 +14,23 @@ _registering = threading.Lock()
 
 
 class Registry(Generic[T]):
-    """Registered objects in ``items``, over which other threads may iterate during changes."""
+    """Registered objects, over which other threads may iterate during changes."""
 
-    items: tuple[T, ...] = ()
+    _items: tuple[T, ...] = ()
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     def add(self, item: T) -> Callable[[], None]:
         """Register an object; return a function that removes it and can be called repeatedly."""
         with _registering:
-            self.items = (*self.items, item)
+            self._items = (*self._items, item)
         return functools.partial(self.remove, item)
 
     def remove(self, item: T) -> None:
         """Remove this very object, if it is registered."""
         with _registering:
-            self.items = tuple([other for other in self.items if other is not item])
+            self._items = tuple([other for other in self._items if other is not item])

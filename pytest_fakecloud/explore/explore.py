@@ -20,8 +20,8 @@ from .assertions import may_assert
 from .fakes import HORIZON_US
 from .inputs import (
     Drawing,
+    DrawnClient,
     Inputs,
-    Source,
     check_inputs,
     distinct_inputs,
     functions_of,
@@ -237,7 +237,7 @@ def playing(
 
 
 def _only_inputs(
-    argument: Mapping[str, Any] | None, sources: Mapping[str, Source], *, is_replayed: bool
+    argument: Mapping[str, Any] | None, sources: Mapping[str, DrawnClient], *, is_replayed: bool
 ) -> Inputs | None:
     """Return the only inputs to run with: those of the argument, or those of ``replay_schedule``."""
     replay = current_replay.get()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..core.timers import Timer
     from ..kv.engine.limits import Memory
     from ..process.process_time import ProcessTime
-    from ..queue.engine.schedules import Schedule, Schedules
+    from ..queue.engine.schedules import MessageSchedule, Schedules
     from ..queue.fake import Queue
     from ..queue.model import Message
     from ..vector.fake import VectorIndex
@@ -122,7 +122,7 @@ class Deliveries:
         self._queues = queues
         self._end_us = start_us + HORIZON_US
         self._ordinals: dict[str, int] = {}
-        self._ended: list[tuple[Schedules, Schedule]] = []
+        self._ended: list[tuple[Schedules, MessageSchedule]] = []
 
     def are_left(self) -> bool:
         """Return whether a queue has a message to deliver, now or later."""

@@ -173,7 +173,7 @@ def _choices_of(name: str, argument: object) -> _Choices:
     )
 
 
-class Source:
+class DrawnClient:
     """A client whose input is drawn."""
 
     __name__ = "client"
@@ -201,7 +201,7 @@ class Source:
         raise NotImplementedError
 
 
-class DrawnCall(Source):
+class DrawnCall(DrawnClient):
     """A call of a function with drawn arguments."""
 
     def __init__(self, function: Callable[..., object], choices: Mapping[str, _Choices]) -> None:
@@ -241,7 +241,7 @@ def drawn(function: Callable[..., object], **choices: Any) -> DrawnCall:
     """
     if not callable(function):
         raise ContractError(f"{shown(function)} is not a function: pass drawn(function, name=[…])")
-    if isinstance(function, Source):
+    if isinstance(function, DrawnClient):
         raise ContractError("drawn() takes a function, not a client whose input is drawn already")
     try:
         inspect.signature(function).bind(**choices)
@@ -256,7 +256,7 @@ def drawn(function: Callable[..., object], **choices: Any) -> DrawnCall:
     )
 
 
-class Operations(Source):
+class Operations(DrawnClient):
     """Calls of several operations, of which any are made in any order."""
 
     def __init__(self, operations: Mapping[str, DrawnCall], most: int) -> None:
@@ -325,7 +325,7 @@ def operations(run: Functions, *, most: int = 5) -> Operations:
         raise ContractError("operations() needs functions: pass operations([deposit, withdraw])")
     named: dict[str, DrawnCall] = {}
     for name, function in functions:
-        if isinstance(function, Source) and not isinstance(function, DrawnCall):
+        if isinstance(function, DrawnClient) and not isinstance(function, DrawnCall):
             raise ContractError(f"{name} is not an operation: pass a function, or drawn(function)")
         if name in named:
             raise ContractError(
@@ -377,16 +377,16 @@ def _fewest(items: list[Any], breaks: Callable[[list[Any]], bool]) -> list[Any]:
 # -- the inputs of all clients ---------------------------------------------------------------------
 
 
-def sources_of(programs: Sequence[Program]) -> dict[str, Source]:
+def sources_of(programs: Sequence[Program]) -> dict[str, DrawnClient]:
     """Return the clients whose input is drawn, by name."""
     return {
         program.name: program.function
         for program in programs
-        if isinstance(program.function, Source)
+        if isinstance(program.function, DrawnClient)
     }
 
 
-def distinct_inputs(sources: Mapping[str, Source], drawing: Drawing) -> Iterator[Inputs]:
+def distinct_inputs(sources: Mapping[str, DrawnClient], drawing: Drawing) -> Iterator[Inputs]:
     """Yield inputs, none of them twice, until no new ones are drawn; without sources, the empty one."""
     if not sources:
         return iter([{}])
@@ -396,7 +396,7 @@ def distinct_inputs(sources: Mapping[str, Source], drawing: Drawing) -> Iterator
 
 
 def inputs_with_operations(
-    count: int, sources: Mapping[str, Source], drawing: Drawing
+    count: int, sources: Mapping[str, DrawnClient], drawing: Drawing
 ) -> Iterator[Inputs]:
     """Yield inputs, none of them twice, whose ``operations()`` clients make ``count`` calls together."""
     most = {name: source.most for name, source in sources.items() if isinstance(source, Operations)}
@@ -413,7 +413,7 @@ def inputs_with_operations(
     return _distinct(draw, drawing)
 
 
-def number_of_operations(inputs: Inputs, sources: Mapping[str, Source]) -> int:
+def number_of_operations(inputs: Inputs, sources: Mapping[str, DrawnClient]) -> int:
     """Return the number of calls that the ``operations()`` clients make together."""
     return sum(
         len(inputs[name]) for name, source in sources.items() if isinstance(source, Operations)
@@ -437,7 +437,7 @@ def _distinct(draw: Callable[[], Inputs], drawing: Drawing) -> Iterator[Inputs]:
 
 def shrunk_inputs(
     inputs: Inputs,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, DrawnClient],
     breaks: Callable[[Inputs], bool],
     drawing: Drawing,
 ) -> Inputs:
@@ -448,7 +448,7 @@ def shrunk_inputs(
     return inputs
 
 
-def check_inputs(inputs: object, sources: Mapping[str, Source]) -> Inputs:
+def check_inputs(inputs: object, sources: Mapping[str, DrawnClient]) -> Inputs:
     """Return inputs that the caller passed; raise ``ContractError`` if they do not fit the clients."""
     if not isinstance(inputs, Mapping) or set(inputs) != set(sources):
         names = ", ".join(sources)
@@ -465,7 +465,7 @@ def with_inputs(programs: Sequence[Program], inputs: Inputs) -> list[Program]:
         Program(
             program.name, partial(program.function.call, inputs[program.name]), program.is_worker
         )
-        if isinstance(program.function, Source)
+        if isinstance(program.function, DrawnClient)
         else program
         for program in programs
     ]
@@ -474,7 +474,7 @@ def with_inputs(programs: Sequence[Program], inputs: Inputs) -> list[Program]:
 def functions_of(function: Callable[..., object]) -> Sequence[Callable[..., object]]:
     """Return the functions that a client calls, or the client itself if its input is not drawn."""
     source = getattr(getattr(function, "func", function), "__self__", function)
-    return source.functions if isinstance(source, Source) else [function]
+    return source.functions if isinstance(source, DrawnClient) else [function]
 
 
 def text_of_inputs(inputs: Inputs) -> str:

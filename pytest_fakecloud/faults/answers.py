@@ -17,6 +17,7 @@ from ..http.messages import (
     AnyResponse,
     ConnectionEffect,
     HeaderPairs,
+    Json,
     Proceed,
     Stream,
     bytes_of,
@@ -195,11 +196,12 @@ class AnswerMaker:
 
         return respond
 
-    def encoded(self, answer: Answer) -> Answer:
-        """Return an error's ``Answer`` with an encoded body; raise ``ContractError`` if invalid."""
-        body = answer.body if isinstance(answer.body, bytes) else self._as_json(answer.body)
-        kind = checked_type(answer.content_type)
-        return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)
+    def encoded(self, result: Answer | Json) -> Answer:
+        """Return an error as a complete response; raise ``ContractError`` if it is invalid."""
+        status, headers = checked_status(result.status), checked_headers(result.headers)
+        if isinstance(result, Json):
+            return Answer(self._as_json(result.value), status, headers)
+        return Answer(result.body, status, headers, checked_type(result.content_type))
 
     def prepared(self, response: Response) -> AnyResponse:
         """Return what to send for the test's ``Response``; raise ``ContractError`` if impossible."""
@@ -343,7 +345,7 @@ def truncated(response: AnyResponse, keep: int | None = None) -> AnyResponse:
     if isinstance(response, Stream):
         response.chunks = _first(response.chunks, 1 if keep is None else keep)
         return response
-    size = len(response.content)
+    size = len(response.body)
     return ConnectionEffect(
         "truncate", response, min(size // 2 if keep is None else keep, max(0, size - 1))
     )

@@ -1,7 +1,7 @@
 """The base class of all HTTP applications.
 
-``App.answer`` is the pipeline: it finds the endpoint of a request, authenticates it, records it, applies
-faults, calls the endpoint, encodes the result and records that.
+``App.answer`` is the pipeline: it finds the endpoint of a request, records the request,
+authenticates it, applies faults, calls the endpoint, encodes its result, and records the response.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from .messages import (
     Answer,
     AnyResponse,
     ConnectionEffect,
+    Json,
     Proceed,
     Request,
     Stream,
@@ -70,16 +71,16 @@ class Chain:
 
     @property
     def is_empty(self) -> bool:
-        return not self._members.items
+        return not self._members
 
     @property
     def members(self) -> list[tuple[int, Interceptor]]:
         """The positions and the interceptors, in order."""
-        return sorted(self._members.items, key=itemgetter(0))
+        return sorted(self._members, key=itemgetter(0))
 
     def has(self, position: int) -> bool:
         """Return whether an interceptor has this position."""
-        return any(position == member for member, _ in self._members.items)
+        return any(position == member for member, _ in self._members)
 
     def add(self, position: int, interceptor: Interceptor) -> Callable[[], None]:
         """Add an interceptor after those of the same position; return a function that removes it."""
@@ -115,8 +116,8 @@ class App:
 
     A subclass defines ``service``, ``routes()``, ``authenticate()``, and overrides
     ``render_error()``, ``unknown_path()``, ``no_route()``, ``wrong_method()``, ``facts()`` and
-    ``dump()`` as needed. Endpoints take a ``Request`` and return an ``Answer``, a ``Stream``, or
-    any object that is sent as JSON. They raise ``ServiceError`` for requests that the service would
+    ``dump()`` as needed. Endpoints take a ``Request`` and return a ``Result``, or any object that is
+    sent as JSON. They raise ``ServiceError`` for requests that the service would
     reject. They may wait only for the clock.
     """
 
@@ -185,9 +186,9 @@ class App:
         """Return the client's identity; raise ``ServiceError`` for missing or wrong credentials."""
         return None
 
-    def render_error(self, error: ServiceError) -> Answer:
+    def render_error(self, error: ServiceError) -> Answer | Json:
         """Return an error in the service's format."""
-        return Answer({"error": error.message}, error.status, error.headers)
+        return Json({"error": error.message}, error.status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
         """Return or raise the service's response to an unknown path."""
@@ -255,7 +256,7 @@ class App:
 
     def admit(self, request: Request) -> None:
         """Call the guards, and authenticate a request; raise ``ServiceError`` to reject it."""
-        for guard in self.guards.items:
+        for guard in self.guards:
             guard(request)
         request.principal = self.authenticate(request)
 
@@ -309,7 +310,7 @@ class App:
         if error.status == 401:
             # The journal keeps only the beginning of a request without valid credentials.
             self.recorder.shorten(request.call)
-        for listener in self.rejection_listeners.items:
+        for listener in self.rejection_listeners:
             listener(request, error)
         return self.rendered(error)
 
@@ -318,14 +319,12 @@ class App:
         return self._encoded(self.render_error(error))
 
     def _encoded(self, result: object) -> AnyResponse:
-        """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
-        if not isinstance(result, Answer):
-            if isinstance(result, (Stream, ConnectionEffect)):
-                return result
-            return Answer(self.dump(result))
-        if not isinstance(result.body, bytes):
-            result.body = self.dump(result.body)
-        return result
+        """Return the response for an endpoint's result."""
+        if isinstance(result, (Answer, Stream, ConnectionEffect)):
+            return result
+        if isinstance(result, Json):
+            return Answer(self.dump(result.value), result.status, result.headers)
+        return Answer(self.dump(result))
 
     def no_endpoint(self, request: Request, allowed: frozenset[str] | None = None) -> Answer:
         """Report a request without a route; return or raise the service's response. ``allowed`` are
@@ -421,7 +420,7 @@ class App:
             call.status = response.status
             if response.headers:
                 call.response_headers = Headers(tuple(response.headers))
-            body = response.content
+            body = response.body
             if isinstance(body, CutBytes):
                 record_cut(call, {"response_body": body.size})
                 call.response_body = body

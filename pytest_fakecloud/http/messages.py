@@ -93,22 +93,23 @@ def asks_to_close(connection: str) -> bool:
 
 @dataclass
 class Answer:
-    """A complete response. An endpoint may return any object as the body, of which
-    ``App.call_endpoint()`` makes JSON; ``content`` is the body after that. ``altered`` is True if the
-    endpoint responded and an interceptor changed the body.
+    """A complete response, whose body is sent unchanged. ``altered`` is True if the endpoint responded
+    and an interceptor changed the body.
     """
 
-    body: object = b""
+    body: bytes = b""
     status: int = 200
     headers: HeaderPairs = ()
     content_type: str | None = JSON_TYPE
     altered: bool = field(default=False, init=False, compare=False)
 
-    @property
-    def content(self) -> bytes:
-        """The body as it is sent."""
-        assert isinstance(self.body, bytes)
-        return self.body
+
+class Json(NamedTuple):
+    """The result of an endpoint that the app sends as JSON, with a status or headers of its own."""
+
+    value: object
+    status: int = 200
+    headers: HeaderPairs = ()
 
 
 class Stream:
@@ -161,6 +162,8 @@ def close_chunks(chunks: object) -> None:
 
 
 AnyResponse: TypeAlias = Answer | Stream | ConnectionEffect
+Result: TypeAlias = Answer | Json | Stream
+"""What an endpoint may return, besides any other object that the app sends as JSON."""
 Proceed: TypeAlias = Callable[[], AnyResponse]
 """A function that returns the response of the rest of a chain; after its last interceptor, that of the
 endpoint.
@@ -305,7 +308,7 @@ class Rejection(Exception):
         self.target = target
 
 
-class Message(Request):
+class ReceivedRequest(Request):
     """A request with details that matter to its connection.
 
     ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
@@ -322,7 +325,7 @@ class Message(Request):
 class RequestReader:
     """Reads the requests of one connection.
 
-    ``feed()`` appends complete requests to ``messages``. After invalid bytes, ``rejection`` contains
+    ``feed()`` appends complete requests to ``requests``. After invalid bytes, ``rejection`` contains
     the reason, and the caller must feed nothing more. ``pending`` is a request whose body is
     incomplete. ``client`` is the peer's address, which is passed to each request.
     """
@@ -337,8 +340,8 @@ class RequestReader:
         self.client = client
         self.head_limit = head_limit
         self.body_limit = body_limit
-        self.messages: deque[Message] = deque()
-        self.pending: Message | None
+        self.requests: deque[ReceivedRequest] = deque()
+        self.pending: ReceivedRequest | None
         self.rejection: Rejection | None = None
         self._line = b""
         """The beginning of a request whose first line is incomplete."""
@@ -458,7 +461,7 @@ class RequestReader:
     def _serve_without_upgrade(self, data: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
         # granted and reads no body after it, but the fakes do not support upgrades.
-        upgrade = self.messages.pop()
+        upgrade = self.requests.pop()
         if upgrade.method == "CONNECT":
             reason = "CONNECT is for proxies; this is not a proxy"
             self.rejection = Rejection(405, reason, upgrade.method, upgrade.target)
@@ -467,9 +470,9 @@ class RequestReader:
         lines = [f"{upgrade.method} {upgrade.target} HTTP/{upgrade.version}", *headers, "", ""]
         self._restart()
         self.feed("\r\n".join(lines).encode("latin-1"))
-        message = self.pending or (self.messages[-1] if self.messages else None)
-        if message is not None:
-            message.headers, message.fields = upgrade.headers, upgrade.fields
+        request = self.pending or (self.requests[-1] if self.requests else None)
+        if request is not None:
+            request.headers, request.fields = upgrade.headers, upgrade.fields
         if data and self.rejection is None:
             self.feed(data)
 
@@ -496,15 +499,15 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        message = Message(
+        request = ReceivedRequest(
             sys.intern(parser.get_method().decode("ascii")),  # The journal keeps all of them.
             self._target.decode("latin-1"),
             self._headers,
             b"",
             self.client,
         )
-        version = message.version = parser.get_http_version()
-        message.expects = False
+        version = request.version = parser.get_http_version()
+        request.expects = False
         size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in self._headers])
         self._overhead = 0
         if size > self.head_limit:
@@ -513,34 +516,34 @@ class RequestReader:
             raise Rejection(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
             raise Rejection(505, f"HTTP/{version} is not supported, only HTTP/1.1")
-        hosts = message.headers.getlist("Host")
+        hosts = request.headers.getlist("Host")
         if len(hosts) > 1:
             raise Rejection(400, _TWO_HOSTS)
         if not hosts and version == "1.1":
             raise Rejection(400, "an HTTP/1.1 request needs a Host header")
-        self._frame(message)
-        self.pending = message
+        self._frame(request)
+        self.pending = request
 
-    def _frame(self, message: Message) -> None:
+    def _frame(self, request: ReceivedRequest) -> None:
         def value_of(name: str) -> str | None:
-            return ", ".join(message.headers.getlist(name)) if name in message.fields else None
+            return ", ".join(request.headers.getlist(name)) if name in request.fields else None
 
         coding = value_of("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
             raise Rejection(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
-        length = int(message.fields.get("content-length", "0"))
+        length = int(request.fields.get("content-length", "0"))
         self._length = length if coding is None else None
         if length > self.body_limit:
             raise Rejection(413, f"a body is limited to {self.body_limit} bytes, got {length}")
         expect = value_of("expect")
-        if expect is not None and message.version == "1.1":
+        if expect is not None and request.version == "1.1":
             if {expectation.strip().lower() for expectation in expect.split(",")} != {
                 "100-continue"
             }:
                 raise Rejection(
                     417, f"the expectation {expect!r} is not supported, only '100-continue'"
                 )
-            message.expects = coding is not None or length > 0
+            request.expects = coding is not None or length > 0
 
     def on_body(self, data: bytes) -> None:
         if len(self._body) + len(data) > self.body_limit:
@@ -549,16 +552,16 @@ class RequestReader:
         self._overhead = 0
 
     def on_message_complete(self) -> None:
-        message = self.pending
-        if message is None:  # pragma: no cover - the parser always completes the head first
+        request = self.pending
+        if request is None:  # pragma: no cover - the parser always completes the head first
             return
         if self._body:
-            message.body = bytes(self._body)
-        message.keep_alive = self._parser.should_keep_alive()
-        if message.keep_alive and message.version == "1.0":
+            request.body = bytes(self._body)
+        request.keep_alive = self._parser.should_keep_alive()
+        if request.keep_alive and request.version == "1.0":
             # Check for "close", which the parser lets "keep-alive" override (RFC 9112, 9.3).
-            message.keep_alive = not asks_to_close(",".join(message.headers.getlist("Connection")))
-        self.messages.append(message)
+            request.keep_alive = not asks_to_close(",".join(request.headers.getlist("Connection")))
+        self.requests.append(request)
         self._start()
 
 

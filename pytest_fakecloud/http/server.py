@@ -24,7 +24,7 @@ from ..core.timers import monotonic
 from .messages import (
     Answer,
     ConnectionEffect,
-    Message,
+    ReceivedRequest,
     Rejection,
     RequestReader,
     Stream,
@@ -331,11 +331,11 @@ class HTTPHandler:
         """Respond to all requests that are complete, and to bytes that are not one."""
         reader = self.reader
         reader.feed(data)
-        while reader.messages:
-            message = reader.messages.popleft()
-            if message.expects:
+        while reader.requests:
+            request = reader.requests.popleft()
+            if request.expects:
                 self.sock.sendall(_CONTINUE)
-            if not self._answer(message) or not message.keep_alive:
+            if not self._answer(request) or not request.keep_alive:
                 return False
         if reader.rejection is not None:
             self._send_rejection(reader.rejection)
@@ -347,46 +347,46 @@ class HTTPHandler:
     def renew(self) -> bool:
         return self.reader.pending is None
 
-    def _await_body_or_reject(self, message: Message) -> bool:
+    def _await_body_or_reject(self, request: ReceivedRequest) -> bool:
         """Let the body of a request follow; return False if the request was rejected without it, because
         the body is large or the client asks before it sends it.
         """
-        length = int(message.fields.get("content-length", SHORT_BODY + 1))
-        if (length > SHORT_BODY or message.expects) and self._rejects(message):
-            message.keep_alive = False
-            if self._answer(message):
+        length = int(request.fields.get("content-length", SHORT_BODY + 1))
+        if (length > SHORT_BODY or request.expects) and self._rejects(request):
+            request.keep_alive = False
+            if self._answer(request):
                 # Let the client read the response, although it may still be sending the body.
                 self.connection.shut_down(socket.SHUT_WR)
                 self.connection.discard_until_closed(UNREAD_SECONDS)
             return False
-        if message.expects:
-            message.expects = False
+        if request.expects:
+            request.expects = False
             self.sock.sendall(_CONTINUE)
-        message.is_awaited = True
+        request.is_awaited = True
         return True
 
-    def _rejects(self, message: Message) -> bool:
-        return self.app.rejects(message)
+    def _rejects(self, request: ReceivedRequest) -> bool:
+        return self.app.rejects(request)
 
-    def _answer(self, message: Message) -> bool:
+    def _answer(self, request: ReceivedRequest) -> bool:
         """Respond to a request; return False if the connection must be closed."""
-        if not self.connection.enter(message):
+        if not self.connection.enter(request):
             return False
         try:
-            response = self.app.answer(message)
+            response = self.app.answer(request)
             if isinstance(response, Stream):
-                return self.connection.stream(partial(self._stream, message, response))
+                return self.connection.stream(partial(self._stream, request, response))
         finally:
             self.connection.leave()
         if isinstance(response, Answer):
-            self.sock.sendall(b"".join(encode(message, response)))
+            self.sock.sendall(b"".join(encode(request, response)))
             return True
-        return self._apply(message, response)
+        return self._apply(request, response)
 
-    def _apply(self, message: Message, effect: ConnectionEffect) -> bool:
+    def _apply(self, request: ReceivedRequest, effect: ConnectionEffect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
         if effect.kind == "truncate" and effect.answer is not None:
-            head, body = encode(message, effect.answer)
+            head, body = encode(request, effect.answer)
             self.sock.sendall(head + body[: effect.keep])
         elif effect.kind == "hang":
             self.connection.hang()
@@ -394,14 +394,14 @@ class HTTPHandler:
             self.connection.reset_when_closed()
         return False
 
-    def _stream(self, message: Message, stream: Stream) -> bool:
+    def _stream(self, request: ReceivedRequest, stream: Stream) -> bool:
         """Send chunks as they are produced. After a failure, omit the last chunk."""
         sock = self.sock
-        chunked = message.version == "1.1"
+        chunked = request.version == "1.1"
         try:
             with self.connection.watched(stream.on_close or (lambda: None)):
-                sock.sendall(stream_head(message, stream))
-                if message.method == "HEAD":
+                sock.sendall(stream_head(request, stream))
+                if request.method == "HEAD":
                     return chunked
                 for part in stream.chunks:
                     if self.connection.ended:
@@ -413,7 +413,7 @@ class HTTPHandler:
         except (ConnectionError, ssl.SSLError):
             return False
         except Exception as error:
-            self.app.stream_failed(message, error)
+            self.app.stream_failed(request, error)
             return False
         finally:
             stream.end()
@@ -421,19 +421,19 @@ class HTTPHandler:
 
     def _send_rejection(self, rejection: Rejection) -> None:
         """Send the reason for closing the connection, and let the client read it."""
-        message = Message(
+        request = ReceivedRequest(
             rejection.method or "GET", rejection.target, client=self.connection.address
         )
-        message.version, message.keep_alive = "1.1", False
-        self.sock.sendall(b"".join(encode(message, self._rejection_answer(rejection, message))))
+        request.version, request.keep_alive = "1.1", False
+        self.sock.sendall(b"".join(encode(request, self._rejection_answer(rejection, request))))
         # Close only the sending side: a reset would discard the response before it is read.
         self.connection.shut_down(socket.SHUT_WR)
         self.connection.discard_until_closed(DRAIN_SECONDS)
 
-    def _rejection_answer(self, rejection: Rejection, message: Message) -> Answer:
+    def _rejection_answer(self, rejection: Rejection, request: ReceivedRequest) -> Answer:
         """Record the rejection in the app's journal; return the response."""
         if rejection.method:
-            answer = self.app.unknown_method(message)
+            answer = self.app.unknown_method(request)
             assert isinstance(answer, Answer)  # because no interceptor sees it
             return answer
         self.app.record_malformed(rejection.status, rejection.reason)
@@ -448,33 +448,33 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def encode(message: Message, answer: Answer) -> tuple[bytes, bytes]:
+def encode(request: ReceivedRequest, answer: Answer) -> tuple[bytes, bytes]:
     """Return a response's head and body (empty if none may be sent); update ``keep_alive``."""
-    body = answer.content
+    body = answer.body
     status = answer.status
     head = _opening(status, int(time()))
     for name, value in answer.headers:
         lower = name.lower()
         if lower == "connection":
-            message.keep_alive = message.keep_alive and not asks_to_close(value)
+            request.keep_alive = request.keep_alive and not asks_to_close(value)
         elif lower not in SET_BY_SERVER:
             head += header(name, value)
     if answer.content_type is not None:
         head += f"Content-Type: {answer.content_type}\r\n"
     if status not in BODILESS:
         head += f"Content-Length: {len(body)}\r\n"
-    if status in BODILESS or message.method == "HEAD":
+    if status in BODILESS or request.method == "HEAD":
         body = b""
-    if not message.keep_alive or message.version != "1.1":
-        head += connection_header(message)
+    if not request.keep_alive or request.version != "1.1":
+        head += connection_header(request)
     return head_bytes(head + "\r\n"), body
 
 
-def stream_head(message: Message, stream: Stream) -> bytes:
+def stream_head(request: ReceivedRequest, stream: Stream) -> bytes:
     """Return the head of a streamed response; with HTTP/1.0, it ends when the connection closes."""
     head = _opening(stream.status, int(time()))
     head += f"Content-Type: {stream.content_type}\r\nCache-Control: no-cache\r\n"
-    chunked = message.version == "1.1"
+    chunked = request.version == "1.1"
     head += "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
     return head_bytes(f"{head}{''.join(header(*pair) for pair in stream.headers)}\r\n")
 
@@ -489,10 +489,10 @@ def chunk(part: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(part), part)
 
 
-def connection_header(message: Message) -> str:
-    if not message.keep_alive:
+def connection_header(request: ReceivedRequest) -> str:
+    if not request.keep_alive:
         return "Connection: close\r\n"
-    return "" if message.version == "1.1" else "Connection: keep-alive\r\n"
+    return "" if request.version == "1.1" else "Connection: keep-alive\r\n"
 
 
 def header(name: str, value: str) -> str:

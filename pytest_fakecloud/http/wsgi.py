@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
-from .messages import Answer, Message, Rejection, asks_to_close, close_chunks
+from .messages import Answer, ReceivedRequest, Rejection, asks_to_close, close_chunks
 from .server import (
     LAST_CHUNK,
     Connection,
@@ -25,7 +25,7 @@ from .server import (
 )
 
 
-def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
+def make_environ(connection: Connection, request: ReceivedRequest) -> dict[str, Any]:
     """Return the WSGI environment of a complete request as werkzeug makes it, plus
     ``CONTENT_LENGTH``, the raw target (``RAW_URI``) and the raw headers (``fakecloud.headers``).
     """
@@ -35,13 +35,13 @@ def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
     vars(handler).update(
         connection=connection.sock,
         client_address=connection.address,
-        command=message.method,
-        path=message.target,
-        request_version=f"HTTP/{message.version}",
+        command=request.method,
+        path=request.target,
+        request_version=f"HTTP/{request.version}",
         headers=Headers(
-            (n, v) for n, v in message.headers.pairs if n.lower() != "transfer-encoding"
+            (n, v) for n, v in request.headers.pairs if n.lower() != "transfer-encoding"
         ),
-        rfile=io.BytesIO(message.body),
+        rfile=io.BytesIO(request.body),
         server=SimpleNamespace(
             ssl_context=mount.tls,
             server_address=mount.address,
@@ -53,10 +53,10 @@ def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
     )
     environ = handler.make_environ()
     environ["wsgi.input_terminated"] = True
-    environ["fakecloud.headers"] = message.headers.pairs
+    environ["fakecloud.headers"] = request.headers.pairs
     environ["REMOTE_PORT"] = str(environ["REMOTE_PORT"])
-    if message.body:
-        environ["CONTENT_LENGTH"] = str(len(message.body))
+    if request.body:
+        environ["CONTENT_LENGTH"] = str(len(request.body))
     return environ
 
 
@@ -71,28 +71,28 @@ _Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
 class WSGIHandler(HTTPHandler):
     """Owns one connection to a WSGI application."""
 
-    def _rejects(self, message: Message) -> bool:
+    def _rejects(self, request: ReceivedRequest) -> bool:
         """Read every body, because only the application knows which requests it rejects."""
         return False
 
-    def _answer(self, message: Message) -> bool:
-        if not self.connection.enter(message):
+    def _answer(self, request: ReceivedRequest) -> bool:
+        if not self.connection.enter(request):
             return False
         try:
-            return WSGICall(self.connection, message).run()
+            return WSGICall(self.connection, request).run()
         finally:
             self.connection.leave()
 
-    def _rejection_answer(self, rejection: Rejection, message: Message) -> Answer:
+    def _rejection_answer(self, rejection: Rejection, request: ReceivedRequest) -> Answer:
         return rejection_text(rejection)
 
 
 class WSGICall:
     """One call of a WSGI application: collects the application's output and writes it."""
 
-    def __init__(self, connection: Connection, message: Message) -> None:
+    def __init__(self, connection: Connection, request: ReceivedRequest) -> None:
         self.connection = connection
-        self.message = message
+        self.request = request
         self.status = ""
         self.headers: list[tuple[str, str]] = []
         self.head_sent = False
@@ -105,7 +105,7 @@ class WSGICall:
         connection = self.connection
         try:
             result = connection.mount.app(
-                make_environ(connection, self.message), self.start_response
+                make_environ(connection, self.request), self.start_response
             )
             try:
                 self.send(result)
@@ -121,7 +121,7 @@ class WSGICall:
             self.status = "500 Internal Server Error"
             self.headers = [("Content-Type", "text/plain")]
             self.send([b"the application failed\n"])
-        return self.message.keep_alive
+        return self.request.keep_alive
 
     def start_response(
         self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
@@ -148,7 +148,7 @@ class WSGICall:
             self._send_bytes(LAST_CHUNK)
         elif self.unwritten:
             # The client would take the next response for a part of this body, or the reverse.
-            self.message.keep_alive = False
+            self.request.keep_alive = False
 
     def _send_whole(self, body: bytes) -> None:
         self.framing = self._choose_framing(len(body))
@@ -166,22 +166,22 @@ class WSGICall:
 
     def _choose_framing(self, length: int | None) -> _Framing:
         """Choose the end of a body of ``length`` bytes (None: not known), and add its header."""
-        if self.message.method == "HEAD" or self.status[:3] in ("204", "304"):
+        if self.request.method == "HEAD" or self.status[:3] in ("204", "304"):
             return "no body"
         announced = self._announced_length()
         if announced is not None:
             if length is None:
                 self.unwritten = int(announced)
             elif int(announced) != length:
-                self.message.keep_alive = False
+                self.request.keep_alive = False
             return "length"
         if length is not None:
             self.headers.append(("Content-Length", str(length)))
             return "length"
-        if self.message.version == "1.1":
+        if self.request.version == "1.1":
             self.headers.append(("Transfer-Encoding", "chunked"))
             return "chunked"
-        self.message.keep_alive = False
+        self.request.keep_alive = False
         return "until close"
 
     def _announced_length(self) -> str | None:
@@ -205,12 +205,12 @@ class WSGICall:
         for name, value in self.headers:
             if name.lower() == "connection":
                 if asks_to_close(value):
-                    self.message.keep_alive = False
+                    self.request.keep_alive = False
                 continue
             if self.status[:3] == "204" and name.lower() == "content-length":
                 continue
             lines.append(header(name, value))
-        lines.append(connection_header(self.message))
+        lines.append(connection_header(self.request))
         lines.append("\r\n")
         head = head_bytes("".join(lines))
         self.head_sent = True

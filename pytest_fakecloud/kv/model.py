@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Literal
@@ -29,9 +28,9 @@ class CommandLimits:
     """
 
     def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
-        self._max_size = limits.max_request_size
-        self.largest_reply = LARGEST if self._max_size is None else self._max_size
-        """Maximum size in bytes of the strings in a reply."""
+        largest = limits.max_request_size
+        self.largest = LARGEST if largest is None else largest
+        """Maximum size in bytes of a command, and of the strings in a reply."""
         self._now_us = now_us
         self._lock = threading.Lock()
         self._windows = [
@@ -44,30 +43,21 @@ class CommandLimits:
         ]
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
-        self._unchecked_size = sys.maxsize if self._max_size is None else self._max_size
 
-    def must_check(self, size: int) -> bool:
-        """Return whether ``check()`` must be called for the commands of a request of this size."""
-        # Decoding only shortens commands, so those of a short request are within the limit.
-        return bool(self._windows) or size > self._unchecked_size
+    @property
+    def counts_commands(self) -> bool:
+        """Whether the number of commands is limited."""
+        return bool(self._windows)
 
     def check(self, line: list[bytes]) -> None:
         """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""
         self.count()
-        self.check_size(line)
+        self.check_size(sum(map(len, line)))
 
-    def check_size(self, line: list[bytes]) -> None:
-        """Raise ``CommandError`` if a command is too large."""
-        if self._max_size is not None:
-            self._check(sum(map(len, line)))
-
-    def check_reply(self, size: int) -> None:
-        """Raise ``CommandError`` if the strings of a reply, or of all replies, are too large."""
-        self._check(size)
-
-    def _check(self, size: int) -> None:
-        if size > self.largest_reply:
-            raise CommandError(errors.max_request_size(self.largest_reply, size))
+    def check_size(self, size: int) -> None:
+        """Raise ``CommandError`` if a command, or the strings of a reply, are too large."""
+        if size > self.largest:
+            raise CommandError(errors.max_request_size(self.largest, size))
 
     def count(self, commands: int = 1) -> None:
         """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""

@@ -22,7 +22,7 @@ from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
 from ..http.app import App
-from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
+from ..http.messages import Answer, Json, Request, Result, Stream, bearer_token, decode_bytes, same
 from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
@@ -147,25 +147,24 @@ class KVApp(App):
     def no_command(self, request: Request) -> NoReturn:
         raise RestError(400, errors.EMPTY_COMMAND)
 
-    def command(self, request: Request) -> Answer | Stream:
+    def command(self, request: Request) -> Result:
         """Run one command."""
         response_format = format_of(request)
         [line] = lines_of(request)
         try:
             if self.interruptions:
                 self._run_interruptions(request, [line])
-            if self.command_limits.must_check(len(request.body) + len(request.target)):
-                self.command_limits.check(line)
+            self.command_limits.check(line)
             session = self._session(request)
             reply = self.engine.execute(session, line)
             size = size_of(reply)
-            self.command_limits.check_reply(size)
+            self.command_limits.check_size(size)
         except CommandError as error:
             # A reply like any other: unlike a ServiceError, it counts as reached.
             return response_format.error(self.with_int_text(error))
         return response_format.reply(self.with_int_text(reply), size, self._headers(request))
 
-    def pipeline(self, request: Request) -> Answer | Stream:
+    def pipeline(self, request: Request) -> Result:
         """Run commands in order. Commands of other clients may run in between (specification)."""
         response_format = format_of(request)
         lines = self._checked_lines(request)
@@ -178,7 +177,7 @@ class KVApp(App):
     def _check_replies(self, size: int) -> None:
         """Raise ``RestError`` if all replies together are too large."""
         try:
-            self.command_limits.check_reply(size)
+            self.command_limits.check_size(size)
         except CommandError as error:
             raise RestError(400, error.text.decode()) from None
 
@@ -189,8 +188,7 @@ class KVApp(App):
         replies: list[Reply] = []
         size = 0
         execute, limits = self.engine.execute, self.command_limits
-        interruptions, listeners = self.interruptions, self.interruptions.listeners.items
-        is_limited = limits.must_check(len(request.body) + len(request.target))
+        interruptions, listeners = self.interruptions, self.interruptions.listeners
         turn_ends = monotonic() + TURN_SECONDS
         for line in lines:
             if monotonic() > turn_ends:
@@ -202,17 +200,16 @@ class KVApp(App):
                 for listener in listeners:
                     listener()
             try:
-                if is_limited:
-                    limits.check(line)
+                limits.check(line)
                 reply = execute(session, line)
                 size += size_of(reply)
                 # The whole response will be rejected as too large, so discard this reply.
-                replies.append(reply if size <= limits.largest_reply else None)
+                replies.append(reply if size <= limits.largest else None)
             except CommandError as error:
                 replies.append(as_reply(error))
         return replies, size
 
-    def multi_exec(self, request: Request) -> Answer | Stream:
+    def multi_exec(self, request: Request) -> Result:
         """Run commands as one transaction; if it is discarded, return one error (specification).
 
         The response is always JSON, also if the request asks for RESP2 (documentation).
@@ -241,7 +238,7 @@ class KVApp(App):
 
     def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
-            self.command_limits.check_size(line)
+            self.command_limits.check_size(sum(map(len, line)))
         with self.engine.lock:
             self.engine.execute(session, [b"MULTI"])
             for line in lines:
@@ -263,7 +260,7 @@ class KVApp(App):
             raise RestError(400, errors.pipeline_too_long(limit, len(lines)).decode())
         return lines
 
-    def subscribe(self, request: Request) -> Answer | Stream:
+    def subscribe(self, request: Request) -> Result:
         """Stream the messages of channels or patterns, if the client accepts server-sent events."""
         from .sse import SubscriptionStream
 
@@ -273,20 +270,20 @@ class KVApp(App):
             request, partial(SubscriptionStream, self.engine, kind=kind, names=line[1:])
         )
 
-    def monitor(self, request: Request) -> Answer | Stream:
+    def monitor(self, request: Request) -> Result:
         """Stream every command that the server runs, if the client accepts server-sent events."""
         from .sse import MonitorStream
 
         return self._stream(request, partial(MonitorStream, self.engine))
 
-    def _stream(self, request: Request, make: Callable[[Any], EventStream]) -> Answer | Stream:
+    def _stream(self, request: Request, make: Callable[[Any], EventStream]) -> Result:
         if "text/event-stream" not in (request.fields.get("accept") or "").lower():
             return self.command(request)
         session = self._session(request)
         try:
             self._check_stream(session, *lines_of(request))
         except CommandError as error:
-            return Answer({"error": str(error)}, 400)
+            return Json({"error": str(error)}, 400)
         events = make(session)
         self._streams.add(events)
 
@@ -482,16 +479,16 @@ class Format(NamedTuple):
     base64: bool
     resp2: bool
 
-    def reply(self, reply: Reply, size: int, headers: Headers) -> Answer | Stream:
+    def reply(self, reply: Reply, size: int, headers: Headers) -> Result:
         """Return the response to a command, whose reply has ``size`` bytes of strings."""
         if size > STREAMED:
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
             return self._in_pieces(parts, headers)
         if self.resp2:
             return Answer(to_resp(reply), 200, headers, _BINARY)
-        return Answer({"result": to_json(reply, self.base64)}, 200, headers)
+        return Json({"result": to_json(reply, self.base64)}, 200, headers)
 
-    def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
+    def replies(self, replies: list[Reply], size: int, headers: Headers) -> Result:
         """Return the response to several commands, which have ``size`` bytes of strings."""
         if size > STREAMED:
             encoded = chain.from_iterable(map(resp_parts, replies))
@@ -506,12 +503,12 @@ class Format(NamedTuple):
             else {"result": to_json(reply, self.base64)}
             for reply in replies
         ]
-        return Answer(envelopes, 200, headers)
+        return Json(envelopes, 200, headers)
 
-    def error(self, error: CommandError) -> Answer:
+    def error(self, error: CommandError) -> Result:
         if self.resp2:
             return Answer(to_resp(error), 400, (), _BINARY)
-        return Answer({"error": str(error)}, 400)
+        return Json({"error": str(error)}, 400)
 
     def _in_pieces(self, parts: Iterable[bytes], headers: Headers) -> Stream:
         """Return a response in pieces."""

@@ -106,7 +106,7 @@ class Shortcut:
         response = mount.app.answer(request, in_client=True)
         if not isinstance(response, Answer):
             raise NoAnswer("Remote end closed connection without response")
-        payload = response.content
+        payload = response.body
         out = [("Date", http_date()), *response.headers]
         if response.content_type is not None:
             out.append(("Content-Type", response.content_type))

@@ -25,7 +25,7 @@ from .warning import warn
 
 if TYPE_CHECKING:
     from ..reporting.applications import ServedRequest
-    from ..reporting.asserted import Comparison
+    from ..reporting.asserted import UnequalValues
 
 
 @dataclass
@@ -41,7 +41,7 @@ class TestState:
     has_env: bool = False
     """Whether the variables of the fixtures' fakes have been set, if the test's settings say so."""
     observation: Observation | None = None
-    compared: Comparison | None = None
+    compared: UnequalValues | None = None
     """The last two values that an assertion of the test found unequal."""
     sleep: SleepMeter | None = None
     """Measures the code of the test, once it has begun."""

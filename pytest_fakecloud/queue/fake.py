@@ -354,7 +354,7 @@ class Queue(QueueActions, Fake):
         return self.delivery == "background" and self.clock.mode == "running"
 
     def _is_fake(self, url: str) -> bool:
-        return any(f"{url}/".startswith(f"{fake.url}/") for fake in self._context.fakes.items)
+        return any(f"{url}/".startswith(f"{fake.url}/") for fake in self._context.fakes)
 
     # -- inspecting, without moving the clock -----------------------------------------------------
 

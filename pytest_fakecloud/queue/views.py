@@ -29,7 +29,7 @@ from ..core.settings import whole
 from ..core.timers import to_datetime
 from .attempt_reports import timeline
 from .engine.engine import Engine
-from .engine.schedules import Cron, Schedule
+from .engine.schedules import Cron, MessageSchedule
 from .errors import QueueError
 from .model import KINDS, Attempt, Kind, Message
 from .wire.headers import NAMED
@@ -371,7 +371,7 @@ class ScheduleView:
         self.id = schedule_id
 
     @property
-    def _record(self) -> Schedule:
+    def _record(self) -> MessageSchedule:
         schedule = self._engine.schedules.by_id.get(self.id)
         if schedule is None:
             raise ContractError(f"schedule {self.id} is {_GONE_SCHEDULE}")

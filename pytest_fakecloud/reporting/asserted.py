@@ -28,7 +28,7 @@ _LEVELS = 4
 """Maximum number of assignments from a name in the statement to the line that looked at a fake."""
 
 
-class Comparison(NamedTuple):
+class UnequalValues(NamedTuple):
     """The two values that an assertion in a function's ``code`` found unequal."""
 
     code: CodeType
@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
     right: Any
 
     @classmethod
-    def by_caller(cls, left: Any, right: Any) -> Comparison | None:
+    def by_caller(cls, left: Any, right: Any) -> UnequalValues | None:
         """Return a comparison by the innermost function on the stack that belongs to no library."""
         codes = (frame.f_code for frame in stack_of(sys._getframe(1)) if not is_own(frame))
         code = next((code for code in codes if not is_library(code.co_filename)), None)
@@ -111,7 +111,7 @@ def line_of(place: CodePlace) -> int:
 
 
 @dataclass(frozen=True)
-class Group:
+class LineGroup:
     """Lines that are equally close to a failing statement, and the functions that it calls."""
 
     spans: tuple[Span, ...]
@@ -129,7 +129,7 @@ class FailedStatement:
     """A statement that was running when the test failed, with its ``groups`` of lines, closest first."""
 
     place: Place
-    groups: tuple[Group, ...]
+    groups: tuple[LineGroup, ...]
     whole: str
     code: CodeType
     names: frozenset[str]
@@ -168,7 +168,7 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     function = next((node for node in reversed(path) if isinstance(node, _FUNCTIONS)), tree)
     assert function is not None
     span = _span(file, statement)
-    groups = [Group((span,), _called(frame, _expressions(statement)) - inner)]
+    groups = [LineGroup((span,), _called(frame, _expressions(statement)) - inner)]
     names, seen = _names(statement), {span}
     compared = _compared(statement)
     for _ in range(_LEVELS):
@@ -182,7 +182,7 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
         nodes = [spans[node_span] for node_span in fresh]
         compared |= frozenset[str]().union(*map(_compared, nodes))
         called = frozenset[CodeType]().union(*(_called(frame, _expressions(n)) for n in nodes))
-        groups.append(Group(tuple(fresh), called - inner))
+        groups.append(LineGroup(tuple(fresh), called - inner))
         names = set[str]().union(*map(_names, nodes))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
@@ -276,7 +276,7 @@ _CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "inser
 """Methods that change a list, set, dictionary or deque."""
 
 
-def changing(statement: FailedStatement, codes: Iterable[CodeType]) -> Group:
+def changing(statement: FailedStatement, codes: Iterable[CodeType]) -> LineGroup:
     """Return the functions among ``codes`` that change what a failed statement compares, such as a
     list of the application, and the lines of its own function that do.
     """
@@ -290,7 +290,7 @@ def changing(statement: FailedStatement, codes: Iterable[CodeType]) -> Group:
             spans += [_span(code.co_filename, change) for change in changes]
         elif changes:
             functions.add(code)
-    return Group(tuple(spans), frozenset(functions))
+    return LineGroup(tuple(spans), frozenset(functions))
 
 
 def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
@@ -371,7 +371,7 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
             yield from _with_inner(constant)
 
 
-def latest(places: Sequence[CodePlace], group: Group, *, repeats: bool) -> list[int]:
+def latest(places: Sequence[CodePlace], group: LineGroup, *, repeats: bool) -> list[int]:
     """Return the indexes of the places in a group, those of the last run of its lines alone.
 
     Unless the statement ``repeats`` its looks, an earlier place of the same instruction is that of

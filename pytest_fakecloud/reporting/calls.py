@@ -236,7 +236,7 @@ class Exchanged(NamedTuple):
     response_body: bytes
 
 
-class ScriptRun(NamedTuple):
+class ReplayedScript(NamedTuple):
     """A command line that ran a script, and the lines that the script executed, each with its answer:
     ``{"result": …}`` or ``{"error": …}``. It did not write the ``skipped`` keys, although another
     run of the script wrote the keys in their places.
@@ -277,7 +277,7 @@ class Lookups:
     steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
-    script_runs: Mapping[int, Sequence[ScriptRun]] = field(default_factory=dict)
+    script_runs: Mapping[int, Sequence[ReplayedScript]] = field(default_factory=dict)
     mask: Mask = field(default_factory=Mask)
 
     def short(self, name: object) -> str:

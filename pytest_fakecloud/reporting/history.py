@@ -23,20 +23,19 @@ from .applications import ServedRequest
 from .asserted import (
     ComparedItems,
     FailedStatement,
-    Group,
+    LineGroup,
     application_places,
     changing,
     compared_items,
     failed_statements,
     latest,
 )
-from .calls import Lookups, ScriptRun, executed_at, on_connection, records_of
+from .calls import Lookups, ReplayedScript, executed_at, on_connection, records_of
 from .losses import with_losses
 from .model import (
-    Access,
+    DataAccess,
     ExpectedItem,
     Gap,
-    History,
     HistoryRow,
     HistoryStart,
     Origin,
@@ -45,6 +44,7 @@ from .model import (
     ReportSubject,
     Sought,
     StartKind,
+    ValueHistory,
 )
 from .values import NUMBER, parsed, readable, shortened, shortened_json, words_of
 
@@ -73,27 +73,27 @@ _STEPS = 3
 _GAPS = 3
 
 
-class Use(NamedTuple):
+class TimedAccess(NamedTuple):
     """An access of a row, and the time; ``order`` is the journal number at which it happened."""
 
     order: int
     row: ReportRow
-    access: Access
+    access: DataAccess
     at_us: int
 
 
-def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> History | None:
+def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> ValueHistory | None:
     """Return the history of a failed test; None if none of its calls accessed data."""
-    builder = _Builder(test, rows)
+    builder = _HistoryBuilder(test, rows)
     start = builder.start(list(failed_statements(test.raised)))
     return None if start is None else builder.history(start)
 
 
-class _Builder:
+class _HistoryBuilder:
     def __init__(self, test: ObservedTest, rows: Sequence[ReportRow]) -> None:
         cloud, lookups = test.cloud, _with_scripts(test)
         self._records: SharedRecords = records_of(cloud)
-        self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
+        self._fakes = {fake.name: fake for fake in cloud._context.fakes}
         self._rows = {row.number: row for row in rows}
         self._lookups = lookups
         lines = {number: application_places(call.places)
@@ -105,8 +105,8 @@ class _Builder:
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test, uses)
         self.uses = sorted(uses, key=lambda use: use.order)
-        self._by_activity: dict[object, list[Use]] = {}
-        self._writes: dict[tuple[str, str], list[Use]] = {}
+        self._by_activity: dict[object, list[TimedAccess]] = {}
+        self._writes: dict[tuple[str, str], list[TimedAccess]] = {}
         """The writes of each kind of data in each fake."""
         for use in self.uses:
             if use.access.writes:
@@ -121,15 +121,15 @@ class _Builder:
         self._cloud, self._comparison = cloud, test.compared
         self._items = ComparedItems()
 
-    def _expiries(self, test: ObservedTest, uses: Sequence[Use]) -> list[Use]:
+    def _expiries(self, test: ObservedTest, uses: Sequence[TimedAccess]) -> list[TimedAccess]:
         """Return the expiries of keys: each follows the last access before it."""
-        expired: list[Use] = []
+        expired: list[TimedAccess] = []
         for fake in test.fakes:
             expiries = report_part(fake.fixture, "expiries")
             for number, at_us, access in expiries(test, fake) if expiries else ():
                 if number in self._rows:
                     order = max((use.order for use in uses if use.at_us < at_us), default=0)
-                    expired.append(Use(order, self._rows[number], access, at_us))
+                    expired.append(TimedAccess(order, self._rows[number], access, at_us))
         return expired
 
     # -- the start -------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class _Builder:
             earlier=tuple(earlier), is_read=bool(reads),
         )  # fmt: skip
 
-    def _made_from(self, group: Group) -> tuple[int, ...]:
+    def _made_from(self, group: LineGroup) -> tuple[int, ...]:
         """Return the numbers of the calls and requests that were made from lines or functions of a
         group, and of the calls that these requests made.
         """
@@ -229,7 +229,7 @@ class _Builder:
 
     # -- the history -----------------------------------------------------------------------------
 
-    def history(self, start: HistoryStart) -> History:
+    def history(self, start: HistoryStart) -> ValueHistory:
         rows: list[HistoryRow] = []
         left_out = 0
         self._failed_at = start.place
@@ -289,7 +289,7 @@ class _Builder:
             if self._is_activity(cause.number) and _target(cause) in addresses
             for use in self._by_activity.get(cause.number, ()) if not use.access.writes
         )  # fmt: skip
-        return History(
+        return ValueHistory(
             start, tuple(rows), tuple(gaps), left_out, unwritten,
             tuple(self._expected_items(expected)), subjects_read,
         )  # fmt: skip
@@ -336,11 +336,13 @@ class _Builder:
             orders.append(start.until)
         return max(orders, default=0)
 
-    def _writes_of(self, sought: Sought) -> list[Use]:
+    def _writes_of(self, sought: Sought) -> list[TimedAccess]:
         writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())
         return [use for use in writes if sought.covers(use.access)]
 
-    def _elsewhere(self, sought: Sought, runs: Sequence[Sequence[Use]]) -> list[list[Use]]:
+    def _elsewhere(
+        self, sought: Sought, runs: Sequence[Sequence[TimedAccess]]
+    ) -> list[list[TimedAccess]]:
         """Return the last write of a vector to another namespace, if it is newer than these writes: the
         vector may have been moved, and not deleted here.
         """
@@ -351,16 +353,16 @@ class _Builder:
                  and use.order > runs[-1][-1].order]  # fmt: skip
         return [newer[-1:]] if newer else []
 
-    def _of_named_parts(self, writes: list[Use]) -> list[Use]:
+    def _of_named_parts(self, writes: list[TimedAccess]) -> list[TimedAccess]:
         """Return the writes of the parts that the failing statement names, all if it names none."""
         parts = {use.access.part for use in writes}
         named = {part for part in parts for text in self._texts if part
                  and (f'"{part}"' in text or f"'{part}'" in text)}  # fmt: skip
         return [use for use in writes if not named or use.access.part in {"", *named}]
 
-    def _runs(self, uses: Iterable[Use]) -> list[list[Use]]:
+    def _runs(self, uses: Iterable[TimedAccess]) -> list[list[TimedAccess]]:
         """Return accesses with those of one command, and equal ones in succession, in one list each."""
-        runs: list[list[Use]] = []
+        runs: list[list[TimedAccess]] = []
         for _, equal in groupby(uses, self._repeated):
             run = list(equal)
             if len({(use.row.number, use.at_us) for use in run}) >= _COUNTED:
@@ -369,13 +371,13 @@ class _Builder:
                 runs += [list(same) for _, same in groupby(run, lambda use: use.access.result)]
         return runs
 
-    def _repeated(self, use: Use) -> object:
+    def _repeated(self, use: TimedAccess) -> object:
         """Return what is equal in accesses that repeat each other, whatever they returned."""
         cause = self._rows.get(use.row.cause)
         kind = cause and (cause.kind, cause.peer, _target(cause))
         return use.access.subject, use.access.what, use.access.succeeded, kind
 
-    def _row(self, run: Sequence[Use], step: int, *, is_read: bool) -> HistoryRow:
+    def _row(self, run: Sequence[TimedAccess], step: int, *, is_read: bool) -> HistoryRow:
         use = run[-1]
         row, is_expiry = use.row, use.at_us != use.row.at_us
         times = len({(other.row.number, other.at_us) for other in run})
@@ -388,7 +390,7 @@ class _Builder:
             failed=None if is_expiry else self._failed_after(use),
         )  # fmt: skip
 
-    def _failed_after(self, write: Use) -> Origin | None:
+    def _failed_after(self, write: TimedAccess) -> Origin | None:
         """Return the write that failed as the last call of the failed delivery that made another one."""
         cause = self._rows.get(write.row.cause)
         if cause is None or cause.kind != "attempt" or cause.ok:
@@ -454,7 +456,9 @@ class _Builder:
                 write = row.access.subject, row.access.what, *record
                 if origin.access.subject.kind == "topic" and write in written:
                     reads = self._reads_before(self._rows[origin.number], origin.order)
-                    read = Use(origin.order, self._rows[origin.number], origin.access, row.at_us)
+                    read = TimedAccess(
+                        origin.order, self._rows[origin.number], origin.access, row.at_us
+                    )
                     before = self._nearest(reads, read)[:1]
                     row = replace(row, origins=(*before, *row.origins))
                 written.add(write)
@@ -498,7 +502,7 @@ class _Builder:
 
     def _reads(self, start: HistoryStart, expected: Iterable[Sought]) -> list[HistoryRow]:
         """Return the reads of the calls from which the compared value was made."""
-        reads: dict[object, Use] = {}
+        reads: dict[object, TimedAccess] = {}
         results: dict[object, dict[str, None]] = {}
         for use in self.uses if start.kind in ("called", "changed") else ():
             is_of_data = use.access.subject.kind != "request" and not use.access.writes
@@ -515,7 +519,7 @@ class _Builder:
             for command, use in list(reads.items())[-_READS:]
         ]
 
-    def _writes_before(self, origin: Origin, write: Access) -> list[Use]:
+    def _writes_before(self, origin: Origin, write: DataAccess) -> list[TimedAccess]:
         """Return the writes of the data that an origin of a write has read."""
         read = origin.access
         sought = Sought(read.subject, read.part)
@@ -547,13 +551,13 @@ class _Builder:
     def _is_activity(self, number: int) -> bool:
         return number in self._rows and self._rows[number].kind in ("attempt", "request")
 
-    def _reads_before(self, row: ReportRow, order: int) -> list[Use]:
+    def _reads_before(self, row: ReportRow, order: int) -> list[TimedAccess]:
         """Return what the request, delivery or line of the test that made a row read before it."""
         activity = self._by_activity[self._activity(row)]
         return [other for other in activity if not other.access.writes
                 and other.order < order and not other.row.library]  # fmt: skip
 
-    def _origins(self, write: Use) -> tuple[Origin, ...]:
+    def _origins(self, write: TimedAccess) -> tuple[Origin, ...]:
         """Return the access with which the request of a write read the value that it wrote; if there is
         none, or it is of the same data, its last reads before the write, from which it may have
         computed the value. A test's own actions and writes without a value have none.
@@ -586,9 +590,9 @@ class _Builder:
         of_round = [use for use in reads if use.order > begin]
         return origins + self._nearest(of_round or reads, write)[:_READ_BEFORE]
 
-    def _origin(self, read: Use, write: Use, *, has_value: bool) -> Origin:
+    def _origin(self, read: TimedAccess, write: TimedAccess, *, has_value: bool) -> Origin:
         """Return a read before a write, with the last write of its data by others between the two."""
-        changed: Access | None = None
+        changed: DataAccess | None = None
         if read.access.subject.kind in _WITH_PARTS and not read.access.writes:
             for use in self._writes_of(Sought(read.access.subject, read.access.part)):
                 # An interruption of the write has a later number than the write.
@@ -601,7 +605,7 @@ class _Builder:
                     changed = use.access
         return Origin(read.access, read.row.number, read.order, has_value, changed)
 
-    def _nearest(self, reads: Sequence[Use], write: Use) -> tuple[Origin, ...]:
+    def _nearest(self, reads: Sequence[TimedAccess], write: TimedAccess) -> tuple[Origin, ...]:
         """Return the reads of other data before an access, the last first. A call that read several
         records or vectors is none of them: which one was used is not known.
         """
@@ -617,8 +621,8 @@ class _Builder:
     # -- missing writes and reads ----------------------------------------------------------------
 
     def _gaps(self, start: HistoryStart, activities: Set[object]) -> Iterator[Gap]:
-        read: dict[ReportSubject, Use] = {}
-        written: dict[ReportSubject, Use] = {}
+        read: dict[ReportSubject, TimedAccess] = {}
+        written: dict[ReportSubject, TimedAccess] = {}
         for use in self.uses:
             if use.access.subject.kind in _NAMED and use.access.succeeded is not False:
                 (written if use.access.writes else read).setdefault(use.access.subject, use)
@@ -692,12 +696,12 @@ class _Builder:
                 number = next((sent[message] for message in sent if message in messages), 0)
                 if number:
                     yield Gap(
-                        Access(ReportSubject("message", prefix, fake.name), False, prefix),
+                        DataAccess(ReportSubject("message", prefix, fake.name), False, prefix),
                         number, neighbour=None,
                     )  # fmt: skip
 
 
-def _newest(runs: Sequence[list[Use]]) -> list[list[Use]]:
+def _newest(runs: Sequence[list[TimedAccess]]) -> list[list[TimedAccess]]:
     """Return the newest writes of a value; refused ones only if they were to follow."""
     last = max(
         (at for at, run in enumerate(runs) if run[-1].access.succeeded is not False), default=-1
@@ -709,7 +713,7 @@ def _newest(runs: Sequence[list[Use]]) -> list[list[Use]]:
 
 def _with_scripts(test: ObservedTest) -> Lookups:
     """Return the lookups of a test with what its scripts executed, if a replay shows it."""
-    runs: dict[int, Sequence[ScriptRun]] = {}
+    runs: dict[int, Sequence[ReplayedScript]] = {}
     for fake in test.fakes:
         script_runs = report_part(fake.fixture, "script_runs")
         if script_runs is not None:
@@ -717,11 +721,11 @@ def _with_scripts(test: ObservedTest) -> Lookups:
     return replace(test.lookups, script_runs=runs) if runs else test.lookups
 
 
-def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
+def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[TimedAccess]:
     """Yield the accesses of a row."""
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
     order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
-    accesses: list[Access] = []
+    accesses: list[DataAccess] = []
     for service in services:
         part = report_part(service, "accesses")
         if part is not None:
@@ -730,19 +734,22 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
                 accesses += part.accesses(row, lookups)
     for access in accesses:
         is_delivery = row.kind == "attempt" and not access.writes
-        yield Use(row.began if is_delivery else order, row, access, row.at_us)
+        yield TimedAccess(row.began if is_delivery else order, row, access, row.at_us)
     if isinstance(row.entry, ServedRequest):
         served = row.entry
         body = readable(served.body, served.body_type)
         subject = ReportSubject("request", served.target, row.peer)
         value = [served.target, parsed(served.body) or body]
         result = shortened_json(body, 120)
-        yield Use(
-            row.began, row, Access(subject, False, served.target, result, value=value), row.at_us
+        yield TimedAccess(
+            row.began,
+            row,
+            DataAccess(subject, False, served.target, result, value=value),
+            row.at_us,
         )
 
 
-def _sought_of(accesses: Iterable[Access]) -> Iterator[Sought]:
+def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
     for access in _with_data(accesses):
         yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
 
@@ -753,7 +760,7 @@ def _request_of(row: ReportRow) -> object:
     return (call.fake, call.target, call.request_body) if isinstance(call, Call) else None
 
 
-def _with_data(accesses: Iterable[Access]) -> Iterator[Access]:
+def _with_data(accesses: Iterable[DataAccess]) -> Iterator[DataAccess]:
     return (access for access in accesses if access.subject.kind != "request")
 
 
@@ -769,7 +776,7 @@ def _unique(sought: Iterable[Sought]) -> tuple[Sought, ...]:
     return tuple(dict.fromkeys(sought))
 
 
-def _with_result(use: Use, results: Sequence[str]) -> Use:
+def _with_result(use: TimedAccess, results: Sequence[str]) -> TimedAccess:
     """Return a read with everything that its request read."""
     shown = shortened(listed(list(filter(None, results))), 160)
     return use._replace(access=replace(use.access, result=shown))
@@ -820,17 +827,17 @@ def _target(row: ReportRow) -> str:
     return str(url or row.operation)
 
 
-def _is_same_data(access: Access, other: Access) -> bool:
+def _is_same_data(access: DataAccess, other: DataAccess) -> bool:
     return Sought(other.subject, other.part).covers(access) or Sought(
         access.subject, access.part
     ).covers(other)
 
 
-def _verb(access: Access) -> tuple[str, str, str]:
+def _verb(access: DataAccess) -> tuple[str, str, str]:
     return access.what.split(" ")[0], access.subject.kind, NUMBER.sub("#", access.subject.name)
 
 
-def _names_of(access: Access) -> set[str]:
+def _names_of(access: DataAccess) -> set[str]:
     """Return the words in the name of data, in lower case."""
     return words_of(f"{access.subject.name} {access.part}")
 
@@ -848,7 +855,7 @@ _TRIVIAL = {"", "0", "1", "true", "false", "none", "nx", "xx", "ex", "px", "ok"}
 """Values that are equal by chance, in lower case."""
 
 
-def _common(write: Access, read: Access) -> int:
+def _common(write: DataAccess, read: DataAccess) -> int:
     """Return how much of a written value is in a value that was read; 0 if that may be chance."""
     read_values = set(_scalars(read.value))
     values = {value for value in _scalars(write.value) if value in read_values}
@@ -868,7 +875,7 @@ def _names_in(items: Iterable[Any]) -> set[str]:
     return {scalar for scalar in scalars if len(scalar) > 2 or not scalar.isdigit()}
 
 
-def _is_unchanged(write: Access, read: Access) -> bool:
+def _is_unchanged(write: DataAccess, read: DataAccess) -> bool:
     """Return whether a write wrote what was read of the same data before: it may have been computed from
     other data, and be equal by chance.
     """

@@ -13,7 +13,7 @@ from ..core.errors import counted, listed
 from ..core.timers import to_datetime
 from .asserted import source_at
 from .calls import Lookups, on_connection
-from .model import Access, History, HistoryRow, Origin, Place, ReportRow, Sought
+from .model import DataAccess, HistoryRow, Origin, Place, ReportRow, Sought, ValueHistory
 from .values import shortened
 
 _LONG = 16
@@ -45,12 +45,12 @@ class HistoryLine:
     """The line that called the function of the source line."""
 
 
-def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
+def headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     """Return what a history says in one sentence, for lists of failed tests."""
     return lookups.mask.text(_headline(history, rows, lookups))
 
 
-def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
+def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
         return f"{_start(history)}, which nothing has written"
@@ -82,7 +82,9 @@ def _is_value(row: HistoryRow) -> bool:
     return "INCR" in row.access.what.split(" ")[0] or row.access.what.startswith("DECR")
 
 
-def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> list[HistoryLine]:
+def lines(
+    history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups
+) -> list[HistoryLine]:
     """Return the words of each row."""
     described: list[HistoryLine] = []
     connections = _connections(history, rows)
@@ -159,7 +161,7 @@ def _origins(
     return ", ".join(filter(None, texts))
 
 
-def _origin(access: Access, lookups: Lookups) -> tuple[str, str]:
+def _origin(access: DataAccess, lookups: Lookups) -> tuple[str, str]:
     """Return the name of an origin, and the value that was read."""
     name = access.subject.name
     if access.subject.kind == "request":
@@ -189,7 +191,7 @@ def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     return ""
 
 
-def _connections(history: History, rows: Mapping[int, ReportRow]) -> dict[int, str]:
+def _connections(history: ValueHistory, rows: Mapping[int, ReportRow]) -> dict[int, str]:
     """Return the name of the connection on which each write of the test itself was made, in the order
     of their first calls; empty if all were made on one.
     """
@@ -213,7 +215,7 @@ def source_of(place: Place | None) -> str:
     return f"{name} {line}" if line else name
 
 
-def start_text(history: History) -> str:
+def start_text(history: ValueHistory) -> str:
     text = f"{_start(history)}{_at(history.start.place)}"
     if history.unwritten:
         text += ", which nothing has written"
@@ -221,7 +223,7 @@ def start_text(history: History) -> str:
     return text
 
 
-def _start(history: History) -> str:
+def _start(history: ValueHistory) -> str:
     start = history.start
     if start.kind == "last_call":
         return "The failing statement read none of the fakes' data; this is the history of the last call"
@@ -257,14 +259,14 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_WRITE else f"{text[:_LONGEST_WRITE].rstrip()}…"
 
 
-def expected_texts(history: History) -> Iterator[str]:
+def expected_texts(history: ValueHistory) -> Iterator[str]:
     """Yield the items that were as expected, with the last writes of their data."""
     for expected in history.expected:
         writes = [_cut(access.what) for access in expected.writes]
         yield f"As expected: {expected.item} ({listed(writes, 3)})"
 
 
-def gap_texts(history: History) -> Iterator[str]:
+def gap_texts(history: ValueHistory) -> Iterator[str]:
     for gap in history.gaps:
         name, what = gap.access.subject.name, gap.access.what
         missing = "read" if gap.access.writes else "wrote"
@@ -280,5 +282,5 @@ def gap_texts(history: History) -> Iterator[str]:
             yield f"{what}: nothing {missing} {name}; {gap.neighbour.name} was written and read"
 
 
-def left_out_text(history: History) -> str:
+def left_out_text(history: ValueHistory) -> str:
     return f"... {counted(history.left_out, 'earlier write')} left out" if history.left_out else ""

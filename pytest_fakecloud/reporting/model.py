@@ -123,7 +123,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class DataAccess:
     """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
 
     ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
@@ -154,7 +154,7 @@ class Sought:
             subject.name in (own.name, "*") or _matches(own.name, subject.name)
         )
 
-    def covers(self, access: Access) -> bool:
+    def covers(self, access: DataAccess) -> bool:
         return self.has(access.subject) and (not self.part or access.part in ("", self.part))
 
 
@@ -197,11 +197,11 @@ class Origin(NamedTuple):
     the last write of the same data by others between this read and the write.
     """
 
-    access: Access
+    access: DataAccess
     number: int
     order: int
     has_value: bool
-    changed: Access | None = None
+    changed: DataAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class HistoryRow:
 
     number: int
     at_us: int
-    access: Access
+    access: DataAccess
     step: int
     cause: int = 0
     is_read: bool = False
@@ -247,10 +247,10 @@ class Gap:
     has the URL of a destination as its name, to which nothing was sent.
     """
 
-    access: Access
+    access: DataAccess
     row: int
     neighbour: ReportSubject | None
-    missed: Access | None = None
+    missed: DataAccess | None = None
     is_deletion: bool = False
 
 
@@ -261,11 +261,11 @@ class ExpectedItem:
     """
 
     item: str
-    writes: tuple[Access, ...]
+    writes: tuple[DataAccess, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ValueHistory:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
     ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
@@ -334,7 +334,7 @@ class Report:
     hints: Sequence[str] = ()
     log: str = ""
     lookups: Lookups = field(default_factory=Lookups)
-    history: History | None = None
+    history: ValueHistory | None = None
 
 
 # -- words -----------------------------------------------------------------------------------------

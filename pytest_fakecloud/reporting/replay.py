@@ -22,7 +22,7 @@ from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import Instant
 from ..http.messages import Request
-from .calls import ScriptRun, executed_at
+from .calls import ReplayedScript, executed_at
 from .data import Item, State, StateChange, changes_of, short, short_item, state_of
 from .model import Report
 from .rows import began
@@ -214,7 +214,7 @@ class ReplayedFake:
     def end_waits(self) -> None:
         """End the calls that wait for data or a time that has come; only some fakes have any."""
 
-    script_runs: Mapping[int, Sequence[ScriptRun]] = {}
+    script_runs: Mapping[int, Sequence[ReplayedScript]] = {}
     """The scripts that each entry ran, by the entry's number; only some fakes have any."""
 
     delivers = False

@@ -20,10 +20,10 @@ from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .applications import ServedRequest
-from .asserted import Comparison
+from .asserted import UnequalValues
 from .calls import Lookups, lookups_of, records_of
 from .history import history_of
-from .model import Finding, History, Report, ReportedFake, ReportRow, ReportSubject
+from .model import Finding, Report, ReportedFake, ReportRow, ReportSubject, ValueHistory
 from .rows import rows
 from .values import Mask
 
@@ -39,7 +39,7 @@ def report_of(
     served: Sequence[ServedRequest] = (),
     idle_s: float | None = None,
     raised: BaseException | None = None,
-    compared: Comparison | None = None,
+    compared: UnequalValues | None = None,
     hints: Sequence[str] = (),
     log: str = "",
 ) -> Report:
@@ -78,7 +78,7 @@ def report_of(
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes.items),
+            *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes),
             *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
@@ -118,7 +118,7 @@ def rejected(
     else. ``meant`` calls are ignored.
     """
     every = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
-    for fake in cloud._context.fakes.items:
+    for fake in cloud._context.fakes:
         calls = [call for call in every if call.fake == fake.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
@@ -148,7 +148,7 @@ def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str
 def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
     """Return the unfinished work, that of each fake in turn."""
     findings: list[Finding] = []
-    for fake in cloud._context.fakes.items:
+    for fake in cloud._context.fakes:
         detect = report_part(fake.fixture, "unfinished")
         failures: list[str] = []
         with report_hook_failure("what waits cannot be shown", failures.append):
@@ -189,7 +189,7 @@ def find(test: ObservedTest) -> list[Finding]:
 
 
 def concerning(
-    history: History, findings: Iterable[Finding], numbers: Mapping[int, int]
+    history: ValueHistory, findings: Iterable[Finding], numbers: Mapping[int, int]
 ) -> list[Finding]:
     """Return the findings about the data or the calls of a history, and those about the whole test.
     Those that a call of the history decided come first. ``numbers`` are the rows of journal entries.
@@ -280,13 +280,13 @@ class ObservedTest:
     lookups: Lookups
     idle_s: float | None = None
     raised: BaseException | None = None
-    compared: Comparison | None = None
+    compared: UnequalValues | None = None
     commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
     """The commands of key-value servers and of their databases (see `history()`)."""
 
     @cached_property
     def fakes(self) -> list[Any]:
-        return list(self.cloud._context.fakes.items)
+        return list(self.cloud._context.fakes)
 
     @cached_property
     def entries(self) -> list[Entry]:

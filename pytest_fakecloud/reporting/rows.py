@@ -129,7 +129,7 @@ class _Builder:
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
         self._lookups, self._mask = lookups, mask
-        self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
+        self._fakes = {fake.name: fake for fake in cloud._context.fakes}
         self._sites, self._lines = records_of(cloud).sites, records_of(cloud).lines
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((fake.url, fake.name) for fake in self._fakes.values())

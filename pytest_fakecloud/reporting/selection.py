@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from ..core.calls import Event
 from ..core.errors import counted, listed
-from .model import History, ReportRow
+from .model import ReportRow, ValueHistory
 
 MOST_LINES = 60
 """Maximum number of lines of rows that are all shown."""
@@ -111,7 +111,7 @@ _RUN = 4
 """Minimum number of consecutive rows that are summarised."""
 
 
-def touched_rows(history: History) -> set[int]:
+def touched_rows(history: ValueHistory) -> set[int]:
     """Return the numbers of the rows that a history mentions, and of the requests that made them."""
     causes = {row.cause for row in history.rows}
     return {*history.calls, *causes, *(gap.row for gap in history.gaps)}

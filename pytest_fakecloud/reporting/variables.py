@@ -181,7 +181,7 @@ def _fixture_of(name: str) -> str:
 
 def _reads_behind(
     errors: Sequence[BaseException], fixtures: Sequence[str]
-) -> Iterator[tuple[_Read, str]]:
+) -> Iterator[tuple[_VariableRead, str]]:
     """Yield the reads of variables that led to a failed connection, each with what is wrong."""
     # The error has the address that was read, or it shows that there was no address, or that the
     # called server is not a fake, and the read is in a function of the traceback.
@@ -218,7 +218,7 @@ def _reads_behind(
 # -- read by the application -----------------------------------------------------------------------
 
 
-class _Read(NamedTuple):
+class _VariableRead(NamedTuple):
     """A place where a module reads a variable; ``default`` is empty if it is not a string."""
 
     file: Path
@@ -264,7 +264,7 @@ def unread_variables(
     ]
 
 
-def _remark(read: _Read, env: Mapping[str, str]) -> str:
+def _remark(read: _VariableRead, env: Mapping[str, str]) -> str:
     """Explain how a variable that the application reads misses the fakes; empty if it may not."""
     reads = f"{read.place} reads {read.name}"
     if read.name in env:
@@ -286,7 +286,7 @@ def _remark(read: _Read, env: Mapping[str, str]) -> str:
     return f"{reads}, which {fault}{instead}"
 
 
-def _fault_of(read: _Read, fakes: Iterable[str]) -> str:
+def _fault_of(read: _VariableRead, fakes: Iterable[str]) -> str:
     """Return why the value of a variable leads to no fake; empty if it may lead to one."""
     value = os.environ.get(read.name)
     if value is None:
@@ -338,7 +338,7 @@ def _used_by(module: ModuleType) -> set[str]:
     return files
 
 
-def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:
+def _variables_of(tree: ast.Module, file: Path) -> Iterator[_VariableRead]:
     """Yield the variables that a module reads from ``os`` by literal names."""
     inside = {
         id(node)
@@ -357,7 +357,7 @@ def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:
         name = _constant(arguments[0]) if arguments else ""
         if name and ast.unparse(reader).rpartition("os.")[2] in _READERS:
             default = _constant(arguments[1]) if len(arguments) > 1 else ""
-            yield _Read(file, node.lineno, name, default, id(node) not in inside)
+            yield _VariableRead(file, node.lineno, name, default, id(node) not in inside)
 
 
 def _constant(node: ast.expr) -> str:

@@ -22,7 +22,7 @@ from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
 from ..http.app import App, Endpoint
-from ..http.messages import Answer, AnyResponse, ConnectionEffect, Request, bearer_token, same
+from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request, bearer_token, same
 from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
@@ -197,10 +197,10 @@ class ControlApp(App):
             raise Refused(401, "the control API needs its token: Authorization: Bearer <token>")
         return None
 
-    def render_error(self, error: ServiceError) -> Answer:
+    def render_error(self, error: ServiceError) -> Json:
         """Return an error as ``{"error": {"type", "message"}}``."""
         body = {"type": type(error).__name__, "message": shortened(error.message)}
-        return Answer({"error": body}, error.status, error.headers)
+        return Json({"error": body}, error.status, error.headers)
 
     # -- the server itself -----------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class ControlApp(App):
         readiness: shapes.Ready = {"ready": not self.loading and not self.cloud.closed}
         if self.loading:
             readiness["loading"] = self.loading
-        return Answer(readiness, 200 if readiness["ready"] else 503)
+        return Json(readiness, 200 if readiness["ready"] else 503)
 
     def openapi(self, request: Request) -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of this API."""

@@ -21,7 +21,7 @@ from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
 from ..http.app import App, Endpoint
-from ..http.messages import Answer, Request, bearer_token, decode_segment, same
+from ..http.messages import Answer, Json, Request, bearer_token, decode_segment, same
 from ..http.routing import Route
 from . import errors
 from .embedding import Embedder, required
@@ -116,10 +116,10 @@ class VectorApp(App):
     def no_route(self, request: Request) -> str:
         return errors.NO_SEARCH if _is_of_search(request) else super().no_route(request)
 
-    def render_error(self, error: ServiceError) -> Answer:
+    def render_error(self, error: ServiceError) -> Json:
         """Return the error with its status, because one client reads only the body."""
         body = {"error": error.message, "status": error.status}
-        return Answer(body, error.status, error.headers)
+        return Json(body, error.status, error.headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Return the command, the namespace, and the fields of the body that are not vectors."""

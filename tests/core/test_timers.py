@@ -397,8 +397,8 @@ def test_registered_objects_may_leave_while_others_are_called() -> None:
     registry = Registry[str]()
     stops = {name: registry.add(name) for name in "abc"}
     called = []
-    for name in registry.items:
+    for name in registry:
         called.append(name)
         stops["b"]()
     assert called == ["a", "b", "c"]
-    assert registry.items == ("a", "c")
+    assert list(registry) == ["a", "c"]

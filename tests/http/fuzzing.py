@@ -103,8 +103,8 @@ def read(
     seen: list[Seen] = []
     for part in parts:
         reader.feed(part)
-        while reader.messages:
-            message = reader.messages.popleft()
+        while reader.requests:
+            message = reader.requests.popleft()
             seen.append(
                 (message.method, message.target, tuple(message.headers.pairs), message.body)
             )
@@ -121,9 +121,9 @@ def warmed(data: bytes) -> RequestReader | None:
     reader.feed(data)
     if reader.rejection is not None or reader.pending is not None or reader._begun or reader._line:
         return None
-    if not all(message.keep_alive for message in reader.messages):
+    if not all(message.keep_alive for message in reader.requests):
         return None
-    reader.messages.clear()
+    reader.requests.clear()
     return reader
 
 

@@ -19,6 +19,7 @@ from pytest_fakecloud.http.messages import (
     Answer,
     AnyResponse,
     ConnectionEffect,
+    Json,
     Proceed,
     Request,
     Stream,
@@ -344,7 +345,7 @@ def test_dump(demo: Demo, value: object, sent: bytes) -> None:
 
 def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
     assert demo.app._encoded(Answer(b"raw")) == Answer(b"raw")
-    assert demo.app._encoded(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
+    assert demo.app._encoded(Json({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
     assert demo.app._encoded([1]) == Answer(b"[1]")
 
 

@@ -30,7 +30,7 @@ PIPELINE = (
 )
 
 
-WHOLE = [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in read_all(PIPELINE).messages]
+WHOLE = [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in read_all(PIPELINE).requests]
 
 
 @given(st.lists(st.integers(0, len(PIPELINE)), max_size=12))
@@ -40,8 +40,8 @@ def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
     reader = read_all(*parts)
     assert reader.rejection is None
     assert reader.pending is None
-    assert [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.messages] == WHOLE
-    assert [m.body for m in reader.messages] == [b"hello", b"hello", b""]
+    assert [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.requests] == WHOLE
+    assert [m.body for m in reader.requests] == [b"hello", b"hello", b""]
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
@@ -68,7 +68,7 @@ def test_each_request_has_its_own_version(cut: int) -> None:
     parts = [data[:cut], data[cut : 2 * cut + 60], data[2 * cut + 60 :]]
     reader = read_all(*(part for part in parts if part))
     assert reader.rejection is None
-    assert [m.version for m in reader.messages] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]
+    assert [m.version for m in reader.requests] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]
 
 
 ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
@@ -78,10 +78,10 @@ ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
 @pytest.mark.parametrize("lines", ["Host: a|Host: b", "Host: a|Host: a", "host: b|HOST: a", ""])
 def test_a_request_has_one_host(before: list[bytes], lines: str) -> None:
     reader = read_all(*(ONE_HOST % host for host in before))
-    assert (len(reader.messages), reader.rejection) == (len(before), None)
+    assert (len(reader.requests), reader.rejection) == (len(before), None)
     head = "".join(f"{line}\r\n" for line in lines.split("|") if line)
     reader.feed(f"GET / HTTP/1.1\r\n{head}\r\n".encode())
-    assert len(reader.messages) == len(before)
+    assert len(reader.requests) == len(before)
     assert reader.rejection is not None
     assert reader.rejection.status == 400
     assert "Host" in reader.rejection.reason
@@ -102,7 +102,7 @@ def test_the_body_limit_is_64_mib() -> None:
 def described(reader: RequestReader) -> list[tuple[object, ...]]:
     return [
         (m.method, m.target, m.headers.pairs, m.fields, m.body, m.version, m.keep_alive, m.expects)
-        for m in reader.messages
+        for m in reader.requests
     ]
 
 
@@ -181,7 +181,7 @@ def test_a_body_in_tiny_chunks_costs_its_size() -> None:
         for _ in range(100):
             reader.feed(packet)
         reader.feed(b"0\r\n\r\n")
-        assert reader.messages.pop().body == b"ab" * 200_000
+        assert reader.requests.pop().body == b"ab" * 200_000
 
     assert peak_of(feed) < 1_500_000
 
@@ -191,11 +191,11 @@ def test_a_body_in_tiny_packets_costs_its_size(has_length: bool) -> None:
     def feed(reader: RequestReader) -> None:
         if has_length:
             reader.feed(SIZED + b"ab" * 50_000)
-            assert reader.messages.pop().body == b"ab" * 50_000
+            assert reader.requests.pop().body == b"ab" * 50_000
         reader.feed(SIZED)
         for _ in range(50_000):
             reader.feed(bytes((97, 98)))
-        assert reader.messages.pop().body == b"ab" * 50_000
+        assert reader.requests.pop().body == b"ab" * 50_000
 
     assert peak_of(feed) < 750_000
 
@@ -220,11 +220,11 @@ def test_trailers_in_one_packet_are_bounded() -> None:
     reader = read_all(CHUNKED + b"0\r\n" + b"T: 1\r\n" * 20_000 + b"\r\n")
     assert reader.rejection is not None
     assert reader.rejection.status == 431
-    assert not reader.messages
+    assert not reader.requests
 
 
 def test_a_few_trailers_are_let_by() -> None:
-    (message,) = read_all(CHUNKED + b"1\r\na\r\n0\r\n" + b"T: 1\r\n" * 100 + b"\r\n").messages
+    (message,) = read_all(CHUNKED + b"1\r\na\r\n0\r\n" + b"T: 1\r\n" * 100 + b"\r\n").requests
     assert message.body == b"a"
     assert [name for name, _ in message.headers.pairs] == ["Host", "Transfer-Encoding"]
 
@@ -244,14 +244,14 @@ def test_a_long_head_in_one_packet_is_refused_like_one_in_many() -> None:
 @pytest.mark.parametrize("lines", ["keep-alive\r\nConnection: close", "close, keep-alive", "Close"])
 def test_a_client_that_says_close_is_not_waited_for(lines: str) -> None:
     head = f"GET / HTTP/1.0\r\nHost: h\r\nConnection: {lines}\r\n\r\n".encode()
-    assert [message.keep_alive for message in read_all(head).messages] == [False]
+    assert [message.keep_alive for message in read_all(head).requests] == [False]
     result = read_all(b"GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n")
-    assert [message.keep_alive for message in result.messages] == [True]
+    assert [message.keep_alive for message in result.requests] == [True]
 
 
 def test_an_unknown_method_behind_another_request() -> None:
     reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nBREW / HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert [message.method for message in reader.messages] == ["GET"]
+    assert [message.method for message in reader.requests] == ["GET"]
     assert reader.rejection is not None
     assert (reader.rejection.status, reader.rejection.method) == (501, "BREW")
 
@@ -277,7 +277,7 @@ def test_the_response_does_not_depend_on_where_packets_end(name: str) -> None:
     def result(*parts: bytes) -> object:
         reader = read_all(*parts)
         rejection = reader.rejection and (reader.rejection.status, *vars(reader.rejection).values())
-        return [(m.method, m.target, m.body) for m in reader.messages], rejection
+        return [(m.method, m.target, m.body) for m in reader.requests], rejection
 
     whole = result(data)
     assert result(*(data[at : at + 1] for at in range(len(data)))) == whole

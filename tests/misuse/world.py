@@ -110,7 +110,7 @@ def _kv(world: World) -> KVServer:
 
 
 FAKES: Mapping[str, tuple[Callable[[World], Any], Callable[[Any], object]]] = {
-    "context": (lambda world: Context.alone(), lambda context: list(context.fakes.items)),
+    "context": (lambda world: Context.alone(), lambda context: list(context.fakes)),
     "cloud": (_cloud, lambda cloud: ([fake.name for fake in cloud.fakes()], cloud.seed)),
     "broker": (
         _broker,

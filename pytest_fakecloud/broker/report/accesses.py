@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import Lookups, error_of, has_full_answer
-from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed, shortened, shortened_json
 from .wording import event_text, summary
 
@@ -15,7 +15,7 @@ _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 """Events that change which member receives records; that of a join is followed by a rebalance."""
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     entry = row.entry
     if isinstance(entry, Action):
         yield from _of_action(row, entry)
@@ -25,13 +25,13 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
         subject = ReportSubject("group", str(entry.data["group"]), entry.fake)
         what = event_text(entry, lookups)
         for topic, partition, offset in entry.data.get("offsets") or ():
-            yield Access(subject, True, what, f"{topic}-{partition}={offset}",
+            yield DataAccess(subject, True, what, f"{topic}-{partition}={offset}",
                          f"{topic}-{partition}", offset)  # fmt: skip
         if entry.kind in _MEMBERS:
-            yield Access(subject, True, what)
+            yield DataAccess(subject, True, what)
 
 
-def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
+def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     answer = parsed(call.response_body) if has_full_answer(call) else None
     body = parsed(call.request_body) if call.request_body else None
     if call.route == "produce":
@@ -40,7 +40,7 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
         group = call.facts.get("group")
         verb = f"{call.route} as {group}" if group else call.route
         if group:
-            yield Access(ReportSubject("group", str(group), call.fake), False, verb)
+            yield DataAccess(ReportSubject("group", str(group), call.fake), False, verb)
         for record in answer if isinstance(answer, list) else ():
             yield record_access(call.fake, verb, record, writes=False)
     elif call.route == "commit" and not has_full_answer(
@@ -53,13 +53,13 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
             part = f"{item['topic']}-{item['partition']}" if isinstance(item, dict) else ""
             value = item.get("offset") if isinstance(item, dict) else None
             what = "commit" if words is None else words.what
-            yield Access(subject, True, what, result, part, value, succeeded)
+            yield DataAccess(subject, True, what, result, part, value, succeeded)
     elif call.route == "delete-consumer":
         subject = ReportSubject("group", str(call.facts.get("group")), call.fake)
-        yield Access(subject, True, "delete consumer", *_outcome(call)[:1])
+        yield DataAccess(subject, True, "delete consumer", *_outcome(call)[:1])
 
 
-def _produced(call: Call, body: Any, answer: Any) -> Iterator[Access]:
+def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
     items = body if isinstance(body, list) else [body]
     places = answer if isinstance(answer, list) else [answer]
     topics = [str(topic) for topic in call.facts.get("topic") or ("",)]
@@ -74,19 +74,19 @@ def _produced(call: Call, body: Any, answer: Any) -> Iterator[Access]:
         else:
             subject = ReportSubject("topic", topic, call.fake)
             what = f"produce {topic}{_content(record)}"
-            yield Access(subject, True, what, result, "", record, succeeded)
+            yield DataAccess(subject, True, what, result, "", record, succeeded)
 
 
-def record_access(fake: str, verb: str, record: dict[str, Any], *, writes: bool) -> Access:
+def record_access(fake: str, verb: str, record: dict[str, Any], *, writes: bool) -> DataAccess:
     """Return the access to a record of which the answer has the partition and the offset."""
     place = f"{record['topic']}-{record['partition']}@{record['offset']}"
     subject = ReportSubject("topic", str(record["topic"]), fake)
     value = {name: record.get(name) for name in ("key", "value", "headers") if record.get(name)}
     if writes:
-        return Access(
+        return DataAccess(
             subject, True, f"{verb} {record['topic']}{_content(record)}", place, place, value
         )
-    return Access(subject, False, verb, f"{place}{_content(record)}", place, value)
+    return DataAccess(subject, False, verb, f"{place}{_content(record)}", place, value)
 
 
 def _content(record: dict[str, Any]) -> str:
@@ -103,7 +103,7 @@ def _outcome(call: Call) -> tuple[str, bool | None]:
     return f"{status} {call.outcome}".strip(), None
 
 
-def _of_action(row: ReportRow, action: Action) -> Iterator[Access]:
+def _of_action(row: ReportRow, action: Action) -> Iterator[DataAccess]:
     positional, named = action.call or ((), {})
     arguments = dict(zip(_ARGUMENTS.get(action.kind, ()), positional, strict=False)) | dict(named)
     if action.kind == "produce":
@@ -112,18 +112,18 @@ def _of_action(row: ReportRow, action: Action) -> Iterator[Access]:
         for value in values:
             record = {"key": arguments.get("key"), "value": value}
             what = f"produce {arguments.get('topic')}{_content(record)}"
-            yield Access(subject, True, what, value=record)
+            yield DataAccess(subject, True, what, value=record)
     elif action.kind == "commit":
         subject = ReportSubject("group", str(arguments.get("group")), action.fake)
         part = f"{arguments.get('topic')}-{arguments.get('partition')}"
-        yield Access(subject, True, f"commit {part}={arguments.get('offset')}", "", part,
+        yield DataAccess(subject, True, f"commit {part}={arguments.get('offset')}", "", part,
                      arguments.get("offset"))  # fmt: skip
     elif action.kind.startswith("topic."):
         subject = ReportSubject("topic", str(positional[0]), action.fake)
-        yield Access(subject, True, action.kind)
+        yield DataAccess(subject, True, action.kind)
     elif action.kind.startswith("group."):
         subject = ReportSubject("group", str(positional[0]), action.fake)
-        yield Access(subject, True, action.kind)
+        yield DataAccess(subject, True, action.kind)
 
 
 _ARGUMENTS = {"produce": ("topic", "value"), "commit": ("group", "topic", "partition", "offset")}

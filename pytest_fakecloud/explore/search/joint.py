@@ -9,8 +9,8 @@ from ...core.errors import broken_promise
 from ...core.timers import monotonic
 from ..inputs import (
     Drawing,
+    DrawnClient,
     Inputs,
-    Source,
     inputs_with_operations,
     number_of_operations,
     shrunk_inputs,
@@ -39,7 +39,7 @@ class JointShrinking:
         player: Player,
         trial: Trial,
         player_for: Callable[[Inputs], Player],
-        sources: Mapping[str, Source],
+        sources: Mapping[str, DrawnClient],
         drawing: Drawing,
     ) -> None:
         self._player = player

@@ -14,7 +14,7 @@ from ..search.aggregations import parse_aggregations
 from ..search.filters import parse_object
 from ..search.index import Indexes, Search, SearchIndex
 from ..search.metrics import format_number
-from ..search.queries import MODIFIERS, FieldValue, Hit, Query, ScoreFunction, run_query
+from ..search.queries import MODIFIERS, FieldValue, Hit, ScoreFunction, SearchQuery, run_query
 from ..search.retrievers import parse_query
 from ..search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ..table.registry import Args, command
@@ -284,7 +284,7 @@ def shortest_float32(score: float) -> bytes | None:
     )
 
 
-def _read_query(words: Words) -> Query:
+def _read_query(words: Words) -> SearchQuery:
     options: dict[str, Any] = {}
     while words:
         word = words.take("an option").upper()
@@ -322,7 +322,7 @@ def _read_query(words: Words) -> Query:
         raise SearchError(f"syntax error: NOCONTENT and {other} cannot be combined")
     if options.keys() >= {"order", "function"}:
         raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
-    return Query(**options)
+    return SearchQuery(**options)
 
 
 def _score_function(words: Words) -> ScoreFunction:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ...core import budget
-from ...core.budget import UNBOUNDED, OverBudget, of_thread
+from ...core.budget import Budgeted, OverBudget
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -181,20 +180,28 @@ class KVEngine:
             self.index_ahead(session, argv)
         return self.in_turn(argv, partial(self.execute_now, session, argv))
 
-    def in_turn(self, argv: list[bytes], action: Callable[[bool], T]) -> T:
-        """Wait for the lock, and return ``action(False)``, called while it is held. If another client's
-        script holds it, and the line may run during scripts, return ``action(True)`` without the lock.
+    @property
+    def has_lock(self) -> bool:
+        """Whether the current thread holds the lock. If not, it handles a client's line during a script
+        of another client: one that kills the script, or is rejected with BUSY.
+        """
+        # Only the lock knows. threading.Condition asks it in the same way.
+        return self.lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+
+    def in_turn(self, argv: list[bytes], action: Callable[[], T]) -> T:
+        """Wait for the lock, and return ``action()``. A line that a real server handles while a script
+        of another client runs does not wait: it calls ``action()`` without the lock (``has_lock``).
+
         An exception other than ``CommandError`` leaves the data consistent and the lock free, at
         whatever moment it is raised.
         """
         # A signal's handler can raise between acquire() and the next instruction, so the lock is
-        # taken inside the block that releases it. Whether that has happened, only the lock knows:
-        # ask it like threading.Condition does.
-        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
+        # taken inside the block that releases it.
+        is_outer = not self.has_lock
         try:
-            if is_outer and not self._take_lock(argv):
-                return action(True)
-            return action(False)
+            if is_outer:
+                self._take_lock(argv)
+            return action()
         except CommandError:
             raise
         except BaseException:
@@ -215,22 +222,17 @@ class KVEngine:
             for keyspace in self.databases:
                 keyspace.mend()
 
-    def execute_now(self, session: Session, argv: list[bytes], during_script: bool) -> Reply:
-        """Run a line, or queue it in a transaction; raise ``CommandError``. ``in_turn()`` calls this
-        and says whether the line runs during another client's script, which few lines may.
-        """
-        spec = self._look_up_and_check(session, argv, during_script)
+    def execute_now(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a line in its turn, or queue it in a transaction; raise ``CommandError``."""
+        spec = self._look_up_and_check(session, argv)
         if spec is None:
             return QUEUED
-        if during_script:
+        if not self.has_lock:
             return spec.call(session, argv)
-        # All commands of a transaction or script share this budget of steps.
-        steps = of_thread.own
-        steps.left = budget.STEPS
         try:
-            return self.run(session, spec, argv)
+            with Budgeted():  # All commands of a transaction or script share this budget.
+                return self.run(session, spec, argv)
         finally:
-            steps.left = UNBOUNDED
             if self._records_changes:
                 self.process_changes(session)
 
@@ -264,7 +266,7 @@ class KVEngine:
             self.now_us = start_us
             self.now_ms = session.db.now_ms = start_us // 1000
         self.running, self.line = spec, argv
-        for listener in self.listeners.items:
+        for listener in self.listeners:
             listener(session, spec, argv)
         if "skip_monitor" in spec.flags:
             for monitor in self.monitors:
@@ -325,8 +327,8 @@ class KVEngine:
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
 
-        def is_done(during_script: bool) -> bool:
-            if during_script:
+        def is_done() -> bool:
+            if not self.has_lock:
                 return True
             self.update_time()
             return indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING")
@@ -336,17 +338,16 @@ class KVEngine:
                 raise CommandError(errors.CLIENT_LEFT)
             self.give_way()
 
-    def _take_lock(self, argv: list[bytes]) -> bool:
-        """Wait for the lock and take it; return False if the line runs without it, during a script."""
+    def _take_lock(self, argv: list[bytes]) -> None:
+        """Wait for the lock and take it, unless the line is handled while a script runs."""
         if self.lock.acquire(blocking=False):
-            return True
+            return
         thread = threading.get_ident()
         try:
             self.queued.add(thread)
             while not self.lock.acquire(timeout=_ASK_SECONDS):
                 if self.scripting.is_interrupted_by(argv):
-                    return False
-            return True
+                    return
         finally:
             self.queued.discard(thread)
             self._lock_taken.set()
@@ -360,9 +361,7 @@ class KVEngine:
 
     # -- looking up and checking commands ----------------------------------------------------------
 
-    def _look_up_and_check(
-        self, session: Session, argv: list[bytes], during_script: bool
-    ) -> CommandSpec | None:
+    def _look_up_and_check(self, session: Session, argv: list[bytes]) -> CommandSpec | None:
         """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it."""
         spec: CommandSpec | None = None
         try:
@@ -373,7 +372,7 @@ class KVEngine:
                     check_family_over_rest(spec, argv)
                 spec = self.table.resolve(argv)
             session.last_command = spec.full_name
-            self._check(session, spec, argv, during_script)
+            self._check(session, spec, argv)
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
                 if "no_multi" in spec.flags:
                     raise CommandError(errors.NOT_IN_TRANSACTION)
@@ -390,9 +389,7 @@ class KVEngine:
             raise
         return spec
 
-    def _check(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], during_script: bool
-    ) -> None:
+    def _check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
         if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
             check_over_rest(spec, argv)
@@ -406,12 +403,12 @@ class KVEngine:
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
             self.users.permit(session, spec, argv)
-        if (self.memory.limit or self._needs_replicas) and not during_script:
+        if (self.memory.limit or self._needs_replicas) and self.has_lock:
             self._check_resources(session, spec, argv)
         listens = session.resp == 2 and any(session.subscriptions.values())
         if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
             raise CommandError(errors.listeners_may_not(spec.full_name))
-        if during_script:
+        if not self.has_lock:
             self.scripting.check_during_script(spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)

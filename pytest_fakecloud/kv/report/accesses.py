@@ -13,14 +13,14 @@ from ...reporting.calls import (
     QUEUED,
     SEVERAL,
     Lookups,
-    ScriptRun,
+    ReplayedScript,
     error_of,
     is_error,
     lines_of,
     on_connection,
     reply,
 )
-from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.replay import replayed
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
 from ..table import kinds
@@ -36,7 +36,7 @@ _RESULT = 120
 _UNKNOWN = "no known answer"
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     entry = row.entry
     if isinstance(entry, Action):
         yield from _of_action(row, entry, lookups)
@@ -46,7 +46,7 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
             yield from _of_line(entry.fake, words, answer, runs, lookups)
 
 
-def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ScriptRun]]:
+def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ReplayedScript]]:
     """Return what the scripts of a server's entries executed, from a replay of its journal; nothing if
     there are no scripts, or the replay did not reproduce the data.
     """
@@ -61,11 +61,11 @@ def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ScriptRu
 
 
 def _with_skipped(
-    runs: Mapping[int, Sequence[ScriptRun]], lookups: Lookups
-) -> Mapping[int, Sequence[ScriptRun]]:
+    runs: Mapping[int, Sequence[ReplayedScript]], lookups: Lookups
+) -> Mapping[int, Sequence[ReplayedScript]]:
     """Return runs of scripts with the keys that each did not write, unlike other runs of its script."""
     places: dict[str, set[int]] = {}
-    described: list[tuple[int, ScriptRun, str, list[str], set[str]]] = []
+    described: list[tuple[int, ReplayedScript, str, list[str], set[str]]] = []
     for number, runs_of_entry in runs.items():
         for run in runs_of_entry:
             words = [run.line[0].upper(), *run.line[1:]]
@@ -77,7 +77,7 @@ def _with_skipped(
                 at for at, key in enumerate(keys) if key in written
             )
             described.append((number, run, script, keys, written))
-    complete: dict[int, list[ScriptRun]] = {}
+    complete: dict[int, list[ReplayedScript]] = {}
     for number, run, script, keys, written in described:
         skipped = {key for at, key in enumerate(keys) if at in places[script]} - written
         complete.setdefault(number, []).append(run._replace(skipped=frozenset(skipped)))
@@ -93,8 +93,8 @@ def _written_by(line: Sequence[str]) -> Iterator[str]:
 
 
 def _of_line(
-    fake: str, words: list[str], answer: Any, runs: list[ScriptRun], lookups: Lookups
-) -> Iterator[Access]:
+    fake: str, words: list[str], answer: Any, runs: list[ReplayedScript], lookups: Lookups
+) -> Iterator[DataAccess]:
     """Yield the accesses of a command; those of a script are the commands that it executed."""
     run = next((run for run in runs if _same_line(run.line, words)), None)
     if run is None:
@@ -106,10 +106,10 @@ def _of_line(
     spec = spec_of(words)
     for key, _ in _keys_of(spec, words) if spec is not None else ():
         subject = ReportSubject("key", key, fake)
-        yield Access(subject, False, text, result, value=result)
+        yield DataAccess(subject, False, text, result, value=result)
         if key in run.skipped:
             what = f"{text}, which {_read_in(run)}did not write {key}"
-            yield Access(subject, True, what, result, succeeded=False)
+            yield DataAccess(subject, True, what, result, succeeded=False)
     script = " ".join(text.split(" ")[:2])
     for line, answer in run.commands:
         line = [line[0].upper(), *line[1:]]
@@ -117,7 +117,7 @@ def _of_line(
             yield replace(access, what=f"{access.what} in {script}")
 
 
-def _read_in(run: ScriptRun) -> str:
+def _read_in(run: ReplayedScript) -> str:
     """Return the last command with which a script read, and its answer; empty if it read nothing."""
     reads = [f"{' '.join(line)} <-- {_result_of(answer)[0]}" for line, answer in run.commands
              if not any(_written_by(line))]  # fmt: skip
@@ -160,7 +160,7 @@ def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
             yield [line[0].upper(), *line[1:]], answer
 
 
-def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> Iterator[Access]:
+def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> Iterator[DataAccess]:
     spec = spec_of(words)
     if spec is None or "@connection" in spec.categories:
         return
@@ -176,7 +176,7 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
         for part in parts or [""]:
             subject = ReportSubject("key", key, fake)
             returned = value if writes else None
-            yield Access(subject, writes, what, result, part, written, succeeded, returned)
+            yield DataAccess(subject, writes, what, result, part, written, succeeded, returned)
 
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -189,17 +189,17 @@ def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, boo
         yield "*", True
 
 
-def expiries(test: ObservedTest, fake: Any) -> Iterator[tuple[int, int, Access]]:
+def expiries(test: ObservedTest, fake: Any) -> Iterator[tuple[int, int, DataAccess]]:
     """Yield each key that has expired: its access, the number of the entry that had set its TTL, and
     the time, in the order in which the keys expired.
     """
-    expired: dict[tuple[str, int], tuple[int, int, Access]] = {}
+    expired: dict[tuple[str, int], tuple[int, int, DataAccess]] = {}
 
     def find(ttls: Expiries, at_us: int) -> None:
         for key, setter in ttls.items():
             if ttls.expired(key, at_us):
                 subject = ReportSubject("key", key, fake.name)
-                access = Access(subject, True, f"{key} expired", "", value=setter.words)
+                access = DataAccess(subject, True, f"{key} expired", "", value=setter.words)
                 number = setter.entry.number
                 expired.setdefault((key, number), (number, setter.deadline_us or 0, access))
 
@@ -232,7 +232,7 @@ def _changed_nothing(words: Sequence[str], result: Any) -> bool:
     return words[0].endswith("NX") and result == 0
 
 
-def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[Access]:
+def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     arguments, named = action.call or ((), {})
     if action.kind == "execute" and arguments:
         words = [_word(arguments[0]).upper(), *map(_word, arguments[1:])]
@@ -246,10 +246,10 @@ def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[Acc
         data = arguments[0] if arguments else named.get("data")
         for key, value in data.items() if isinstance(data, Mapping) else ():
             subject = ReportSubject("key", _word(key), action.fake)
-            yield Access(subject, True, f"load {_word(key)}", shortened(repr(value), _RESULT),
+            yield DataAccess(subject, True, f"load {_word(key)}", shortened(repr(value), _RESULT),
                          value=value)  # fmt: skip
     elif action.kind in ("reset", "restore"):
-        yield Access(ReportSubject("key", "*", action.fake), True, action.kind)
+        yield DataAccess(ReportSubject("key", "*", action.fake), True, action.kind)
 
 
 def _word(value: object) -> str:

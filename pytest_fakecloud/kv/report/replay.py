@@ -10,7 +10,7 @@ from typing import Any
 from ...cloud.fake import Context, Fake
 from ...core.calls import Action, Call
 from ...reporting import replay
-from ...reporting.calls import ScriptRun, on_connection
+from ...reporting.calls import ReplayedScript, on_connection
 from ..accesses import text_of
 from ..acl import tester
 from ..errors import CommandError
@@ -28,7 +28,7 @@ class ReplayedKVServer(replay.ReplayedFake):
         super().__init__(real, context, time)
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []
-        self.script_runs: dict[int, list[ScriptRun]] = defaultdict(list)
+        self.script_runs: dict[int, list[ReplayedScript]] = defaultdict(list)
         self._number = 0
         engine = self.fake._engine
         engine.listeners.add(self._begin_script)
@@ -36,7 +36,7 @@ class ReplayedKVServer(replay.ReplayedFake):
 
     def _begin_script(self, session: Any, spec: Any, argv: Sequence[bytes]) -> None:
         if spec.name in kinds.SCRIPTS and not session.in_script:
-            self.script_runs[self._number].append(ScriptRun(list(map(text_of, argv)), []))
+            self.script_runs[self._number].append(ReplayedScript(list(map(text_of, argv)), []))
 
     def _note_command(self, argv: list[bytes], reply: Reply) -> None:
         is_error = isinstance(reply, CommandError)

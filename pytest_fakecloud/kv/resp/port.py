@@ -430,15 +430,14 @@ class PortConnection:
         with engine.lock:
             return self._encode_reply(argv, mode, reply)
 
-    def _execute(
-        self, argv: list[bytes], size: int, mode: str, during_script: bool
-    ) -> Answer | Waiter:
+    def _execute(self, argv: list[bytes], size: int, mode: str) -> Answer | Waiter:
         """Return the reply of a command, or its wait if it is blocked."""
         self._executing = self._thread
         try:
-            if self.app.command_limits.must_check(size):
+            limits = self.app.command_limits
+            if limits.counts_commands or size > limits.largest:
                 self._check_limits(argv)
-            reply = self.engine.execute_now(self.session, argv, during_script)
+            reply = self.engine.execute_now(self.session, argv)
         except CommandError as error:
             reply = as_reply(error)
         finally:
@@ -467,7 +466,7 @@ class PortConnection:
         reply = self._with_messages(reply)
         size = size_of(reply)
         try:
-            self.app.command_limits.check_reply(size)
+            self.app.command_limits.check_size(size)
         except CommandError as error:
             reply, size = as_reply(error), 0
         if self._replies_at_once and size > LARGE and session.reply_mode == "on":

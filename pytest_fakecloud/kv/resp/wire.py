@@ -256,7 +256,7 @@ RESP_TYPE = "application/x-resp"
 def as_resp(answer: Answer, version: int) -> bytes:
     """Return an injected HTTP response in the Redis protocol."""
     if answer.content_type == RESP_TYPE:
-        return answer.content
+        return answer.body
     return to_resp(reply_in(answer), version)
 
 
@@ -267,7 +267,7 @@ def reply_in(answer: Answer) -> Reply:
     with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with
     the word of a class of errors, such as ``WRONGTYPE``. Any other body becomes a string.
     """
-    body = answer.content
+    body = answer.body
     value = None
     with suppress(ValueError):
         value = json.loads(body)

@@ -367,7 +367,7 @@ class Scripting:
     def command(self, argv: list[bytes], resp: int) -> Reply:
         """Run a command line for the running script; return the reply or the error."""
         reply = self._reply(argv, resp)
-        for listener in self.listeners.items:
+        for listener in self.listeners:
             listener(argv, reply)
         return reply
 

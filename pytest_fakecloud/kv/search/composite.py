@@ -40,7 +40,7 @@ _MISSING = "null:"
 
 
 @dataclass(frozen=True)
-class _Source:
+class _KeySource:
     """One of the sources of a composite aggregation.
 
     ``column`` has the values of documents. ``key`` converts a value to the key of its bucket, which
@@ -146,7 +146,7 @@ def _are_sources(value: Any) -> bool:
     )
 
 
-def _read_source(index: SearchIndex, args: Arguments, part: dict[str, Any]) -> _Source:
+def _read_source(index: SearchIndex, args: Arguments, part: dict[str, Any]) -> _KeySource:
     [(name, definition)] = part.items()
     [(operator, arguments)] = definition.items()
     if operator not in _OPERATORS:
@@ -160,7 +160,7 @@ def _read_source(index: SearchIndex, args: Arguments, part: dict[str, Any]) -> _
     order = source_args.take_choice("missingOrder", ("default", "first", "last"))
     source_args.reject_rest()
     missing_first = order == "first" or (order == "default" and not descends)
-    return _Source(name, column, key, show, tag, descends, has_missing, missing_first)
+    return _KeySource(name, column, key, show, tag, descends, has_missing, missing_first)
 
 
 _Operator: TypeAlias = tuple[
@@ -225,7 +225,7 @@ _OPERATORS: dict[str, Callable[[SearchIndex, Arguments], _Operator]] = {
 }
 
 
-def _read_after(args: Arguments, sources: list[_Source]) -> _Position | None:
+def _read_after(args: Arguments, sources: list[_KeySource]) -> _Position | None:
     """Return the position to continue after, given as an object or as a flat array.
 
     The JavaScript client passes on the flat array of a reply (found by a test with version 1.39.0).
@@ -243,7 +243,9 @@ def _read_after(args: Arguments, sources: list[_Source]) -> _Position | None:
         raise args.error("takes the afterKey of the same sources as 'after'") from None
 
 
-def _grouped(sources: list[_Source], numbers: DocumentNumbers) -> dict[_Position, DocumentNumbers]:
+def _grouped(
+    sources: list[_KeySource], numbers: DocumentNumbers
+) -> dict[_Position, DocumentNumbers]:
     groups: dict[_Position, DocumentNumbers] = {}
     for number in numbers:
         for position in product(*(source.keys_of(number) for source in sources)):
@@ -252,7 +254,7 @@ def _grouped(sources: list[_Source], numbers: DocumentNumbers) -> dict[_Position
     return groups
 
 
-def _in_order(sources: list[_Source], positions: Iterable[_Position]) -> list[_Position]:
+def _in_order(sources: list[_KeySource], positions: Iterable[_Position]) -> list[_Position]:
     ordered = list(positions)
     # Sorting is stable, so sort by the last source first.
     for at, source in reversed([*enumerate(sources)]):
@@ -260,7 +262,7 @@ def _in_order(sources: list[_Source], positions: Iterable[_Position]) -> list[_P
     return ordered
 
 
-def _shown(sources: list[_Source], position: _Position) -> Map:
+def _shown(sources: list[_KeySource], position: _Position) -> Map:
     return Map(
         part
         for source, key in zip(sources, position, strict=True)

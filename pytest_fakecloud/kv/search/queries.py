@@ -76,7 +76,7 @@ class ScoreFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SearchQuery:
     """The options of SEARCH.QUERY; ``order`` is a fast field and whether the order is ascending.
 
     ``highlight`` are the fields in which matching words are put between the ``tags``.
@@ -106,7 +106,7 @@ class Hit:
 
 
 def run_query(
-    keyspace: Keyspace, index: SearchIndex, clause: Clause, query: Query
+    keyspace: Keyspace, index: SearchIndex, clause: Clause, query: SearchQuery
 ) -> tuple[list[Hit], int]:
     """Return the hits and the number of matches; raise `SearchError` for invalid options."""
     definition = index.definition
@@ -154,7 +154,9 @@ def _numbers(index: SearchIndex, name: str) -> _Column:
     return column
 
 
-def _ranked(index: SearchIndex, query: Query, columns: list[_Column], matches: Matches) -> _Ranked:
+def _ranked(
+    index: SearchIndex, query: SearchQuery, columns: list[_Column], matches: Matches
+) -> _Ranked:
     count = query.offset + query.limit
     if query.order is not None:
         return _by_field(index.values(query.order[0]), matches, count, query.order[1])
@@ -269,7 +271,7 @@ def _marked(analyzer: Analyzer, terms: set[str], tags: tuple[str, str], text: st
     return "".join([*parts, text[last:]])
 
 
-def _markers(definition: Definition, clause: Clause, query: Query) -> _Markers:
+def _markers(definition: Definition, clause: Clause, query: SearchQuery) -> _Markers:
     terms: dict[str, set[str]] = {}
     for name, term in clause.highlighted_terms():
         terms.setdefault(name, set()).add(term)

@@ -105,7 +105,7 @@ def parse_query(
 
     ``limit`` and ``offset`` are those of SEARCH.QUERY.
     """
-    parser = _Parser(definition, limit, offset, allows_ann)
+    parser = _ClauseParser(definition, limit, offset, allows_ann)
     query = parse_object(text, "filter")
     clause, weight = parser.retriever(query)
     if weight is not None:
@@ -113,7 +113,7 @@ def parse_query(
     return clause
 
 
-class _Parser:
+class _ClauseParser:
     """Converts the parsed JSON of a query into clauses."""
 
     def __init__(
@@ -179,7 +179,7 @@ class _Parser:
         rank_constant = properties.take_integer("rankConstant", _MOST_RANK_CONSTANT)
         window = properties.take_integer("window", _MOST_WINDOW) or limit
         # Each retriever returns a window of documents from the first one on.
-        inner = _Parser(self._definition, window, 0, self._allows_ann)
+        inner = _ClauseParser(self._definition, window, 0, self._allows_ann)
         parts = []
         for query in queries:
             if "$rrf" in query:

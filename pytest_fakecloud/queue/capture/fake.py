@@ -389,7 +389,7 @@ class CallbackCapture(Destination):
         return explain(signature, body=body, keys=keys, at=at, url=url)
 
     def _queues(self) -> list[Queue]:
-        fakes = self._context.fakes.items
+        fakes = self._context.fakes
         return [cast("Queue", fake) for fake in fakes if fake.service == "queue"]
 
     def snapshot(self) -> Snapshot:

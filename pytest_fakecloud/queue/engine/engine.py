@@ -37,12 +37,12 @@ from ..model import (
 )
 from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
-from ..workflow.model import Waiter, WorkflowRun
+from ..workflow.model import EventWait, WorkflowRun
 from .admission import FlowKey, OrderedQueue, copies
 from .bulk_actions import BulkAction
 from .messages import causing
 from .publishing import Publisher
-from .schedules import Schedule
+from .schedules import MessageSchedule
 from .url_groups import UrlGroup
 
 
@@ -56,13 +56,13 @@ class QueueCopy(NamedTuple):
     flow_keys: dict[str, FlowKey]
     url_groups: dict[str, UrlGroup]
     queues: dict[str, OrderedQueue]
-    schedules: dict[str, Schedule]
+    schedules: dict[str, MessageSchedule]
     dead_letters: dict[str, str]
     deduplicated: dict[str, tuple[int, str]]
     usage: dict[int, tuple[int, int]]
     bulk_actions: dict[str, BulkAction]
     runs: dict[str, WorkflowRun]
-    waiters: list[Waiter]
+    waiters: list[EventWait]
     notified: dict[tuple[str, str], bytes]
     sequence: int
     dead_letter_count: int

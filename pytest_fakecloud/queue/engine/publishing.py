@@ -35,7 +35,7 @@ from ..workflow.runs import WorkflowRuns
 from .admission import OrderedQueue, copies
 from .bulk_actions import BulkActions
 from .messages import Messages
-from .schedules import Schedule, Schedules, as_scheduled
+from .schedules import MessageSchedule, Schedules, as_scheduled
 from .url_groups import UrlGroup, UrlGroups
 
 _MAX_NESTING = 5
@@ -274,7 +274,7 @@ class Publisher(Messages):
             ]
             return self._store(drafts, now, group=group is not None)
 
-    def publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
+    def publish_run(self, schedule: MessageSchedule, at_us: int) -> list[str]:
         """Create the messages of a run of a schedule, and return their ids."""
         settings = schedule.settings
         group = self.url_groups.find(schedule.destination)
@@ -344,7 +344,7 @@ class Publisher(Messages):
         """Raise ``QueueError`` if nothing can be published to a destination."""
         self._targets(destination, PublishSettings(), self.url_groups.find(destination))
 
-    def states_of_run(self, schedule: Schedule) -> dict[str, str]:
+    def states_of_run(self, schedule: MessageSchedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
         messages = (
             self.messages[message_id]

@@ -244,7 +244,7 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Schedule:
+class MessageSchedule:
     """A schedule.
 
     ``settings`` are the settings of the messages that it creates. ``sent`` are the headers and the
@@ -268,7 +268,7 @@ class Schedule:
     last_ids: list[str] = field(default_factory=list)
     error: str | None = None
 
-    def copy(self) -> Schedule:
+    def copy(self) -> MessageSchedule:
         same = copy.copy(self)
         same.last_ids = list(self.last_ids)
         return same
@@ -295,13 +295,13 @@ class Schedules:
 
     def __init__(self, engine: Publisher) -> None:
         self._engine = engine
-        self.by_id: dict[str, Schedule] = {}
+        self.by_id: dict[str, MessageSchedule] = {}
         self.timers: dict[str, Timer] = {}
 
-    def get(self, schedule_id: str) -> Schedule:
+    def get(self, schedule_id: str) -> MessageSchedule:
         return existing(self.by_id.get(schedule_id), "schedule", schedule_id)
 
-    def create(self, destination: str, settings: PublishSettings, **origin: Any) -> Schedule:
+    def create(self, destination: str, settings: PublishSettings, **origin: Any) -> MessageSchedule:
         """Create a schedule, or replace the schedule with the same id. ``origin`` are further fields.
 
         Raises ``QueueError``: 400 for a missing or malformed cron expression and for a not-before
@@ -320,7 +320,7 @@ class Schedules:
         most = self._engine.limits.schedules
         if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
             raise quota("maxSchedules", most)
-        schedule = Schedule(
+        schedule = MessageSchedule(
             id=schedule_id,
             cron=cron.text,
             destination=destination,
@@ -332,7 +332,7 @@ class Schedules:
         self.plan(schedule, first_run)
         return schedule
 
-    def plan(self, schedule: Schedule, due_us: int | None) -> None:
+    def plan(self, schedule: MessageSchedule, due_us: int | None) -> None:
         """Set the time of the next run, and start a timer for it unless the schedule is paused."""
         schedule.planned_us = due_us
         self.unplan(schedule)
@@ -344,7 +344,7 @@ class Schedules:
                 label=f"schedule {schedule.id}",
             )
 
-    def replan(self, schedule: Schedule) -> None:
+    def replan(self, schedule: MessageSchedule) -> None:
         """Plan the next run again after the timers were stopped, skipping runs in the past."""
         due, now = schedule.planned_us, self._engine.clock.now_us()
         if due is not None and due < now:
@@ -355,7 +355,7 @@ class Schedules:
         """Return the time of the next planned run of any schedule, or None."""
         return min((timer.due_us for timer in self.timers.values()), default=None)
 
-    def unplan(self, schedule: Schedule) -> None:
+    def unplan(self, schedule: MessageSchedule) -> None:
         timer = self.timers.pop(schedule.id, None)
         if timer is not None:
             timer.cancel()
@@ -376,7 +376,7 @@ class Schedules:
             schedule.paused = paused
             self.plan(schedule, due)
 
-    def next_run_us(self, schedule: Schedule) -> int | None:
+    def next_run_us(self, schedule: MessageSchedule) -> int | None:
         """Return the time of the next run. For a paused schedule, assume that it is resumed now."""
         if schedule.planned_us is None or not schedule.paused:
             return schedule.planned_us
@@ -396,7 +396,7 @@ class Schedules:
                 self.plan(schedule, _cron(schedule.cron).next_us(at_us))
                 self._run(schedule, at_us)
 
-    def _run(self, schedule: Schedule, at_us: int) -> None:
+    def _run(self, schedule: MessageSchedule, at_us: int) -> None:
         schedule.last_us, schedule.last_ids, schedule.error = at_us, [], None
         try:
             schedule.last_ids = self._engine.publish_run(schedule, at_us)

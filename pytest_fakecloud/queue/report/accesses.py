@@ -11,7 +11,7 @@ from ...core.calls import Action, Arguments, Call, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import Lookups, error_of, has_full_answer
-from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import compact, items_of, parsed, readable, shortened, shortened_json
 from ..rest.app import PUBLISHING, QueueApp
 from .wording import attempt_summary, callback_report, sent_steps, summary
@@ -22,7 +22,7 @@ _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "
 _ROUTES = RouteTable(QueueApp.routes())
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the accesses of a request to a queue, of a delivery, or of an action of the test."""
     if row.delivery is not None:
         yield from _of_delivery(row, row.delivery, lookups)
@@ -34,12 +34,12 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
         if message_id:
             subject = ReportSubject("message", str(message_id), row.entry.fake)
             what = f"{row.entry.kind} {shortened(' '.join(row.words), 100)}"
-            yield Access(subject, True, what.strip(), value=list(row.words))
+            yield DataAccess(subject, True, what.strip(), value=list(row.words))
     elif isinstance(row.entry, Call) and row.entry.service == "queue":
         yield from _of_call(row.entry, lookups)
 
 
-def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
+def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     writes = _ROUTES.writes(call.method, call.path)
     words = summary(call, lookups)
     what = f"{call.method} {call.path}" if words is None else words.what
@@ -52,25 +52,30 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
                 subject = ReportSubject(kind, item[name], call.fake)
                 result = f"{kind} {lookups.short(item[name])}"
                 result += " (deduplicated)" if item.get("deduplicated") else ""
-                yield Access(subject, writes, shortened(what, _LONGEST), result, value=value)
+                yield DataAccess(subject, writes, shortened(what, _LONGEST), result, value=value)
     if is_created:
         return
     if call.number in lookups.created_by_lost_call:
         message_id = lookups.created_by_lost_call[call.number]
         subject = ReportSubject("message", message_id, call.fake)
         result = f"{lookups.short(message_id)}, {call.outcome}"
-        yield Access(subject, True, shortened(what, _LONGEST), result, value=value, succeeded=None)
+        yield DataAccess(
+            subject, True, shortened(what, _LONGEST), result, value=value, succeeded=None
+        )
     elif call.route in PUBLISHING:
         status, text = error_of(call)
         result = shortened(f"{status} {text}".strip() or call.outcome, 120)
         is_known = call.fault is None or not call.reached
-        yield Access(ReportSubject("message", "", call.fake), True, shortened(what, _LONGEST), result,
-                     value=value, succeeded=False if is_known else None)  # fmt: skip
+        subject = ReportSubject("message", "", call.fake)
+        succeeded = False if is_known else None
+        yield DataAccess(
+            subject, True, shortened(what, _LONGEST), result, value=value, succeeded=succeeded
+        )
     elif writes and "/messages/" in call.path and "id" in call.facts:
-        yield Access(ReportSubject("message", str(call.facts["id"]), call.fake), True, what)
+        yield DataAccess(ReportSubject("message", str(call.facts["id"]), call.fake), True, what)
 
 
-def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Access]:
+def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     data = event.data
     words = attempt_summary(row, row, lookups) if "url" in data else None
     what = (
@@ -84,7 +89,7 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
     body = exchange.body if exchange is not None else str(data.get("sent") or "").encode()
     value = callback_report(body) or parsed(body) or body.decode("utf-8", "replace")
     message = ReportSubject("message", str(data.get("message_id")), event.fake)
-    yield Access(message, True, what, result, value=value, succeeded=row.ok or None)
+    yield DataAccess(message, True, what, result, value=value, succeeded=row.ok or None)
     # The destination reads the body of the message, and that of the message that a callback is about.
     about = str(data.get("about") or data.get("message_id"))
     sent = shortened_json(lookups.mask.text(_sent(body)), 160)
@@ -93,13 +98,13 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
         reads = list(sent_steps(body.decode("utf-8", "replace"))) or reads
     for message_id, text, content in reads:
         subject = ReportSubject("message", message_id, event.fake)
-        yield Access(subject, False, what, text, value=content)
+        yield DataAccess(subject, False, what, text, value=content)
     if data.get("run"):
-        yield Access(ReportSubject("run", str(data["run"]), event.fake), True, what, result)
+        yield DataAccess(ReportSubject("run", str(data["run"]), event.fake), True, what, result)
     if data.get("message_kind", "message") != "message":
         # A capture has the name of the fake that received the callback.
         subject = ReportSubject("callback", row.peer, row.peer)
-        yield Access(subject, True, what, result, lookups.short(about), value, row.ok or None)
+        yield DataAccess(subject, True, what, result, lookups.short(about), value, row.ok or None)
 
 
 def _sent(body: bytes) -> str:

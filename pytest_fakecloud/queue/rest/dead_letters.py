@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...http.messages import Answer, Request
+from ...http.messages import Json, Request
 from ...http.routing import Route
 from ..engine.bulk_actions import Source
 from ..errors import not_found
@@ -55,11 +55,11 @@ class DeadLetterRoutes(RouteFamily):
         )
         return {"deleted": count} | action | without_none(cursor=cursor)
 
-    def retry_dead_letter(self, request: Request) -> Answer:
+    def retry_dead_letter(self, request: Request) -> Json:
         (accepted,) = self.engine.retry_dead_letters([self._letter(request)], request.headers.pairs)
-        return Answer(records.accepted_record(accepted), 201)
+        return Json(records.accepted_record(accepted), 201)
 
-    def retry_dead_letters(self, request: Request) -> Answer:
+    def retry_dead_letters(self, request: Request) -> Json:
         pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=self.keeps_empty_filters)
         letters, cursor = self._letters(pairs, request)
         fields = records.read_filters(pairs, records.FOR_DEAD_LETTERS).fields
@@ -71,7 +71,7 @@ class DeadLetterRoutes(RouteFamily):
         action = recorded_action(
             self.engine, "retry", self.source, len(letters), pairs, asynchronous=asynchronous
         )
-        return Answer({"cursor": cursor or "", "responses": responses} | action, 201)
+        return Json({"cursor": cursor or "", "responses": responses} | action, 201)
 
     # -- for both families -------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...http.messages import Answer, Request
+from ...http.messages import Json, Request
 from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
@@ -53,17 +53,17 @@ class MessageRoutes(RouteFamily):
             cls.route("GET", "/v1/messages/{id}", "get_message_v1", cls.get_message),
         ]
 
-    def publish(self, request: Request, **options: Any) -> Answer:
+    def publish(self, request: Request, **options: Any) -> Json:
         return self._published_answer(publish(self.engine, request, **options))
 
-    def enqueue(self, request: Request) -> Answer:
+    def enqueue(self, request: Request) -> Json:
         name = check_name(request.segment("queue"), "queue name")
         return self.publish(request, queue_name=name)
 
-    def create_schedule(self, request: Request) -> Answer:
+    def create_schedule(self, request: Request) -> Json:
         return self.publish(request, schedule_only=True)
 
-    def batch(self, request: Request) -> Answer:
+    def batch(self, request: Request) -> Json:
         limit = self.engine.limits.batch_size
         if len(request.body) > limit:
             raise errors.quota("maxBatchSize", limit, status=413)
@@ -71,7 +71,7 @@ class MessageRoutes(RouteFamily):
         # No run can finish between two items, because the lock is held for the whole batch.
         self.runs.check_steps(map(_headers_of, items))
         answers = [self._batch_item(item, number, request) for number, item in enumerate(items, 1)]
-        return Answer(answers, 200, self.engine.quota.daily_headers())
+        return Json(answers, 200, self.engine.quota.daily_headers())
 
     def _batch_item(self, item: Any, number: int, request: Request) -> object:
         try:
@@ -85,35 +85,35 @@ class MessageRoutes(RouteFamily):
                 url, what = _shown(item.get("destination")), f"item {number} of a batch"
                 report_rejected_step(self.engine.report, what, run_id, url, error)
             return records.error_record(error)
-        return self._published_answer(result).body
+        return self._published_answer(result).value
 
-    def _published_answer(self, result: Published) -> Answer:
+    def _published_answer(self, result: Published) -> Json:
         status = 202 if result.duplicate else 200
         if result.schedule_id is not None:
             again = {"deduplicated": True} if result.duplicate else {}
-            return Answer({"scheduleId": result.schedule_id, **again}, status)
+            return Json({"scheduleId": result.schedule_id, **again}, status)
         if result.group:
             body: object = [records.accepted_record(accepted) for accepted in result.accepted]
         else:
             body = records.accepted_record(result.accepted[0])
         limited = self.engine.limits.daily_messages is not None
-        return Answer(body, status, self.engine.quota.daily_headers() if limited else ())
+        return Json(body, status, self.engine.quota.daily_headers() if limited else ())
 
     def get_message(self, request: Request) -> object:
         return records.message_record(self.engine.message(request.segment("id")))
 
-    def cancel_message(self, request: Request) -> Answer:
-        return Answer({"cancelled": self.engine.cancel(request.segment("id"))}, 202)
+    def cancel_message(self, request: Request) -> Json:
+        return Json({"cancelled": self.engine.cancel(request.segment("id"))}, 202)
 
     def retry_message(self, request: Request) -> object:
         self.engine.retry_now(request.segment("id"))
         return {}
 
-    def cancel_messages(self, request: Request) -> Answer:
+    def cancel_messages(self, request: Request) -> Json:
         pairs, asynchronous = bulk_filters(request, "messageIds", keep_empty=True)
         chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
         if chosen.empty and has_id_field(request, "messageIds"):
-            return Answer({"cancelled": 0}, 202)
+            return Json({"cancelled": 0}, 202)
         # The service ignores the deprecated count.
         messages = [
             message
@@ -122,10 +122,10 @@ class MessageRoutes(RouteFamily):
         ]
         filters = records.filters_by_name(pairs)
         if lists_ids(filters):
-            return Answer({"cancelled": self.engine.cancel_all(messages)}, 202)
+            return Json({"cancelled": self.engine.cancel_all(messages)}, 202)
         ids = [message.id for message in messages]
         action = self.engine.bulk_actions.cancel("qstash", filters, ids, asynchronous=asynchronous)
-        return Answer(cancelled_record(action, asynchronous=asynchronous), 202)
+        return Json(cancelled_record(action, asynchronous=asynchronous), 202)
 
     def _candidates(self, chosen: records.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...http.messages import Answer, Request
+from ...http.messages import Json, Request
 from ...http.routing import Route
 from ..errors import bad_request, not_found
 from ..model import SECOND
@@ -61,10 +61,10 @@ class V1Routes(RouteFamily):
             cls.route("GET", "/v1/quota", "quota_v1", cls.quota),
         ]
 
-    def publish(self, request: Request) -> Answer:
+    def publish(self, request: Request) -> Json:
         result = publish(self.engine, request, api="v1")
         if result.schedule_id is not None:
-            return Answer({"scheduleId": result.schedule_id}, 201)
+            return Json({"scheduleId": result.schedule_id}, 201)
         if not result.accepted:
             topic = as_text(destination_of(request)[0])
             raise bad_request(f"invalid destination: topic {topic} has no endpoints")
@@ -72,8 +72,8 @@ class V1Routes(RouteFamily):
         message = self.engine.messages.get(message_id)
         body: dict[str, object] = {"messageId": message.public_id if message else message_id}
         if result.duplicate:
-            return Answer(body | {"deduplicated": True}, 202)
-        return Answer(body, 201)
+            return Json(body | {"deduplicated": True}, 202)
+        return Json(body, 201)
 
     def list_endpoints(self, request: Request) -> object:
         groups = self.engine.url_groups.by_name.values()
@@ -135,9 +135,9 @@ class V1Routes(RouteFamily):
         self.engine.url_groups.remove(self.engine.url_groups.get(request.segment("name")))
         return OK
 
-    def cancel_message(self, request: Request) -> Answer:
+    def cancel_message(self, request: Request) -> Json:
         self.engine.cancel(request.segment("id"))
-        return Answer({"status": "accepted"}, 202)
+        return Json({"status": "accepted"}, 202)
 
     def list_tasks(self, request: Request) -> object:
         now = self.engine.clock.now_us()

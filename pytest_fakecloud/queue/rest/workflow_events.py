@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 
-from ...http.messages import Answer, Request
+from ...http.messages import Json, Request
 from ...http.routing import Route
 from ..wire.values import check_name, encoded, header_map
 from .family import RouteFamily
@@ -50,12 +50,12 @@ class WorkflowEventRoutes(RouteFamily):
         waiter = self.runs.wait_for_event(_event_id(request), wait, list(request.headers.pairs))
         return {"messageId": waiter.message_id}
 
-    def notify(self, request: Request) -> Answer:
-        return Answer(self.runs.notify(_event_id(request), request.body), 201)
+    def notify(self, request: Request) -> Json:
+        return Json(self.runs.notify(_event_id(request), request.body), 201)
 
-    def notify_run(self, request: Request) -> Answer:
+    def notify_run(self, request: Request) -> Json:
         notified = self.runs.notify_run(request.segment("run"), _event_id(request), request.body)
-        return Answer(notified, 201)
+        return Json(notified, 201)
 
     def waiters(self, request: Request) -> object:
         waiters = self.runs.waiters_for(_event_id(request))

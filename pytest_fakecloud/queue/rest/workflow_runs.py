@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from ...http.messages import Answer, Request
+from ...http.messages import Json, Request
 from ...http.routing import Route
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
@@ -164,8 +164,8 @@ class WorkflowRunRoutes(RouteFamily):
         headers = [*request.headers.pairs, *settings]
         return self._trigger(target, headers, request.body, request)
 
-    def trigger_many(self, request: Request) -> Answer:
-        return Answer([self._trigger_item(item, request) for item in json_array(request)], 201)
+    def trigger_many(self, request: Request) -> Json:
+        return Json([self._trigger_item(item, request) for item in json_array(request)], 201)
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:

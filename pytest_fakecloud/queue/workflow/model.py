@@ -167,7 +167,7 @@ class WorkflowRun:
         return same
 
 
-class Waiter(NamedTuple):
+class EventWait(NamedTuple):
     """A workflow run's wait for an event. If it times out, the queue delivers the wait's message."""
 
     event_id: str

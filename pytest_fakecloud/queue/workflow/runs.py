@@ -70,10 +70,10 @@ from ..wire.values import (
 )
 from .model import (
     SDK_VERSION,
+    EventWait,
     Invoker,
     RunState,
     RunStep,
-    Waiter,
     WorkflowRun,
     call_type_of,
     callback_state,
@@ -110,7 +110,7 @@ class WorkflowRuns:
     def __init__(self, engine: Publisher) -> None:
         self._engine = engine
         self.runs: dict[str, WorkflowRun] = {}
-        self.waiters: list[Waiter] = []
+        self.waiters: list[EventWait] = []
         self.notified: dict[tuple[str, str], bytes] = {}
 
     # -- called by the engine --------------------------------------------------------------------
@@ -489,13 +489,15 @@ class WorkflowRuns:
 
     # -- waiting for events ------------------------------------------------------------------------
 
-    def waiters_for(self, event_id: str) -> list[Waiter]:
+    def waiters_for(self, event_id: str) -> list[EventWait]:
         return [waiter for waiter in self.waiters if waiter.event_id == event_id]
 
-    def waiter_record(self, waiter: Waiter) -> dict[str, Any]:
+    def waiter_record(self, waiter: EventWait) -> dict[str, Any]:
         return waiter.record(self.get(waiter.run_id).settings.redaction)
 
-    def wait_for_event(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
+    def wait_for_event(
+        self, event_id: str, request: dict[str, Any], headers: HeaderList
+    ) -> EventWait:
         """Make a run wait for an event; raise a 404 error for an unknown run."""
         run_id = first_setting(headers, "workflow-runid") or ""
         self.get_live(run_id)
@@ -519,7 +521,7 @@ class WorkflowRuns:
         message = self._engine.pending.get(message_id)
         if message is not None:
             message.wait_timeout_us, message.wait_deadline_us = timeout_us, deadline
-        waiter = Waiter(event_id, run_id, message_id, deadline, request, header_map(headers))
+        waiter = EventWait(event_id, run_id, message_id, deadline, request, header_map(headers))
         self.waiters.append(waiter)
         early = self.notified.pop((run_id, event_id), None)
         if early is not None:
@@ -544,7 +546,7 @@ class WorkflowRuns:
             self.notified[run_id, event_id] = data
         return {"messageId": "", "error": "", **_identity(run)}
 
-    def _notify(self, waiter: Waiter, data: bytes) -> dict[str, Any]:
+    def _notify(self, waiter: EventWait, data: bytes) -> dict[str, Any]:
         self._wake(waiter, data)
         return {
             "waiter": self.waiter_record(waiter),
@@ -553,7 +555,7 @@ class WorkflowRuns:
             **_identity(self.get(waiter.run_id)),
         }
 
-    def _wake(self, waiter: Waiter, data: bytes) -> None:
+    def _wake(self, waiter: EventWait, data: bytes) -> None:
         """Deliver the wait's message now, unless it has been cancelled."""
         self._drop_wait(waiter.message_id)
         message = self._engine.pending.get(waiter.message_id)

@@ -7,24 +7,24 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call
 from ...reporting.calls import Lookups, envelope, error_of, has_full_answer
-from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     entry = row.entry
     if isinstance(entry, Action):
         if entry.kind == "load":
             positional, named = entry.call or ((), {})
             name = str(named.get("namespace") or "")
             subject = ReportSubject("namespace", name, entry.fake)
-            yield Access(subject, True, f"load{_in(name)}", value=positional[:1])
+            yield DataAccess(subject, True, f"load{_in(name)}", value=positional[:1])
     elif isinstance(entry, Call):
         yield from _of_call(entry)
 
 
-def _of_call(call: Call) -> Iterator[Access]:
+def _of_call(call: Call) -> Iterator[DataAccess]:
     name = str(call.facts.get("namespace") or "")
     subject = ReportSubject("namespace", name, call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
@@ -37,19 +37,19 @@ def _of_call(call: Call) -> Iterator[Access]:
             has_mode = call.route == "update" and item.get("metadata")
             what = f"{call.route}{_in(name)} {_shown(item)}{mode if has_mode else ''}"
             value = {key: item.get(key) for key in ("id", "metadata", "data") if item.get(key)}
-            yield Access(subject, True, what, result, str(item.get("id", "")), value, succeeded)
+            yield DataAccess(subject, True, what, result, str(item.get("id", "")), value, succeeded)
     elif call.route in ("delete", "reset", "delete-namespace", "rename-namespace"):
         for record_id in _ids(body) or [""]:
             what = f"{call.route}{_in(name)} {record_id}".strip()
-            yield Access(subject, True, what, result, record_id, None, succeeded)
+            yield DataAccess(subject, True, what, result, record_id, None, succeeded)
     else:
         what = f"{call.route}{_in(name)}{_filter(body)}"
         hits = list(_hits(call.route, answer))
         for hit in hits:
             value = {key: hit[key] for key in hit if key != "vector"}
-            yield Access(subject, False, what, _shown(hit), str(hit.get("id", "")), value)
+            yield DataAccess(subject, False, what, _shown(hit), str(hit.get("id", "")), value)
         if call.route in QUERIES and not hits and succeeded:
-            yield Access(subject, False, what, "no hits")
+            yield DataAccess(subject, False, what, "no hits")
 
 
 def _filter(body: Any) -> str:

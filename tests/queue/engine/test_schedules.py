@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_fakecloud.queue.engine.schedules import Schedule
+from pytest_fakecloud.queue.engine.schedules import MessageSchedule
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND, PublishSettings
 
@@ -66,7 +66,9 @@ def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     assert len(scene.at(DEST)) == 4
 
 
-def scheduled(bench: Bench, cron: str = "* * * * *", url: str = URL, **headers: str) -> Schedule:
+def scheduled(
+    bench: Bench, cron: str = "* * * * *", url: str = URL, **headers: str
+) -> MessageSchedule:
     pairs = [("Upstash-Cron", cron)]
     pairs += [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
     made = bench.engine.publish(url, pairs, b"x", caller_ip="192.0.2.7")

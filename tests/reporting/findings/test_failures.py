@@ -13,13 +13,13 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.process.lines import Lines
 from pytest_fakecloud.reporting.model import (
-    Access,
+    DataAccess,
     Finding,
-    History,
     HistoryRow,
     HistoryStart,
     ReportSubject,
     Sought,
+    ValueHistory,
 )
 from pytest_fakecloud.reporting.report import concerning, report_of
 
@@ -191,7 +191,7 @@ def test_a_finding_concerns_a_message_of_the_compared_deliveries(cloud: Cloud) -
 def test_findings_that_a_call_of_the_history_decided_come_first() -> None:
     a, b = (ReportSubject("key", name, "kv") for name in "ab")
     start = HistoryStart("looked", (Sought(a),))
-    history = History(start, (HistoryRow(3, 0, Access(a, True, "SET a 1"), 0),))
+    history = ValueHistory(start, (HistoryRow(3, 0, DataAccess(a, True, "SET a 1"), 0),))
 
     def finding(kind: str, row: int, *subjects: ReportSubject) -> Finding:
         return Finding(kind, "kv", (row,), subjects)

@@ -16,10 +16,10 @@ from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.process.lines import Lines
 from pytest_fakecloud.queue.report.accesses import accesses
-from pytest_fakecloud.reporting.asserted import Comparison, compared_items, source_at
+from pytest_fakecloud.reporting.asserted import UnequalValues, compared_items, source_at
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.history_wording import expected_texts, gap_texts, lines, start_text
-from pytest_fakecloud.reporting.model import History
+from pytest_fakecloud.reporting.model import ValueHistory
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.rows import rows as rows_of
 
@@ -46,11 +46,11 @@ def client(kv: KVServer) -> Redis:
     return client
 
 
-def history(cloud: Cloud, fail: Callable[[], None], *sides: Any) -> History:
+def history(cloud: Cloud, fail: Callable[[], None], *sides: Any) -> ValueHistory:
     """Return the history of a failure; ``sides`` are the values that the failing statement compared."""
     with pytest.raises(AssertionError) as failed:
         fail()
-    compared = Comparison(fail.__code__, *sides) if sides else None
+    compared = UnequalValues(fail.__code__, *sides) if sides else None
     start_history = report_of(cloud, raised=failed.value, compared=compared).history
     assert start_history is not None
     return start_history
