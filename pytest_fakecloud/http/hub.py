@@ -28,7 +28,7 @@ from ..core.signals import Signal
 from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import give_way, monotonic
 from .app import App
-from .messages import BODY_LIMIT
+from .parsing import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, listen, reserved
 from .server import Connection, Handler, HTTPHandler, Watch
 

@@ -21,15 +21,8 @@ from time import gmtime, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.timers import monotonic
-from .messages import (
-    Answer,
-    ConnectionEffect,
-    ReceivedRequest,
-    Rejection,
-    RequestReader,
-    Stream,
-    asks_to_close,
-)
+from .messages import Answer, ConnectionEffect, Stream, asks_to_close
+from .parsing import ReceivedRequest, Rejection, RequestReader
 
 if TYPE_CHECKING:
     from .app import App

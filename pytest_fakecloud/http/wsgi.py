@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
-from .messages import Answer, ReceivedRequest, Rejection, asks_to_close, close_chunks
+from .messages import Answer, asks_to_close, close_chunks
+from .parsing import ReceivedRequest, Rejection
 from .server import (
     LAST_CHUNK,
     Connection,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from pytest_fakecloud.http.messages import RequestReader
+from pytest_fakecloud.http.parsing import RequestReader
 
 from ..demo import Demo
 from ..robustness.grammar import Fuzzer, damaged, exchanged, packets

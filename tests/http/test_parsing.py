@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.http import messages
-from pytest_fakecloud.http.messages import HEAD_LIMIT, RequestReader
+from pytest_fakecloud.http import parsing
+from pytest_fakecloud.http.parsing import HEAD_LIMIT, RequestReader
 
 
 def read_all(*parts: bytes) -> RequestReader:
@@ -88,13 +88,13 @@ def test_a_request_has_one_host(before: list[bytes], lines: str) -> None:
 
 
 def test_the_body_limit_is_64_mib() -> None:
-    assert messages.BODY_LIMIT == 64 * 1024 * 1024
+    assert parsing.BODY_LIMIT == 64 * 1024 * 1024
     reader = RequestReader()
     head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
-    reader.feed((head % messages.BODY_LIMIT).encode())
+    reader.feed((head % parsing.BODY_LIMIT).encode())
     assert reader.rejection is None
     reader = RequestReader()
-    reader.feed((head % (messages.BODY_LIMIT + 1)).encode())
+    reader.feed((head % (parsing.BODY_LIMIT + 1)).encode())
     assert reader.rejection is not None
     assert reader.rejection.status == 413
 

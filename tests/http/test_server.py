@@ -16,7 +16,7 @@ import time_machine
 from werkzeug import Request
 
 from pytest_fakecloud.http.hub import Hub, Mount
-from pytest_fakecloud.http.messages import HEAD_LIMIT
+from pytest_fakecloud.http.parsing import HEAD_LIMIT
 from pytest_fakecloud.http.server import RESET_ON_CLOSE
 
 from ..demo import Demo, Raw, Response, handled_by

@@ -238,7 +238,7 @@ class KVEngine:
 
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""
-        start_us = self.clock.now_us()
+        start_us = self.clock.now_us()  # later than its call if the command has waited for the lock
         self._begin(session, spec, argv, start_us)
         db = session.db  # which SELECT changes
         db.counts_reads = spec.reads_keys
