@@ -137,6 +137,9 @@ class App:
     """The token that authenticates requests, for a service with one token."""
     _table_of_class: ClassVar[RouteTable | None] = None
 
+    def __init_subclass__(cls) -> None:
+        cls._table_of_class = None  # not that of the base class
+
     def __init__(self) -> None:
         self.guards: Registry[Callable[[Request], object]] = Registry()
         """Functions that are called with a request before it is authenticated, and raise
@@ -165,15 +168,10 @@ class App:
     @cached_property
     def table(self) -> RouteTable:
         """The route table, by default that of all apps of the class."""
-        return self._shared_table()
-
-    @classmethod
-    def _shared_table(cls) -> RouteTable:
-        # Do not use the table of a base class, nor a cache, which would keep every class in memory.
-        table: RouteTable | None = vars(cls).get("_table_of_class")
-        if table is None:
-            table = cls._table_of_class = RouteTable(cls.routes())
-        return table
+        cls = type(self)
+        if cls._table_of_class is None:
+            cls._table_of_class = RouteTable(cls.routes())
+        return cls._table_of_class
 
     # -- defined by each service -----------------------------------------------------------------
 

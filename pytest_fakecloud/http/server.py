@@ -289,6 +289,7 @@ DRAIN_SECONDS = 0.2
 HANG_SECONDS = 60.0
 """Maximum seconds for which the ``hang()`` fault keeps a connection open."""
 
+_READ_BYTES = 64 * 1024
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 SHORT_BODY = 16 * 1024
@@ -308,17 +309,15 @@ class HTTPHandler:
         self.app: App = connection.mount.app
         limit = connection.mount.body_limit
         self.reader = RequestReader(connection.address, body_limit=limit)
-        self.close = self.reader.close
 
     def run(self, begun: bytes = b"") -> None:
         """Handle requests until either side closes. ``begun`` has been read to detect the protocol."""
         connection = self.connection
         # A request that is incomplete at the end is dropped and never reaches the engine.
-        data = begun or self.sock.recv(16_384)
+        data = begun or self.sock.recv(_READ_BYTES)
         while data and self.receive(data):
             data, connection.early = connection.early, b""
-            size = 16_384 if self.reader.pending is None else 1_048_576
-            data = data or self.sock.recv(size)
+            data = data or self.sock.recv(_READ_BYTES)
 
     def receive(self, data: bytes) -> bool:
         """Respond to all requests that are complete, and to bytes that are not one."""
@@ -339,6 +338,9 @@ class HTTPHandler:
 
     def renew(self) -> bool:
         return self.reader.pending is None
+
+    def close(self) -> None:
+        self.reader.close()
 
     def _await_body_or_reject(self, request: ReceivedRequest) -> bool:
         """Let the body of a request follow; return False if the request was rejected without it, because

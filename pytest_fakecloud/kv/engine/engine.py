@@ -89,7 +89,6 @@ class KVEngine:
         self.last_save_us = self.started_us
         self.now_us = self.started_us
         """Time in microseconds, which is constant during a command, script or transaction."""
-        self.now_ms = self.now_us // 1000
         self.statistics = Statistics(self.config)
         self.active_expire = True
         """Whether expired keys are removed without being accessed (DEBUG SET-ACTIVE-EXPIRE)."""
@@ -131,6 +130,10 @@ class KVEngine:
         if bounds != (None, None, None):
             sizes = None if settings.max_data_size is None else self.sizes
             self._capacity = Capacity(settings, sizes)
+
+    @property
+    def now_ms(self) -> int:
+        return self.now_us // 1000
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -224,8 +227,11 @@ class KVEngine:
 
     def execute_now(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line in its turn, or queue it in a transaction; raise ``CommandError``."""
-        spec = self._look_up_and_check(session, argv)
-        if spec is None:
+        spec = self._accept(session, argv)
+        if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
+            # There is no need to store further commands of a transaction that will fail.
+            if not session.aborted and not session.watch_broken:
+                session.queue.append((spec, argv))
             return QUEUED
         if not self.has_lock:
             return spec.call(session, argv)
@@ -264,7 +270,7 @@ class KVEngine:
         """
         if not session.is_inner:
             self.now_us = start_us
-            self.now_ms = session.db.now_ms = start_us // 1000
+            session.db.now_ms = start_us // 1000
         self.running, self.line = spec, argv
         for listener in self.listeners:
             listener(session, spec, argv)
@@ -361,8 +367,8 @@ class KVEngine:
 
     # -- looking up and checking commands ----------------------------------------------------------
 
-    def _look_up_and_check(self, session: Session, argv: list[bytes]) -> CommandSpec | None:
-        """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it."""
+    def _accept(self, session: Session, argv: list[bytes]) -> CommandSpec:
+        """Return the command to run or to queue; raise ``CommandError`` to reject it."""
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
@@ -373,13 +379,6 @@ class KVEngine:
                 spec = self.table.resolve(argv)
             session.last_command = spec.full_name
             self._check(session, spec, argv)
-            if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
-                if "no_multi" in spec.flags:
-                    raise CommandError(errors.NOT_IN_TRANSACTION)
-                # There is no need to store further commands of a transaction that will fail.
-                if not session.aborted and not session.watch_broken:
-                    session.queue.append((spec, argv))
-                return None
         except CommandError as error:
             session.abort_transaction()
             self.statistics.count_rejection(spec, error)
@@ -412,6 +411,9 @@ class KVEngine:
             self.scripting.check_during_script(spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)
+        is_queued = session.queue is not None and spec.name not in RUN_IN_TRANSACTION
+        if is_queued and "no_multi" in spec.flags:
+            raise CommandError(errors.NOT_IN_TRANSACTION)
 
     def _check_resources(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""
@@ -673,7 +675,6 @@ class KVEngine:
 
     def update_time(self) -> None:
         self.now_us = self.clock.now_us()
-        self.now_ms = self.now_us // 1000
         for keyspace in self.databases:
             keyspace.now_ms = self.now_ms
 

@@ -102,7 +102,7 @@ def server_of(engine: KVEngine) -> Any:
         _memory=lambda *_: engine,
         _new_session=engine.session,
         _password="",
-        _set_password=lambda _: None,
+        _app=SimpleNamespace(set_password=lambda _: None),
         execute=partial(engine.execute, engine.session()),
     )
 
