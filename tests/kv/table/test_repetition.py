@@ -1,4 +1,6 @@
-"""What a repetition of each command changes, compared with the command table."""
+"""What a repetition of each command changes, compared with the command table: the last command of each
+line (`tests/kv/lines.py`) is repeated.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,11 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from tests.kv.conftest import argv
+from tests.kv.lines import LINES, LINES_FILE
 from tests.kv.table import TABLE_FILE
-from tests.kv.test_growth import GROWTH, LINES_FILE, Filled
+from tests.kv.test_growth import Filled
 from tests.notations import complete
 
-LINES = dict.fromkeys(line for lines in GROWTH.values() for line in lines)
-"""Lines of ``tests/kv/command_lines.txt``, of which the last command is repeated."""
 WORDS = ("again", "varies")
 """The effects of commands whose repetition changes data."""
 NOT_REPEATED = {"MIGRATE"}
