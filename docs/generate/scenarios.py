@@ -10,6 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_fakecloud.broker.routes import BrokerApp
+from pytest_fakecloud.http.routing import RouteTable
+from pytest_fakecloud.kv.routes import KVApp
+from pytest_fakecloud.kv.table.registry import COMMANDS, spec_of
+from pytest_fakecloud.queue.rest.app import QueueApp
+from pytest_fakecloud.vector.routes import VectorApp
 from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import FOLLOWS, KNOWN, NOT_OFFERED, Result, plan, verify
 from pytest_fakecloud.verify.sides import Target
@@ -26,6 +32,50 @@ TARGETS = {
     name: Target(name, "https://x.test", "t", "orders" if name == "broker" else None)
     for name in TITLES
 }
+TABLES = {
+    "kv": RouteTable(KVApp.routes()),
+    "vector": RouteTable(VectorApp.routes()),
+    "queue": RouteTable(QueueApp.routes()),
+    "broker": RouteTable(BrokerApp.routes()),
+}
+"""The endpoints of each service."""
+GROUPS_NOT_SENT = {
+    "search": "an index is no key, and a run only deletes its keys",
+    **dict.fromkeys(("transactions", "pubsub", "connection"), "they need a connection"),
+    **dict.fromkeys(("server", "cluster"), "they concern every user of the server"),
+}
+"""Groups of commands that are not sent, but for single ones, with the reasons."""
+COMMANDS_NOT_SENT = {
+    "RANDOMKEY": "names keys of others",
+    "MOVE": "needs a second database",
+    "MIGRATE": "needs a second server",
+    "WAIT": "is about replicas",
+    "WAITAOF": "is about persistence",
+    **dict.fromkeys(("PFDEBUG", "PFSELFTEST"), "shows the inside of a server"),
+    **dict.fromkeys(("FUNCTION", "SCRIPT FLUSH"), "changes what every user of the server has"),
+    **dict.fromkeys(("SCRIPT DEBUG", "SCRIPT KILL"), "is about running scripts"),
+    **dict.fromkeys(("OBJECT FREQ", "OBJECT IDLETIME"), "depends on settings or on the time"),
+}
+"""Other commands that are not sent, with the reasons."""
+ENDPOINTS_NOT_SENT = {
+    "kv": {"subscribe": "a stream", "psubscribe": "a stream", "monitor": "shows others' commands"},
+    "vector": {
+        **dict.fromkeys(
+            ("upsert-data", "query-data", "resumable-query-data"), "needs an embedding model"
+        ),
+        "list-namespaces": "names what others made",
+        "rename-namespace": "of the fake and newer services only",
+        "random": "chance decides",
+    },
+    "queue": {
+        "chat": "a language model answers, for money",
+        "rotate_keys": "changes what every user of the service has",
+        **dict.fromkeys(("list_schedules", "list_groups"), "names what others made"),
+    },
+    "broker": {"consumers": "names what others made", "webhook": "writes what a third party sends"},
+}
+"""Endpoints that are not sent, by their names, with the reasons."""
+_NO_REQUEST = "no request yet"
 _HEAD = """\
 ---
 orphan: true
@@ -61,6 +111,8 @@ def page_with(results: dict[str, str]) -> str:
     for service, title in TITLES.items():
         lines += ["", f"## {title}", "", "| Request | Number | Scenarios |", "|---|---|---|"]
         lines += list(_rows(service))
+        if not_sent := list(_rows_not_sent(service)):
+            lines += ["", "| Not sent | Reason |", "|---|---|", *not_sent]
     return "\n".join(lines) + "\n"
 
 
@@ -81,6 +133,51 @@ def _rows(service: str) -> Iterator[str]:
             asked.setdefault(subject, Counter())[scenario.title] += 1
     for subject, titles in sorted(asked.items()):
         yield f"| `{subject}` | {titles.total()} | {', '.join(titles)} |"
+
+
+def _rows_not_sent(service: str) -> Iterator[str]:
+    names: dict[str, list[str]] = {}
+    if service == "kv":
+        for group, reason in GROUPS_NOT_SENT.items():
+            names.setdefault(reason, []).append(f"the other commands of the group {group}")
+        for name in commands_without_request():
+            reason = COMMANDS_NOT_SENT.get(name) or COMMANDS_NOT_SENT.get(name.split()[0])
+            names.setdefault(reason or _NO_REQUEST, []).append(f"`{name}`")
+    for name in endpoints_without_request(service):
+        reason = ENDPOINTS_NOT_SENT[service].get(name, _NO_REQUEST)
+        patterns = [route.pattern for route in TABLES[service].routes if route.name == name]
+        names.setdefault(reason, []).extend(f"`{pattern}`" for pattern in patterns)
+    for reason, things in names.items():
+        yield f"| {', '.join(things)} | {reason} |"
+
+
+def commands_without_request() -> list[str]:
+    """Return the commands that no request has, but for groups that are not sent, and for HELP."""
+    lines = [step.json for scenario in plan(TARGETS["kv"]) for step in scenario.steps
+             if step.path == "/" and step.json]  # fmt: skip
+    sent = {spec for line in lines if (spec := spec_of([str(word) for word in line])) is not None}
+    return [
+        name
+        for name, spec in COMMANDS.items()
+        if not (spec in sent or spec.group in GROUPS_NOT_SENT or spec.subcommands)
+        if not name.endswith(" HELP")
+    ]
+
+
+def endpoints_without_request(service: str) -> list[str]:
+    """Return the names of endpoints without a request, but for those of `/v1`, which the queue's
+    service has removed.
+    """
+    names = dict.fromkeys(
+        route.name for route in TABLES[service].routes if not route.pattern.startswith("/v1/")
+    )
+    for scenario in plan(TARGETS[service]):
+        for step in scenario.steps:
+            path = step.path.partition("?")[0].replace("{", "").replace("}", "")
+            match = TABLES[service].find(step.method, path)
+            if isinstance(match, tuple):
+                names.pop(match[0].name, None)
+    return list(names)
 
 
 def results() -> dict[str, str]:
