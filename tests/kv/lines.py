@@ -21,7 +21,7 @@ WITHOUT_LINE = {
     *("MOVE", "RESTORE"),
 }
 """Commands without a line: MOVE needs another database, RESTORE a payload, the others read no data."""
-KEYS = {
+FILLED_KEYS = {
     **{group: group for group in ("string", "list", "set", "hash", "stream", "geo", "array", "json")},
     "bitmap": "string", "hyperloglog": "hll", "sorted-set": "zset", "generic": "hash",
 }  # fmt: skip
@@ -44,11 +44,11 @@ WORDS = {
 def derived_line(spec: CommandSpec) -> str | None:
     """Return the derived line of a command; None if it has no key, or an argument without a word."""
     words = [*_words(spec.arguments)]
-    if spec.group not in KEYS or "copy" not in words or None in words:
+    if spec.group not in FILLED_KEYS or "copy" not in words or None in words:
         return None
     line = " ".join([spec.name, *filter(None, words)])
     # Only the last command counts: the first change of a copy may have to do with all elements.
-    return f"COPY {KEYS[spec.group]} copy REPLACE ; {line} ; {line}"
+    return f"COPY {FILLED_KEYS[spec.group]} copy REPLACE ; {line} ; {line}"
 
 
 def _words(arguments: Iterable[Argument]) -> Iterator[str | None]:
