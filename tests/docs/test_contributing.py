@@ -18,6 +18,7 @@ from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, CommandSpec
 from pytest_fakecloud.kv.table.rows import _row
 from pytest_fakecloud.queue.engine.admission import OrderedQueue
 from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.rest.app import QueueApp
 from pytest_fakecloud.queue.rest.queues import QueueRoutes
 from tests import notations
 from tests.harness import PACKAGE
@@ -87,6 +88,7 @@ def test_the_recipe_for_an_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     route = eval(route_line.rstrip(","), {"cls": QueueRoutes})
     routes = QueueRoutes.routes()
     monkeypatch.setattr(QueueRoutes, "routes", classmethod(lambda cls: [*routes, route]))
+    monkeypatch.setattr(QueueApp, "_table_of_class", None)
     monkeypatch.setattr(OrderedQueue, field_line.partition(":")[0], "", raising=False)
     define(Engine, method_lines, monkeypatch)
     file = tmp_path / "recipe.txt"
