@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, spec_of
+from pytest_fakecloud.kv.settings import VERSION
+from pytest_fakecloud.kv.table.registry import CommandSpec, command_table, spec_of
 from pytest_fakecloud.kv.table.synopsis import Argument
 from tests.kv.conftest import argv
 from tests.kv.table import WITHOUT_DATA
@@ -78,11 +79,16 @@ GROWTH = {
 """The lines by the growth of the last command's work."""
 WRITTEN = frozenset(command_of(line) for lines in GROWTH.values() for line in lines)
 """The commands that have lines in the file."""
+DATA = {
+    spec.name: spec
+    for spec in command_table("vendor", VERSION["vendor"]).commands.values()
+    if spec.function and spec.group not in WITHOUT_DATA
+}
+"""The commands about data, by name, without those that have no function yet."""
 DERIVED = {
     name: line
-    for name, spec in COMMANDS.items()
-    if not (spec.group in WITHOUT_DATA or spec.subcommands or name in WRITTEN | WITHOUT_LINE)
-    if (line := derived_line(spec)) is not None
+    for name, spec in DATA.items()
+    if name not in WRITTEN | WITHOUT_LINE and (line := derived_line(spec)) is not None
 }
 """The derived lines by the names of the commands."""
 GROWTH["constant"] += DERIVED.values()

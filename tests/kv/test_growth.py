@@ -23,10 +23,8 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
-from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.conftest import NOW, argv
-from tests.kv.lines import DERIVED, GROWTH, LINES_FILE, WITHOUT_LINE, WRITTEN, command_of
-from tests.kv.table import WITHOUT_DATA
+from tests.kv.lines import DATA, DERIVED, GROWTH, LINES_FILE, WITHOUT_LINE, WRITTEN, command_of
 from tests.notations import complete
 
 SIZES = (600, 1800, 5400)
@@ -257,17 +255,12 @@ def test_work_grows_as_on_a_server(request: pytest.FixtureRequest, name: str, li
 @pytest.mark.completeness
 def test_every_command_with_data_has_a_line() -> None:
     filled = Filled(30, dialect="vendor")
-    data = {
-        spec.name
-        for spec in COMMANDS.values()
-        if not (spec.group in WITHOUT_DATA or spec.subcommands)
-    }
     derived = {name for name, line in DERIVED.items() if succeeds(filled, line)}
     complete(
         LINES_FILE,
         (
             f"below {' or '.join(f'`== {growth}`' for growth in CLASSES)}: {name} <arguments>"
-            for name in sorted(data - WRITTEN - derived - WITHOUT_LINE)
+            for name in sorted(DATA.keys() - WRITTEN - derived - WITHOUT_LINE)
         ),
         "WITHOUT_LINE of tests/kv/lines.py",
     )

@@ -12,7 +12,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from tests.kv.conftest import argv
-from tests.kv.lines import LINES, LINES_FILE
+from tests.kv.lines import DATA, LINES, LINES_FILE
 from tests.kv.table import TABLE_FILE
 from tests.kv.test_growth import Filled
 from tests.notations import complete
@@ -28,7 +28,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
     filled = Filled(30, dialect="vendor")
     state = filled.engine.snapshot()
     changing: dict[str, str] = {}
-    declared = {name for name, spec in COMMANDS.items() if spec.effects.repetition in WORDS}
+    declared = {name for name, spec in DATA.items() if spec.effects.repetition in WORDS}
     for line in LINES:
         *before, repeated = line.split(" ; ")
         words = argv((repeated,))
