@@ -24,6 +24,7 @@ class KeySpec:
 
     @property
     def writes(self) -> bool:
+        """Whether the command changes the key's data; ``RW access`` is about how they are stored."""
         return not {"update", "insert", "delete"}.isdisjoint(self.flags)
 
     @property
