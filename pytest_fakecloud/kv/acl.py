@@ -18,7 +18,8 @@ from .algorithms.glob import matcher
 from .errors import CommandError
 from .reply import Map, SetReply
 from .settings import Dialect
-from .table.registry import EVERYTHING, CommandSpec, KeySpec, Table, sort_destination
+from .table.keys import KeySpec, sort_destination
+from .table.registry import EVERYTHING, CommandSpec, Table
 from .table.syntax import encoded
 
 Reason = Literal["command", "key", "channel"]
@@ -478,7 +479,7 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
 
 def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) -> None:
     parent_name, bar, child = name.partition(b"|")
-    parent = user.table.find_family([parent_name])
+    parent = user.table.find_by_first_word([parent_name])
     if parent is None:
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if not bar:

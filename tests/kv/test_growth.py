@@ -2,8 +2,8 @@
 
 Work is counted, not timed: the bytecode instructions that run, and the memory that is allocated in
 the meantime. Elements are strings whose methods are written in Python, so a loop in C that uses the
-elements counts as well, and so does one that copies them. Each line of `command_lines.txt` runs first
-without being counted: what the first one builds for later ones (an order, a sum) is paid once.
+elements counts as well, and so does one that copies them. Each line (`lines.py`) runs first without
+being counted: what the first one builds for later ones (an order, a sum) is paid once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -22,25 +21,15 @@ import pytest
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
-from pytest_fakecloud.kv.settings import VERSION, KVConfig
-from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.kv.conftest import NOW, argv
-from tests.kv.table import WITHOUT_DATA
-from tests.notations import alternatives, complete, sections
+from tests.kv.lines import DATA, DERIVED, GROWTH, LINES_FILE, WITHOUT_LINE, WRITTEN, command_of
+from tests.notations import complete
 
 SIZES = (600, 1800, 5400)
 SMALL_SIZES = (200, 600, 1800)
 """For work that is linear, which differs enough at sizes that are counted in less time."""
-LINES_FILE = Path(__file__).with_name("command_lines.txt")
-GROWTH = {
-    name: [line for text in texts for line in alternatives(text)]
-    for name, texts in sections(LINES_FILE).items()
-}
-UNMEASURED = {
-    *("JSON.DEBUG HELP", "OBJECT HELP", "XGROUP HELP", "XINFO HELP", "PFSELFTEST"),
-    *("MOVE", "RESTORE"),
-}
-"""Commands without a line: MOVE needs another database, RESTORE a payload, the others read no data."""
 POINTER = 8
 """Bytes of a reference: a list of n elements takes at least n of them."""
 
@@ -257,28 +246,34 @@ def test_work_grows_as_on_a_server(request: pytest.FixtureRequest, name: str, li
         if CLASSES[name](steps_per_element):
             break
         # Other threads, such as those of xdist, also allocate memory.
-    assert CLASSES[name](steps_per_element), steps_per_element
+    assert CLASSES[name](steps_per_element), (
+        f"{steps_per_element} steps for each element that was added: the work of "
+        f"{command_of(line)} needs a line below another heading of {LINES_FILE.name}"
+    )
 
 
 @pytest.mark.completeness
-def test_every_command_with_data_has_its_class() -> None:
-    lines = [part for lines in GROWTH.values() for line in lines for part in line.split(" ; ")]
-    table = command_table("vendor", VERSION["vendor"], ())
-    measured = {table.resolve(argv((line,))).name for line in lines}
-    data = {
-        spec.name
-        for spec in COMMANDS.values()
-        if not (spec.group in WITHOUT_DATA or spec.subcommands)
-    }
+def test_every_command_with_data_has_a_line() -> None:
+    filled = Filled(30, dialect="vendor")
+    derived = {name for name, line in DERIVED.items() if succeeds(filled, line)}
     complete(
         LINES_FILE,
         (
             f"below {' or '.join(f'`== {growth}`' for growth in CLASSES)}: {name} <arguments>"
-            for name in sorted(data - measured - UNMEASURED)
+            for name in sorted(DATA.keys() - WRITTEN - derived - WITHOUT_LINE)
         ),
-        "UNMEASURED of tests/kv/test_growth.py",
+        "WITHOUT_LINE of tests/kv/lines.py",
     )
-    assert not measured & UNMEASURED
+    assert not WRITTEN & WITHOUT_LINE
+
+
+def succeeds(filled: Filled, line: str) -> bool:
+    try:
+        for command in line.split(" ; "):
+            filled.run(command)
+    except CommandError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")

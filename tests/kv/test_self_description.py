@@ -226,6 +226,18 @@ def complete_types(docs: dict[str, dict[bytes, Any]]) -> None:
     assert not wrong, "remove these from TYPES"
 
 
+@pytest.mark.completeness
+def test_each_key_is_an_argument() -> None:
+    """COMMAND DOCS gives arguments the indexes of their keys. MIGRATE has two of the same name."""
+    missing = []
+    for name, spec in COMMANDS.items():
+        keys = [key for key in spec.keys if not key.unknown and "not_key" not in key.flags]
+        arguments = {argument.name.rstrip("12") for argument in leaves(spec.arguments)} & KEYS
+        if len(arguments) < len(keys) and name != "MIGRATE":
+            missing.append(f"to KEYS: the name of an argument of {name} that is a key")
+    complete(Path(introspection.__file__), missing)
+
+
 def leaves(arguments: Iterable[Argument]) -> Iterator[Argument]:
     """Yield the arguments that are values and contain no others."""
     for argument in arguments:

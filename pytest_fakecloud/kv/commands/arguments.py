@@ -18,7 +18,8 @@ from ..engine.keyspace import Keyspace, String
 from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
-from ..table.registry import TTL_OPTIONS, Args, CommandSpec, Unit
+from ..table.effects import TTL_OPTIONS, Unit
+from ..table.registry import Args, CommandSpec
 from ..table.synopsis import REST
 from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..table.versions import ALL_KEYS_AGAIN

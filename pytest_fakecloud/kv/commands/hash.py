@@ -10,7 +10,8 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
-from ..table.registry import UNITS, Args, command, variant
+from ..table.effects import UNITS
+from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int, parse_long_double
 from ..values.containers import HashValue
 from .arguments import (

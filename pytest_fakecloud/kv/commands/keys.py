@@ -12,7 +12,8 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
 from ..table.config import Config
-from ..table.registry import UNITS, Args, command, variant
+from ..table.effects import UNITS
+from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
 from ..values.containers import HashValue, QuickList, SetValue

@@ -23,7 +23,8 @@ from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
-from ..table.registry import CommandSpec, check_family_over_rest, check_over_rest, command_table
+from ..table.over_rest import check_container_over_rest, check_over_rest
+from ..table.registry import CommandSpec, command_table
 from ..table.versions import SHORTEST_DOUBLES
 from ..values.types import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
@@ -372,10 +373,10 @@ class KVEngine:
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
-            spec = self.table.find_family(argv)
+            spec = self.table.find_by_first_word(argv)
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.transport == "rest":
-                    check_family_over_rest(spec, argv)
+                    check_container_over_rest(spec, argv)
                 spec = self.table.resolve(argv)
             session.last_command = spec.full_name
             self._check(session, spec, argv)

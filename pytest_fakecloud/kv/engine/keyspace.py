@@ -106,8 +106,9 @@ class Keyspace:
     """The keys of one database.
 
     The engine sets ``now_ms``, which stays constant during a command, script or transaction.
-    Commands write with ``set()`` and ``get_or_create()``, and call ``touch()`` after changing a
-    value in place. Their ``event`` is the keyspace event to publish: None for the event of the
+    Commands write with ``set()``, ``store()`` and ``get_or_create()``. After changing a value in place
+    they call ``touch()`` or, if they have removed elements, ``note_removal()``, which also deletes a
+    key without elements. Their ``event`` is the keyspace event to publish: None for the event of the
     running command, ``""`` for none. The methods that read a value return None for a missing key,
     differ in what they update and check, and delete a key that has expired:
 

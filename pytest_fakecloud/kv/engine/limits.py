@@ -32,7 +32,8 @@ from ..errors import CommandError
 from ..model import Transport
 from ..settings import KVConfig
 from ..table.config import OPTIMISTIC, Config
-from ..table.registry import CommandSpec, KeySpec
+from ..table.keys import KeySpec
+from ..table.registry import CommandSpec
 from ..table.syntax import try_int
 from ..values.measures import ENTRY, content_size, usage
 from .keyspace import Keyspace

@@ -47,7 +47,8 @@ from ..algorithms.quoting import split_words
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Push, Reply
 from ..settings import KVConfig
-from ..table.registry import EVERYTHING, CommandSpec, check_family_over_rest, check_over_rest
+from ..table.over_rest import check_container_over_rest, check_over_rest
+from ..table.registry import EVERYTHING, CommandSpec
 from .links import Login, RedisLink, Unreachable
 from .namespace import Namespace, RedisCopy
 from .rewriting import DEFAULT_USERS, Answered, Prefixes, Prepared, RedisScripts, Rewriter, escaped
@@ -390,8 +391,8 @@ class RedisEngine:
         if session.transport == "rest":
             if spec is not None:
                 check_over_rest(spec, argv)
-            elif (family := EVERYTHING.find_family(argv)) is not None:
-                check_family_over_rest(family, argv)
+            elif (container := EVERYTHING.find_by_first_word(argv)) is not None:
+                check_container_over_rest(container, argv)
         limited = self.settings.documented_only and session.transport != "local"
         if spec is not None and limited and not spec.documented:
             raise CommandError(errors.not_available(spec.name))
@@ -416,7 +417,7 @@ class RedisEngine:
                 session.aborted = True
             text = self._prefixes.without(error.text)
             if self.settings.dialect == "vendor" and text.startswith(_UNKNOWN):
-                words = argv[: 1 if EVERYTHING.find_family(argv) is None else 2]
+                words = argv[: 1 if EVERYTHING.find_by_first_word(argv) is None else 2]
                 text = errors.not_available(b" ".join(words).upper())
             raise CommandError(text) from None
         if name == "ACL DELUSER":

@@ -16,7 +16,8 @@ from ...reporting.values import each_from_base64, parsed
 from ..fake import KVServer
 from ..reply import encode
 from ..table import kinds
-from ..table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
+from ..table.registry import COMMANDS, CommandSpec, spec_of
+from ..table.ttl import Ttl, find_ttl, sets_ttl
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""

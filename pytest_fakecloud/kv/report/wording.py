@@ -32,7 +32,8 @@ from ...reporting.values import (
     scalar,
     shortened,
 )
-from ..table.registry import find_ttl, spec_of
+from ..table.registry import spec_of
+from ..table.ttl import find_ttl
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""

@@ -29,7 +29,7 @@ from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
 from ..errors import OOM, CommandError, CountedError, as_reply, one_line
 from ..reply import Reply
-from ..table.registry import asks_to_wait
+from ..table.over_rest import asks_to_wait
 from . import errors
 from .errors import LEVELS, PORT_LEVELS, HostLost, ScriptFailure, ScriptLimits
 from .libraries import KEY_LOCKING, Libraries, Library, digest, library_shebang, script_shebang

@@ -1,228 +1,25 @@
 """The table of commands: the facts derived from their rows, and their functions.
 
 Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``commands.txt`` defines
-everything else about a command, and explains the notation of the columns. The first classes read
-the columns keys and effects; ``synopsis.py`` reads the column arguments.
+everything else about a command.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
-from itertools import pairwise, takewhile
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from itertools import takewhile
+from typing import Any, TypeAlias, TypeVar
 
-from ...core.assets import asset
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
+from .effects import TTL_OPTIONS, Effects
+from .keys import KeySpec, migrated_keys
+from .rows import ROWS, Row
 from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
-from .syntax import integer_at_start
 from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
-
-# -- rows ------------------------------------------------------------------------------------------
-
-
-class Row(NamedTuple):
-    """A row of the table. ``documented`` says whether the vendor documents the command. ``only_in`` is
-    ``redis``, ``valkey`` or ``vendor`` if the others lack the command, or empty. ``flags``, ``keys``,
-    ``arguments`` and ``effects`` are unparsed. ``later`` are option words that a server of an earlier
-    version lacks.
-    """
-
-    name: str
-    documented: bool
-    arity: int
-    group: str
-    only_in: str
-    since: str
-    flags: str
-    keys: str
-    arguments: str
-    effects: str
-    later: frozenset[str] = frozenset()
-
-
-def _lines(table: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of each command, and its line after the heading of its group. The commands of a
-    group are in the order of their names.
-    """
-    for section in f"\n{table}".split("\n[")[1:]:
-        heading, *lines = section.strip().split("\n")
-        yield from sorted(
-            (word.removeprefix("*").replace("|", " "), f"{heading}\n{line}")
-            for line in lines
-            for word in line.partition(" | ")[0].split()[:-2]
-        )
-
-
-_, _SHARED, _TABLE = asset(__file__, "commands.txt").replace("\n  ", " ").split("\n\n", 2)
-_PARTS = dict(line[1:].split(" = ", 1) for line in _SHARED.split("\n"))
-"""The parts that synopses share, by name."""
-_LINES = dict(_lines(_TABLE))
-
-
-def row_of(name: str) -> Row:
-    """Return the row of a command; raise ``KeyError`` for an unknown name."""
-    heading, line = _LINES[name].split("\n")
-    group, _, of_group = heading.partition("]")
-    head, *columns = line.split(" | ")
-    *words, arity, added = head.split()
-    only_in, _, since = added.rpartition("-")
-    columns = ["" if column == "-" else column for column in columns]
-    flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
-    if of_group:
-        effects = f"{of_group} {effects}"
-    arguments = _written_out(arguments)
-    documented = f"*{name.replace(' ', '|')}" in words
-    return Row(name, documented, int(arity), group, only_in, since, flags, keys, arguments, effects)
-
-
-def _written_out(arguments: str) -> str:
-    """Return the column *arguments* with the shared parts written out."""
-    return re.sub(r"\$(\w+)", lambda part: _written_out(_PARTS[part[1]]), arguments)
-
-
-# -- the column "keys" -----------------------------------------------------------------------------
-
-
-class KeySpec:
-    """A position of a command's keys, and how the command accesses them."""
-
-    def __init__(self, text: str) -> None:
-        *flags, position = text.split()
-        # For example `STREAMS@1..-1/2%2`, of which only the first number is required.
-        keyword, _, position = position.rpartition("@")
-        position, _, limit = position.partition("%")
-        position, _, step = position.partition("/")
-        first, _, last = position.partition("..")
-        self.flags = tuple(flags)
-        self.unknown = first == "unknown"
-        self.numkeys = keyword == "numkeys"
-        self.keyword = keyword.encode() if keyword and not self.numkeys else None
-        self.first, self.last = 0 if self.unknown else int(first), int(last or 0)
-        self.step, self.limit = int(step or 1), int(limit or 0)
-
-    @property
-    def writes(self) -> bool:
-        return not {"update", "insert", "delete"}.isdisjoint(self.flags)
-
-    @property
-    def depends_on_arguments(self) -> bool:
-        """Whether the positions depend on the arguments, not only on their number."""
-        return self.unknown or self.numkeys or self.keyword is not None
-
-    def positions(self, argv: list[bytes]) -> range | None:
-        """Return the positions of the keys in ``argv``, or None if they are unknown."""
-        if self.unknown:
-            return None
-        first = self.first
-        if self.keyword is not None:
-            backwards = self.first < 0
-            searched = range(len(argv) + first, 0, -1) if backwards else range(first, len(argv))
-            places = [at for at in searched if argv[at].upper() == self.keyword]
-            if not places:
-                return range(0)
-            first = places[0] + 1
-        if self.numkeys:
-            count = integer_at_start(argv[first]) if first < len(argv) else -1
-            stop = first + 1 + count * self.step
-            return range(first + 1, stop, self.step) if count >= 0 and stop <= len(argv) else None
-        if self.last >= 0:
-            last = first + self.last
-        else:
-            last = len(argv) + self.last
-            if self.limit > 1:
-                last = first + (len(argv) - first) // self.limit - 1
-        last = min(last, len(argv) - 1)
-        return range(first, last + 1, self.step)
-
-
-def sort_destination(argv: list[bytes]) -> int | None:
-    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
-    destination = None
-    for at, word in option_places(argv[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
-        if word == b"STORE":
-            destination = at + 1
-    return destination
-
-
-def _migrated_keys(argv: list[bytes]) -> range:
-    """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
-    for at, word in option_places(argv[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
-        if word == b"KEYS":
-            return range(0) if argv[3] else range(at + 1, len(argv))
-    return range(3, min(4, len(argv)))
-
-
-# -- the column "effects" --------------------------------------------------------------------------
-
-
-class Unit(NamedTuple):
-    """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
-
-    milliseconds: int
-    is_absolute: bool = False
-
-
-UNITS = {
-    "milliseconds": Unit(1),
-    "seconds": Unit(1_000),
-    "minutes": Unit(60_000),
-    "unix-milliseconds": Unit(1, is_absolute=True),
-    "unix-seconds": Unit(1_000, is_absolute=True),
-}
-TTL_OPTIONS = {
-    "EX": UNITS["seconds"],
-    "PX": UNITS["milliseconds"],
-    "EXAT": UNITS["unix-seconds"],
-    "PXAT": UNITS["unix-milliseconds"],
-}
-"""The option words that set a TTL, in every command that has them, with the units of their numbers."""
-_TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
-_WORDS = frozenset(
-    {"ttl", "no-event", "overwrites", "again", "varies", "time", "whole"}
-    | {"count", "names", "if-new", "removes", "claims", "finishes", "lookup", "no-rest", "rest"}
-)
-"""The effects without a value."""
-
-
-class Effects:
-    """The last column of a command's row, whose words ``commands.txt`` explains.
-
-    ``words`` are the effects without a value. ``value_at`` and ``ttl_at`` are positions in the command
-    line, or 0. ``event`` and ``over_rest`` are None if the row does not declare them. ``repetition`` is
-    one of the words about repetitions or, by default, an empty string.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.value_at = self.ttl_at = 0
-        self.ttl_unit: Unit | None = None
-        self.words = _WORDS.intersection(text.split())
-        self.takes_ttl = "ttl" in self.words
-        self.reads_clock = "time" in self.words
-        self.looks_up = "lookup" in self.words
-        self.whole = "whole" in self.words
-        self.event: str | None = "" if "no-event" in self.words else None
-        self.over_rest: bool | None = None
-        if not self.words.isdisjoint({"rest", "no-rest"}):
-            self.over_rest = "rest" in self.words
-        self.repetition = "".join(self.words & {"overwrites", "again", "varies"})
-        for word in text.split():
-            name, _, position = word.partition("@")
-            if name in UNITS and position.isdigit():
-                self.ttl_at, self.ttl_unit = int(position), UNITS[name]
-            elif name == "value" and position.isdigit():
-                self.value_at = int(position)
-            elif word.startswith("event="):
-                self.event = word.removeprefix("event=")
-            elif word not in _WORDS:
-                raise ValueError(f"{word!r} is not an effect; commands.txt lists the effects")
-
-
-# -- commands --------------------------------------------------------------------------------------
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
@@ -265,6 +62,8 @@ _PROTECTIONS = {
 """The commands that a parameter has to allow, with the parameter."""
 
 
+_TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
+"""The options that make a command depend on the time."""
 _WITH_FIELDS = frozenset({"hash", "set", "sorted-set", "geo", "array"})
 """Groups of commands whose fields, members and indexes do not depend on each other."""
 
@@ -403,7 +202,7 @@ class CommandSpec:
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""
         if self.name == "MIGRATE":
-            return [(at, self.keys[0]) for at in _migrated_keys(argv)]
+            return [(at, self.keys[0]) for at in migrated_keys(argv)]
         return [(at, spec) for spec in self.keys for at in spec.positions(argv) or ()]
 
 
@@ -445,7 +244,7 @@ class Table:
         }
         self._members: dict[str, frozenset[CommandSpec]] = {}
         if version is None:
-            self.commands = _specs_of(map(row_of, _LINES))
+            self.commands = _specs_of(ROWS.values())
         else:
             self.commands = _specs_of(self._rows_of(version, modules))
             for name, spec in self.commands.items():
@@ -454,7 +253,7 @@ class Table:
     def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
         loaded = {MODULES[module] for module in modules}
         missing = [entry for entry, is_known in self.knows.items() if not is_known]
-        for row in map(row_of, _LINES):
+        for row in ROWS.values():
             if row.group in MODULES.values():
                 if row.group not in loaded:
                     continue
@@ -469,13 +268,13 @@ class Table:
             arity = ARITIES.get(row.name, row.arity) if later else row.arity
             yield row._replace(arity=arity, later=frozenset(later))
 
-    def find_family(self, argv: list[bytes]) -> CommandSpec | None:
+    def find_by_first_word(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""
         return self.commands.get(argv[0].upper().decode("latin-1")) if b" " not in argv[0] else None
 
     def find(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or subcommand that ``argv`` calls, or None if it is unknown."""
-        spec = self.find_family(argv)
+        spec = self.find_by_first_word(argv)
         if spec is not None and spec.subcommands is not None and len(argv) > 1:
             return spec.subcommands.get(argv[1].upper())
         return spec
@@ -484,12 +283,13 @@ class Table:
         """Return the command that ``argv`` calls; raise ``CommandError`` if it is unknown."""
         spec = self.find(argv)
         if spec is None:
-            family = self.find_family(argv)
+            container = self.find_by_first_word(argv)
             if self is EVERYTHING:
-                words = argv[:2] if family else argv[:1]
+                words = argv[:2] if container else argv[:1]
                 raise CommandError(not_available(b" ".join(words).upper()))
-            text = unknown_subcommand(argv[1], family.name) if family else unknown_command(argv)
-            raise CommandError(text)
+            if container is None:
+                raise CommandError(unknown_command(argv))
+            raise CommandError(unknown_subcommand(argv[1], container.name))
         return spec
 
     def members_of(self, category: str) -> frozenset[CommandSpec]:
@@ -548,94 +348,3 @@ def variant(name: str, summary: str, **arguments: object) -> Callable[[F], F]:
         return function
 
     return register
-
-
-# -- what a command line sets or needs -------------------------------------------------------------
-
-
-class Ttl(NamedTuple):
-    """A TTL: the command or option that sets it, the number and the number's unit."""
-
-    word: str
-    number: str
-    unit: Unit
-
-    def __str__(self) -> str:
-        return f"{self.word} {self.number}"
-
-    def deadline_us(self, now_us: int) -> int | None:
-        """Return the time of the expiry in microseconds; None if the number is invalid."""
-        try:
-            number_us = int(self.number) * self.unit.milliseconds * 1000
-        except ValueError:
-            return None
-        return number_us if self.unit.is_absolute else now_us + number_us
-
-
-@cache
-def sets_ttl(spec: CommandSpec) -> bool:
-    """Return whether a command has an argument or options with a TTL."""
-    return spec.effects.ttl_unit is not None or not TTL_OPTIONS.keys().isdisjoint(spec.options)
-
-
-def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
-    """Return the TTL that a command line sets; in the group ``hash``, fields get the TTL."""
-    effects = spec.effects
-    if effects.ttl_unit is not None:
-        at = effects.ttl_at
-        return Ttl(spec.name, line[at], effects.ttl_unit) if at < len(line) else None
-    if not sets_ttl(spec):
-        return None
-    keys = spec.key_positions([word.encode("utf-8", "replace") for word in line])
-    first = 1 + max([effects.value_at, *(at + key.step - 1 for at, key in keys)])
-    options = [word.upper() for word in line[first:]]
-    if "FIELDS" in options:
-        del options[options.index("FIELDS") :]  # what follows are names and values
-    ttls = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
-             if word in TTL_OPTIONS]  # fmt: skip
-    return ttls[-1] if ttls else None  # the server uses the last number, too
-
-
-OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
-"""Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
-
-
-def option_places(
-    argv: list[bytes], start: int, lengths: Mapping[bytes, int]
-) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the upper-case word of each option from ``start`` on.
-
-    ``lengths`` are the numbers of words of the options that have arguments, with their names.
-    """
-    at = start
-    while at < len(argv):
-        word = argv[at].upper()
-        yield at, word
-        at += lengths.get(word, 1)
-
-
-def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
-    """Raise the vendor's error if a command is not available over REST.
-
-    XREAD and XREADGROUP are available without BLOCK. With BLOCK they would keep the request open,
-    like BLPOP, and the vendor's own queue library relies on the error. This function checks single
-    commands and each command of a pipeline or transaction; the transaction is then discarded.
-    """
-    if not spec.over_rest:
-        raise CommandError(not_available(spec.name))
-    if spec.may_wait and asks_to_wait(argv):
-        raise CommandError(not_available(spec.name))
-
-
-def check_family_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
-    """Raise the vendor's error if no subcommand of a container command is available over REST."""
-    if not any(subcommand.over_rest for subcommand in (spec.subcommands or {}).values()):
-        raise CommandError(not_available(b" ".join(argv[:2]).upper()))
-
-
-def asks_to_wait(argv: list[bytes]) -> bool:
-    """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
-    for _, word in option_places(argv, 1, OPTIONS_OF_READS):
-        if word in (b"BLOCK", b"STREAMS"):
-            return word == b"BLOCK"
-    return False

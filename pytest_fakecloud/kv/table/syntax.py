@@ -1,4 +1,4 @@
-"""Parses arguments and formats numbers by the strict rules of Redis.
+"""Parses arguments, finds options and formats numbers by the strict rules of Redis.
 
 Parsers raise `CommandError` with the error message of Redis. Commands that have a message of their
 own pass it as ``error``.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
@@ -219,3 +220,17 @@ def format_long_double(value: LongDouble) -> bytes:
     digits = f"{high}{low:04000d}" if high else f"{low}"
     text = f"{digits}.{decimals:017d}".rstrip("0").rstrip(".")
     return f"-{text}".encode() if value < 0 and text != "0" else text.encode()
+
+
+def option_places(
+    argv: list[bytes], start: int, lengths: Mapping[bytes, int]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and the upper-case word of each option from ``start`` on.
+
+    ``lengths`` are the numbers of words of the options that have arguments, with their names.
+    """
+    at = start
+    while at < len(argv):
+        word = argv[at].upper()
+        yield at, word
+        at += lengths.get(word, 1)

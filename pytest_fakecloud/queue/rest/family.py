@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class RouteFamily:
     """The routes of one family of endpoints. Each request has its own instance.
 
-    Routes that are not ``limited`` are those to which the burst limit does not apply (vendor's page on
-    rate limits). Decided here: webhooks count as notifications, and chat requests have a limit of their
-    own.
+    The burst limit does not apply to routes that publish, nor to those that are not ``limited``
+    (vendor's page on rate limits). Decided here: webhooks count as notifications, and chat requests
+    have a limit of their own.
     """
 
     holds_lock: ClassVar[bool] = True
@@ -49,6 +49,8 @@ class RouteFamily:
         """Return a route that calls a method of this family, and counts the request if the burst limit
         applies to it. A method that returns None responds with an empty body.
         """
+
+        limited = limited and not publishes
 
         def endpoint(app: QueueApp, request: Request) -> object:
             engine = app.engine

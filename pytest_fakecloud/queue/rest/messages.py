@@ -33,7 +33,7 @@ class MessageRoutes(RouteFamily):
     def routes(cls) -> list[Route]:
         return [
             *(
-                cls.route("POST", pattern, name, method, limited=False, publishes=True)
+                cls.route("POST", pattern, name, method, publishes=True)
                 for pattern, name, method in (
                     ("/v2/publish/{destination*}", "publish", cls.publish),
                     ("/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),

@@ -38,12 +38,7 @@ class V1Routes(RouteFamily):
     def routes(cls) -> list[Route]:
         return [
             cls.route(
-                "POST",
-                "/v1/publish/{destination*}",
-                "publish_v1",
-                cls.publish,
-                limited=False,
-                publishes=True,
+                "POST", "/v1/publish/{destination*}", "publish_v1", cls.publish, publishes=True
             ),
             cls.route("GET", "/v1/endpoints", "list_endpoints_v1", cls.list_endpoints),
             cls.route("POST", "/v1/endpoints", "create_endpoint_v1", cls.create_endpoint),

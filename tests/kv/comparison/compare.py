@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.table.registry import EVERYTHING, check_over_rest
+from pytest_fakecloud.kv.table.over_rest import check_over_rest
+from pytest_fakecloud.kv.table.registry import EVERYTHING
 
 from .faces import Face, as_json
 from .known import reason_for
@@ -194,7 +195,7 @@ def _error_as_json(error: Error) -> Error:
 
 
 def _is_offered(line: list[bytes]) -> bool:
-    spec = EVERYTHING.find_family(line)
+    spec = EVERYTHING.find_by_first_word(line)
     try:
         if spec is not None:
             check_over_rest(spec, line)

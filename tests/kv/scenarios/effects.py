@@ -82,6 +82,7 @@ class ObservedEffects:
             if self._size() > size and "denyoom" not in spec.flags and spec.name in WITHOUT_SERVER:
                 self._note(spec, "the flag denyoom, because it adds data")
             self._check_access(spec, argv, before, reply)
+            self._check_removals(spec, argv, before, self._contents(db, spec, argv), reply)
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
             value_at = spec.effects.value_at
@@ -142,6 +143,28 @@ class ObservedEffects:
             if texts & texts_in(value) and "access" not in flags[key]:
                 self._note(spec, f"access of the key {decoded(key)} in `{shown(argv)}`")
 
+    def _check_removals(
+        self,
+        spec: CommandSpec,
+        argv: list[bytes],
+        before: dict[bytes, Any],
+        after: dict[bytes, Any],
+        reply: Any,
+    ) -> None:
+        """Check that the row says if the command removes elements that the line names and the reply
+        does not return.
+        """
+        for key, value in before.items():
+            if not isinstance(value, dict):
+                continue
+            gone = {
+                name: data for name, data in value.items() if name not in (after.get(key) or {})
+            }
+            named = texts_in([*gone]) & {*argv}
+            returned = texts_in([*gone.items()]) & texts_in(reply)
+            if named and not returned and "removes" not in spec.effects.words:
+                self._note(spec, f"the effect removes, because of `{shown(argv)}`")
+
     def _check_changes(
         self,
         spec: CommandSpec,
@@ -157,6 +180,11 @@ class ObservedEffects:
             flags[argv[at]].update(key_spec.flags)
         for key in before.keys() | after.keys():
             kinds = changes(before.get(key), after.get(key))
+            if "delete" in kinds and after.get(key) == {} and spec.group != "stream":
+                self.unreported.add(
+                    f"{spec.name}: session.db.note_removal() instead of touch(), because "
+                    f"`{shown(argv)}` leaves {decoded(key)} without elements"
+                )
             if kinds and key not in self.changed:
                 self.unreported.add(
                     f"{spec.name}: session.db.touch(), because `{shown(argv)}` changes {decoded(key)}"

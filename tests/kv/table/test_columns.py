@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.table.registry import (
-    COMMANDS,
-    CommandSpec,
-    Effects,
-    Row,
-    find_ttl,
-    row_of,
-    spec_of,
-)
+from pytest_fakecloud.kv.table.effects import Effects
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, spec_of
+from pytest_fakecloud.kv.table.rows import ROWS, Row
+from pytest_fakecloud.kv.table.ttl import find_ttl
 from tests.kv.table import TABLE_FILE
 from tests.notations import complete
 
@@ -28,7 +23,7 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         of_writes = spec.event, effects.repetition
         return spec.over_rest, spec.reads_keys, effects.whole, *of_writes, *of_ttl
 
-    for row in map(row_of, COMMANDS):
+    for row in ROWS.values():
         words = row.effects.split()
         for word in {*words} - NEVER_FOLLOW - ({"no-rest"} if "rest" in words else set()):
             rest = " ".join(other for other in words if other != word)

@@ -10,8 +10,8 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import EVERYTHING
 from tests.kv.conftest import argv
+from tests.kv.lines import LINES
 from tests.kv.table import TABLE_FILE
-from tests.kv.table.test_repetition import LINES
 from tests.kv.test_growth import Filled
 from tests.notations import complete
 

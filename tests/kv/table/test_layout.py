@@ -35,7 +35,7 @@ def test_each_command_has_a_function_or_subcommands() -> None:
         Path(commands.__file__).parent,
         (
             f'{module_of_group(spec.group)}.py: @command("{name}")\n'
-            f"def {spec.full_name.replace('|', '_')}(session: Session, args: Args) -> Reply:"
+            f"def {re.sub(r'[.|-]', '_', spec.full_name)}(session: Session, args: Args) -> Reply:"
             for name, spec in COMMANDS.items()
             if not (spec.function or spec.subcommands)
         ),

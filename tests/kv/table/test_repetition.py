@@ -1,4 +1,6 @@
-"""What a repetition of each command changes, compared with the command table."""
+"""What a repetition of each command changes, compared with the command table: the last command of each
+line (`tests/kv/lines.py`) is repeated.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,11 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from tests.kv.conftest import argv
+from tests.kv.lines import DATA, LINES, LINES_FILE
 from tests.kv.table import TABLE_FILE
-from tests.kv.test_growth import GROWTH, LINES_FILE, Filled
+from tests.kv.test_growth import Filled
 from tests.notations import complete
 
-LINES = dict.fromkeys(line for lines in GROWTH.values() for line in lines)
-"""Lines of ``tests/kv/command_lines.txt``, of which the last command is repeated."""
 WORDS = ("again", "varies")
 """The effects of commands whose repetition changes data."""
 NOT_REPEATED = {"MIGRATE"}
@@ -27,7 +28,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
     filled = Filled(30, dialect="vendor")
     state = filled.engine.snapshot()
     changing: dict[str, str] = {}
-    declared = {name for name, spec in COMMANDS.items() if spec.effects.repetition in WORDS}
+    declared = {name for name, spec in DATA.items() if spec.effects.repetition in WORDS}
     for line in LINES:
         *before, repeated = line.split(" ; ")
         words = argv((repeated,))

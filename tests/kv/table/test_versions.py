@@ -6,7 +6,8 @@ import pytest
 
 from docs.generate.differences import VALKEYS
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table, row_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table
+from pytest_fakecloud.kv.table.rows import ROWS
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
     EARLIER,
@@ -152,6 +153,6 @@ def test_every_entry_of_the_table_of_versions_means_something() -> None:
         assert any(entry.startswith(f"{name} ") for entry in LATER)
     for name, (since, flags, effects) in EARLIER.items():
         assert as_numbers(since) > as_numbers(VERSION["redis"])
-        row = row_of(name)
+        row = ROWS[name]
         assert flags != row.flags or effects != row.effects
     assert {spec.group for spec in COMMANDS.values()} > set(MODULES.values())

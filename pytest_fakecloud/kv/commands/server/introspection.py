@@ -13,15 +13,8 @@ from ...algorithms.glob import matcher
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.registry import (
-    COMMANDS,
-    Args,
-    CommandSpec,
-    KeySpec,
-    command,
-    sort_destination,
-    variant,
-)
+from ...table.keys import KeySpec, sort_destination
+from ...table.registry import COMMANDS, Args, CommandSpec, command, variant
 from ...table.synopsis import Argument
 from ...table.versions import MODULES
 

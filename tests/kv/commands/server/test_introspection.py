@@ -13,7 +13,8 @@ import pytest
 
 from pytest_fakecloud.kv.commands.server import introspection
 from pytest_fakecloud.kv.commands.server.introspection import KEYS
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, row_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec
+from pytest_fakecloud.kv.table.rows import ROWS
 from pytest_fakecloud.kv.table.synopsis import Argument
 from tests.harness import together
 from tests.kv.conftest import Run
@@ -91,7 +92,7 @@ def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
 def test_a_container_and_its_help_have_no_synopsis() -> None:
     for name, spec in COMMANDS.items():
         if spec.subcommands is not None or name.endswith(" HELP"):
-            assert not row_of(name).arguments
+            assert not ROWS[name].arguments
 
 
 def test_the_notation_is_read_as_it_is_written() -> None:

@@ -1,0 +1,75 @@
+"""The column *keys* of the table of commands: which arguments of a command line are keys."""
+
+from __future__ import annotations
+
+from .syntax import integer_at_start, option_places
+
+
+class KeySpec:
+    """A position of a command's keys, and how the command accesses them."""
+
+    def __init__(self, text: str) -> None:
+        *flags, position = text.split()
+        # For example `STREAMS@1..-1/2%2`, of which only the first number is required.
+        keyword, _, position = position.rpartition("@")
+        position, _, limit = position.partition("%")
+        position, _, step = position.partition("/")
+        first, _, last = position.partition("..")
+        self.flags = tuple(flags)
+        self.unknown = first == "unknown"
+        self.numkeys = keyword == "numkeys"
+        self.keyword = keyword.encode() if keyword and not self.numkeys else None
+        self.first, self.last = 0 if self.unknown else int(first), int(last or 0)
+        self.step, self.limit = int(step or 1), int(limit or 0)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the command changes the key's data; ``RW access`` is about how they are stored."""
+        return not {"update", "insert", "delete"}.isdisjoint(self.flags)
+
+    @property
+    def depends_on_arguments(self) -> bool:
+        """Whether the positions depend on the arguments, not only on their number."""
+        return self.unknown or self.numkeys or self.keyword is not None
+
+    def positions(self, argv: list[bytes]) -> range | None:
+        """Return the positions of the keys in ``argv``, or None if they are unknown."""
+        if self.unknown:
+            return None
+        first = self.first
+        if self.keyword is not None:
+            backwards = self.first < 0
+            searched = range(len(argv) + first, 0, -1) if backwards else range(first, len(argv))
+            places = [at for at in searched if argv[at].upper() == self.keyword]
+            if not places:
+                return range(0)
+            first = places[0] + 1
+        if self.numkeys:
+            count = integer_at_start(argv[first]) if first < len(argv) else -1
+            stop = first + 1 + count * self.step
+            return range(first + 1, stop, self.step) if count >= 0 and stop <= len(argv) else None
+        if self.last >= 0:
+            last = first + self.last
+        else:
+            last = len(argv) + self.last
+            if self.limit > 1:
+                last = first + (len(argv) - first) // self.limit - 1
+        last = min(last, len(argv) - 1)
+        return range(first, last + 1, self.step)
+
+
+def sort_destination(argv: list[bytes]) -> int | None:
+    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
+    destination = None
+    for at, word in option_places(argv[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
+        if word == b"STORE":
+            destination = at + 1
+    return destination
+
+
+def migrated_keys(argv: list[bytes]) -> range:
+    """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
+    for at, word in option_places(argv[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
+        if word == b"KEYS":
+            return range(0) if argv[3] else range(at + 1, len(argv))
+    return range(3, min(4, len(argv)))

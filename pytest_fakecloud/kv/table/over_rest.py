@@ -1,0 +1,37 @@
+"""The commands that are not available over REST."""
+
+from __future__ import annotations
+
+from ..errors import CommandError, not_available
+from .registry import CommandSpec
+from .syntax import option_places
+
+OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
+"""Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
+
+
+def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
+    """Raise the vendor's error if a command is not available over REST.
+
+    XREAD and XREADGROUP are available without BLOCK. With BLOCK they would keep the request open,
+    like BLPOP, and the vendor's own queue library relies on the error. This function checks single
+    commands and each command of a pipeline or transaction; the transaction is then discarded.
+    """
+    if not spec.over_rest:
+        raise CommandError(not_available(spec.name))
+    if spec.may_wait and asks_to_wait(argv):
+        raise CommandError(not_available(spec.name))
+
+
+def check_container_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
+    """Raise the vendor's error if no subcommand of a container command is available over REST."""
+    if not any(subcommand.over_rest for subcommand in (spec.subcommands or {}).values()):
+        raise CommandError(not_available(b" ".join(argv[:2]).upper()))
+
+
+def asks_to_wait(argv: list[bytes]) -> bool:
+    """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
+    for _, word in option_places(argv, 1, OPTIONS_OF_READS):
+        if word in (b"BLOCK", b"STREAMS"):
+            return word == b"BLOCK"
+    return False

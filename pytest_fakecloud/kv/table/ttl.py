@@ -1,0 +1,54 @@
+"""The TTLs that command lines set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from .effects import TTL_OPTIONS, Unit
+from .registry import CommandSpec
+
+
+class Ttl(NamedTuple):
+    """A TTL: the command or option that sets it, the number and the number's unit."""
+
+    word: str
+    number: str
+    unit: Unit
+
+    def __str__(self) -> str:
+        return f"{self.word} {self.number}"
+
+    def deadline_us(self, now_us: int) -> int | None:
+        """Return the time of the expiry in microseconds; None if the number is invalid."""
+        try:
+            number_us = int(self.number) * self.unit.milliseconds * 1000
+        except ValueError:
+            return None
+        return number_us if self.unit.is_absolute else now_us + number_us
+
+
+@cache
+def sets_ttl(spec: CommandSpec) -> bool:
+    """Return whether a command has an argument or options with a TTL."""
+    return spec.effects.ttl_unit is not None or not TTL_OPTIONS.keys().isdisjoint(spec.options)
+
+
+def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
+    """Return the TTL that a command line sets; in the group ``hash``, fields get the TTL."""
+    effects = spec.effects
+    if effects.ttl_unit is not None:
+        at = effects.ttl_at
+        return Ttl(spec.name, line[at], effects.ttl_unit) if at < len(line) else None
+    if not sets_ttl(spec):
+        return None
+    keys = spec.key_positions([word.encode("utf-8", "replace") for word in line])
+    first = 1 + max([effects.value_at, *(at + key.step - 1 for at, key in keys)])
+    options = [word.upper() for word in line[first:]]
+    if "FIELDS" in options:
+        del options[options.index("FIELDS") :]  # what follows are names and values
+    ttls = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
+             if word in TTL_OPTIONS]  # fmt: skip
+    return ttls[-1] if ttls else None  # the server uses the last number, too

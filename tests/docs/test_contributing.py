@@ -1,0 +1,105 @@
+"""The recipes for a command and for an endpoint work as the page shows them."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.engine import KVEngine
+from pytest_fakecloud.kv.settings import KVConfig
+from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, CommandSpec
+from pytest_fakecloud.kv.table.rows import _row
+from pytest_fakecloud.queue.engine.admission import OrderedQueue
+from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.rest.app import QueueApp
+from pytest_fakecloud.queue.rest.queues import QueueRoutes
+from tests import notations
+from tests.harness import PACKAGE
+from tests.kv import scenarios
+from tests.kv.conftest import NOW, Run
+from tests.kv.scenarios.effects import ObservedEffects
+from tests.notations import ROOT
+from tests.queue.scenarios import play
+
+from .blocks import DOCS
+
+if not DOCS.exists():
+    pytest.skip("an installed package has no docs folder", allow_module_level=True)
+
+
+def parts(title: str) -> list[tuple[str, str]]:
+    """Return the headings in the diff of a recipe, each with the lines that it adds."""
+    page = (DOCS / "contributing/recipes.md").read_text(encoding="utf-8")
+    diff = page.partition(f"## {title}\n")[2].partition("```diff\n")[2].partition("```")[0]
+    blocks = re.findall(r"^  (\S.*)\n((?:\+.*\n)+)", diff, re.M)
+    return [(heading, dedent(re.sub(r"(?m)^\+ ?", "", lines))) for heading, lines in blocks]
+
+
+def test_the_files_of_recipes_exist() -> None:
+    page = (DOCS / "contributing/recipes.md").read_text(encoding="utf-8")
+    names = re.findall(r"(?<![\w/.>])\w+/[\w/]+\.(?:txt|py)", page)
+    missing = {
+        name for name in names if not (PACKAGE / name).exists() and not (ROOT / name).exists()
+    }
+    assert missing == set()
+
+
+def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (heading, rows), *others = parts("Add a key-value command")
+    for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
+        name = row.split()[0].removeprefix("*")
+        monkeypatch.setitem(COMMANDS, name, CommandSpec(_row(name, f"{group}]", row)))
+    monkeypatch.setattr(
+        EVERYTHING, "_members", {}
+    )  # ACL categories, which contain the new commands
+    monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
+    played = 0
+    for heading, lines in others:
+        file = re.split("[,;]", heading)[0]
+        if file.endswith(".py"):
+            module = import_module(f"pytest_fakecloud.{file.removesuffix('.py').replace('/', '.')}")
+            exec(lines, dict(vars(module)))
+            continue
+        (tmp_path / "recipe.txt").write_text(f"\n{lines}", encoding="utf-8")
+        for settings, scenario in scenarios.scenarios("recipe").values():
+            engine = KVEngine(Timekeeper(NOW), Ids(7), KVConfig(dialect="vendor", **settings))
+            observed = ObservedEffects(engine)
+            with pytest.MonkeyPatch.context() as patch:
+                observed.watch(patch)
+                scenarios.play(Run(engine, engine.session()), scenario)
+            assert observed.undeclared | observed.unreported == set()
+            played += 1
+    assert played == 2
+
+
+def test_the_recipe_for_an_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, route_lines), (_, field_line), (_, method_lines), (_, scenario_lines) = parts(
+        "Add an endpoint"
+    )
+    route_line, method = route_lines.strip().split("\n", 1)
+    define(QueueRoutes, dedent(method), monkeypatch)
+    route = eval(route_line.rstrip(","), {"cls": QueueRoutes})
+    routes = QueueRoutes.routes()
+    monkeypatch.setattr(QueueRoutes, "routes", classmethod(lambda cls: [*routes, route]))
+    monkeypatch.setattr(QueueApp, "_table_of_class", None)
+    monkeypatch.setattr(OrderedQueue, field_line.partition(":")[0], "", raising=False)
+    define(Engine, method_lines, monkeypatch)
+    file = tmp_path / "recipe.txt"
+    file.write_text(f"\n{scenario_lines}", encoding="utf-8")
+    for settings, lines in notations.scenarios(file).values():
+        play(settings, lines)
+
+
+def define(owner: type, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a method to a class, as if it stood in the module of the class."""
+    defined: dict[str, Any] = {}
+    exec(source, vars(import_module(owner.__module__)), defined)
+    for name, method in defined.items():
+        monkeypatch.setattr(owner, name, method, raising=False)
