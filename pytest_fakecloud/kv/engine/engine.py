@@ -7,8 +7,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from ...core.budget import Budgeted, OverBudget
 from ...core.clock import Timekeeper
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from ..search.index import Search
 
 T = TypeVar("T")
+Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
+"""A function that raises ``CommandError`` to reject a line."""
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
 """For each type that not every server has, one of its commands."""
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
@@ -52,6 +55,26 @@ _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
 })  # fmt: skip
+
+
+class ScriptRunning(Exception):
+    """Raised in place of a wait for the lock, for a line that is handled during a script of another
+    client.
+    """
+
+
+def _queue(session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+    """Queue a command in a transaction, unless the transaction will fail in any case."""
+    if session.queue is not None and not (session.aborted or session.watch_broken):
+        session.queue.append((spec, argv))
+    return QUEUED
+
+
+def _check_listening(session: Session, spec: CommandSpec) -> None:
+    """Raise ``CommandError`` for a command that a subscribed client of RESP2 may not send."""
+    listens = session.resp == 2 and any(session.subscriptions.values())
+    if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
+        raise CommandError(errors.listeners_may_not(spec.full_name))
 
 
 class EngineCopy(NamedTuple):
@@ -182,31 +205,27 @@ class KVEngine:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
-        return self.in_turn(argv, partial(self.execute_now, session, argv))
-
-    @property
-    def has_lock(self) -> bool:
-        """Whether the current thread holds the lock. If not, it handles a client's line during a script
-        of another client: one that kills the script, or is rejected with BUSY.
-        """
-        # Only the lock knows. threading.Condition asks it in the same way.
-        return self.lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+        try:
+            return self.in_turn(argv, partial(self.execute_now, session, argv))
+        except ScriptRunning:
+            return self.execute_during_script(session, argv)
 
     def in_turn(self, argv: list[bytes], action: Callable[[], T]) -> T:
-        """Wait for the lock, and return ``action()``. A line that a real server handles while a script
-        of another client runs does not wait: it calls ``action()`` without the lock (``has_lock``).
+        """Wait for the lock, and return ``action()``, called while it is held. An exception other than
+        ``CommandError`` leaves the data consistent and the lock free, at whatever moment it is raised.
 
-        An exception other than ``CommandError`` leaves the data consistent and the lock free, at
-        whatever moment it is raised.
+        Raises ``ScriptRunning`` if a script of another client holds the lock, and the line is handled
+        meanwhile, as by a real server.
         """
         # A signal's handler can raise between acquire() and the next instruction, so the lock is
-        # taken inside the block that releases it.
-        is_outer = not self.has_lock
+        # taken inside the block that releases it. Whether that has happened, only the lock knows:
+        # ask it like threading.Condition does.
+        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
             if is_outer:
                 self._take_lock(argv)
             return action()
-        except CommandError:
+        except (CommandError, ScriptRunning):
             raise
         except BaseException:
             self._mend()
@@ -227,21 +246,25 @@ class KVEngine:
                 keyspace.mend()
 
     def execute_now(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line in its turn, or queue it in a transaction; raise ``CommandError``."""
-        spec = self._accept(session, argv)
+        """Run a line, or queue it in a transaction. The caller holds the lock (``in_turn()``)."""
+        spec = self._accept(session, argv, self._check_state)
         if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
-            # There is no need to store further commands of a transaction that will fail.
-            if not session.aborted and not session.watch_broken:
-                session.queue.append((spec, argv))
-            return QUEUED
-        if not self.has_lock:
-            return spec.call(session, argv)
+            return _queue(session, spec, argv)
         try:
             with Budgeted():  # All commands of a transaction or script share this budget.
                 return self.run(session, spec, argv)
         finally:
             if self._records_changes:
                 self.process_changes(session)
+
+    def execute_during_script(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a line without the lock, which a script of another client holds: one that kills the script
+        or asks about it. All others are rejected with BUSY.
+        """
+        spec = self._accept(session, argv, self._check_during_script)
+        if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
+            return _queue(session, spec, argv)
+        return spec.call(session, argv)
 
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""
@@ -335,18 +358,17 @@ class KVEngine:
             return
 
         def is_done() -> bool:
-            if not self.has_lock:
-                return True
             self.update_time()
             return indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING")
 
-        while not self.in_turn(argv, is_done):
-            if session.closing or (session.has_left is not None and session.has_left()):
-                raise CommandError(errors.CLIENT_LEFT)
-            self.give_way()
+        with suppress(ScriptRunning):
+            while not self.in_turn(argv, is_done):
+                if session.closing or (session.has_left is not None and session.has_left()):
+                    raise CommandError(errors.CLIENT_LEFT)
+                self.give_way()
 
     def _take_lock(self, argv: list[bytes]) -> None:
-        """Wait for the lock and take it, unless the line is handled while a script runs."""
+        """Wait for the lock and take it; raise ``ScriptRunning`` (see ``in_turn()``)."""
         if self.lock.acquire(blocking=False):
             return
         thread = threading.get_ident()
@@ -354,7 +376,7 @@ class KVEngine:
             self.queued.add(thread)
             while not self.lock.acquire(timeout=_ASK_SECONDS):
                 if self.scripting.is_interrupted_by(argv):
-                    return
+                    raise ScriptRunning
         finally:
             self.queued.discard(thread)
             self._lock_taken.set()
@@ -368,7 +390,7 @@ class KVEngine:
 
     # -- looking up and checking commands ----------------------------------------------------------
 
-    def _accept(self, session: Session, argv: list[bytes]) -> CommandSpec:
+    def _accept(self, session: Session, argv: list[bytes], check_state: Check) -> CommandSpec:
         """Return the command to run or to queue; raise ``CommandError`` to reject it."""
         spec: CommandSpec | None = None
         try:
@@ -379,7 +401,8 @@ class KVEngine:
                     check_container_over_rest(spec, argv)
                 spec = self.table.resolve(argv)
             session.last_command = spec.full_name
-            self._check(session, spec, argv)
+            self._check_line(session, spec, argv)
+            check_state(session, spec, argv)
         except CommandError as error:
             session.abort_transaction()
             self.statistics.count_rejection(spec, error)
@@ -389,8 +412,10 @@ class KVEngine:
             raise
         return spec
 
-    def _check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
+    def _check_line(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
+        are in the order of real servers.
+        """
         if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
             check_over_rest(spec, argv)
         if not spec.documented and not self.offers(session, spec):
@@ -403,18 +428,22 @@ class KVEngine:
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
             self.users.permit(session, spec, argv)
-        if (self.memory.limit or self._needs_replicas) and self.has_lock:
+
+    def _check_state(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` for a line that the state of the server or of its client forbids."""
+        if self.memory.limit or self._needs_replicas:
             self._check_resources(session, spec, argv)
-        listens = session.resp == 2 and any(session.subscriptions.values())
-        if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
-            raise CommandError(errors.listeners_may_not(spec.full_name))
-        if not self.has_lock:
-            self.scripting.check_during_script(spec)
+        _check_listening(session, spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)
         is_queued = session.queue is not None and spec.name not in RUN_IN_TRANSACTION
         if is_queued and "no_multi" in spec.flags:
             raise CommandError(errors.NOT_IN_TRANSACTION)
+
+    def _check_during_script(self, session: Session, spec: CommandSpec, _: list[bytes]) -> None:
+        """Raise BUSY for a line that must wait for a script of another client."""
+        _check_listening(session, spec)
+        self.scripting.check_during_script(spec)
 
     def _check_resources(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""

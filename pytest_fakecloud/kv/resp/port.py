@@ -37,8 +37,8 @@ from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import HANDSHAKE, facts_of
-from ..engine.engine import KVEngine
-from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
+from ..engine.engine import KVEngine, ScriptRunning
+from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
 from ..interruptions import Arrival, CommandSender
@@ -423,21 +423,31 @@ class PortConnection:
                 engine.index_ahead(session, argv)
             except CommandError as error:
                 return self._encode_reply(argv, mode, as_reply(error))
-        answer = engine.in_turn(argv, partial(self._execute, argv, size, mode))
+        execute = partial(self._execute, argv, size, mode)
+        try:
+            answer = engine.in_turn(argv, partial(execute, engine.execute_now))
+        except ScriptRunning:
+            answer = execute(engine.execute_during_script)
         if isinstance(answer, Answer):
             return answer
         reply = self._wait(answer)
         with engine.lock:
             return self._encode_reply(argv, mode, reply)
 
-    def _execute(self, argv: list[bytes], size: int, mode: str) -> Answer | Waiter:
+    def _execute(
+        self,
+        argv: list[bytes],
+        size: int,
+        mode: str,
+        execute: Callable[[Session, list[bytes]], Reply],
+    ) -> Answer | Waiter:
         """Return the reply of a command, or its wait if it is blocked."""
         self._executing = self._thread
         try:
             limits = self.app.command_limits
             if limits.counts_commands or size > limits.largest:
                 self._check_limits(argv)
-            reply = self.engine.execute_now(self.session, argv)
+            reply = execute(self.session, argv)
         except CommandError as error:
             reply = as_reply(error)
         finally:
