@@ -143,7 +143,7 @@ class App:
     def __init__(self) -> None:
         self.guards: Registry[Callable[[Request], object]] = Registry()
         """Functions that are called with a request before it is authenticated, and raise
-        ``ServiceError`` to reject it.
+        ``ServiceError`` to reject it: twice if it has a large body.
         """
         self.rejection_listeners: Registry[Callable[[Request, ServiceError], object]] = Registry()
         """Functions that are called with a rejected request whose call is open."""
@@ -181,7 +181,9 @@ class App:
         raise NotImplementedError
 
     def authenticate(self, request: Request) -> object:
-        """Return the client's identity; raise ``ServiceError`` for missing or wrong credentials."""
+        """Return the client's identity; raise ``ServiceError`` for missing or wrong credentials. A
+        request with a large body is authenticated twice.
+        """
         return None
 
     def render_error(self, error: ServiceError) -> Answer | Json:

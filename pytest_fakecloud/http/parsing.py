@@ -53,14 +53,14 @@ class ReceivedRequest(Request):
     """A request with details that matter to its connection.
 
     ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
-    the response, ``expects`` is True while the client waits for a ``100 Continue``, and ``is_awaited``
-    is True once the server has decided to read the body.
+    the response, ``expects`` is True while the client waits for a ``100 Continue``, and ``is_admitted``
+    is True once the server has decided to read a large body.
     """
 
     version: str
     keep_alive: bool
     expects: bool
-    is_awaited = False
+    is_admitted = False
 
 
 class RequestReader:

@@ -332,8 +332,9 @@ class HTTPHandler:
         if reader.rejection is not None:
             self._send_rejection(reader.rejection)
             return False
-        if reader.pending is not None and not reader.pending.is_awaited:
-            return self._await_body_or_reject(reader.pending)
+        pending = reader.pending
+        if pending is not None and not pending.is_admitted and _has_large_body(pending):
+            return self._admit_or_reject(pending)
         return True
 
     def renew(self) -> bool:
@@ -342,12 +343,9 @@ class HTTPHandler:
     def close(self) -> None:
         self.reader.close()
 
-    def _await_body_or_reject(self, request: ReceivedRequest) -> bool:
-        """Let the body of a request follow; return False if the request was rejected without it, because
-        the body is large or the client asks before it sends it.
-        """
-        length = int(request.fields.get("content-length", SHORT_BODY + 1))
-        if (length > SHORT_BODY or request.expects) and self._rejects(request):
+    def _admit_or_reject(self, request: ReceivedRequest) -> bool:
+        """Let a large body follow; return False if its request was rejected without it."""
+        if self._rejects(request):
             request.keep_alive = False
             if self._answer(request):
                 # Let the client read the response, although it may still be sending the body.
@@ -357,7 +355,7 @@ class HTTPHandler:
         if request.expects:
             request.expects = False
             self.sock.sendall(_CONTINUE)
-        request.is_awaited = True
+        request.is_admitted = True
         return True
 
     def _rejects(self, request: ReceivedRequest) -> bool:
@@ -433,6 +431,12 @@ class HTTPHandler:
             return answer
         self.app.record_malformed(rejection.status, rejection.reason)
         return rejection_text(rejection)
+
+
+def _has_large_body(request: ReceivedRequest) -> bool:
+    """Return whether the body is large, of unknown size, or the client asks before it sends it."""
+    length = int(request.fields.get("content-length", SHORT_BODY + 1))
+    return length > SHORT_BODY or request.expects
 
 
 LAST_CHUNK = b"0\r\n\r\n"

@@ -289,8 +289,8 @@ class KVEngine:
             self._end(session, spec, argv, start_us, waits)
 
     def _begin(self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int) -> None:
-        """Set the time that a command sees, and tell listeners, and monitors that it is hidden from
-        otherwise.
+        """Set the time that a command sees, and tell listeners. MONITOR shows EXEC and scripts now,
+        before the commands that they run, and all others at the end.
         """
         if not session.is_inner:
             self.now_us = start_us
@@ -319,12 +319,10 @@ class KVEngine:
     def _note_on_port(
         self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
     ) -> None:
-        """Note what only clients of the Redis protocol can ask for: their last command (CLIENT LIST),
-        and the keys of CLIENT TRACKING.
+        """Note what only clients of the Redis protocol can ask for: when they were active, and the keys
+        of CLIENT TRACKING.
         """
         session.last_us = start_us
-        if not session.is_inner:
-            session.last_command = spec.full_name
         if session.tracking is not None:
             if session.is_inner:
                 self.tracking.invalidate_changed(session, within=True)

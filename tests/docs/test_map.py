@@ -1,0 +1,86 @@
+"""The names in the map of the code exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ..harness import syntax
+from .blocks import ROOT
+
+PACKAGE = ROOT / "pytest_fakecloud"
+MAP = (ROOT / "docs/contributing/map.md").read_text()
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """Return the names that a module defines, those of methods also with their classes."""
+    names = set[str]()
+    for node in ast.walk(syntax(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            members = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+            members |= {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
+            names |= {f"{node.name}.{member}" for member in members}
+    return frozenset(names)
+
+
+@cache
+def classes() -> dict[str, list[frozenset[str]]]:
+    """Return the names in the modules of the package by the classes that they define."""
+    found: dict[str, list[frozenset[str]]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(syntax(path)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(names_in(path))
+    return found
+
+
+def steps() -> Iterator[tuple[str, str]]:
+    """Yield the modules and the names in the tables whose first column is a module."""
+    for table in re.findall(r"^\| Module \|.*\n((?:\|.*\n)+)", MAP, re.MULTILINE):
+        module = ""
+        for row in table.splitlines()[1:]:
+            first, second = (cell.strip() for cell in row.split("|")[1:3])
+            module = first.strip("`") or module
+            for name in re.findall(r"`([\w.]+)`", second):
+                yield module, name
+
+
+STEPS = list(steps())
+
+
+def test_there_are_steps() -> None:
+    assert len(STEPS) > 30
+
+
+@pytest.mark.parametrize(("module", "name"), STEPS)
+def test_a_step_names_what_its_module_defines(module: str, name: str) -> None:
+    place = module.replace(".", "/")
+    paths = [
+        PACKAGE / f"{place}.py",
+        *PACKAGE.glob(f"explore/{place}.py"),
+        *PACKAGE.glob(f"explore/{place}/*.py"),
+    ]
+    assert any(name in names_in(path) for path in paths if path.exists())
+
+
+def test_methods_in_the_text_exist() -> None:
+    methods = {
+        name
+        for name in re.findall(r"`([A-Z]\w+\.\w+)(?:\(\))?`", MAP)
+        if name.split(".")[0] in classes()
+    }
+    assert len(methods) > 30
+    unknown = {
+        name
+        for name in methods
+        if not any(name in names for names in classes()[name.split(".")[0]])
+    }
+    assert not unknown
