@@ -140,11 +140,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .pytest_run.early import EarlyFakes
+        from .pytest_run.early import start_early_fakes
         from .pytest_run.options import check_settings
 
         check_settings(early_config)
-        EarlyFakes(early_config, run_of(early_config))
+        start_early_fakes(run_of(early_config))
     yield
 
 
@@ -231,6 +231,12 @@ def _check_fixtures(item: pytest.Item) -> None:
         reject_parameters(item, _FIXTURES.intersection(parameters))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note that conftests, the application and the tests have been imported."""
+    if _RUN in session.config.stash:
+        session.config.stash[_RUN].end_imports()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
@@ -239,16 +245,16 @@ def pytest_fixture_setup(
     stash = request.config.stash
     if fixturedef.scope == "function":
         return (yield)
-    before = stash[_RUN].begin_fixture() if _RUN in stash else {}
+    states = stash[_RUN].begin_fixture() if _RUN in stash else {}
     try:
         value = yield
     except BaseException:
         if _RUN in stash:
-            stash[_RUN].abandon_fixture(before)
+            stash[_RUN].abandon_fixture(states)
         raise
     # This fixture may have created the run.
     if _RUN in stash:
-        stash[_RUN].end_fixture(fixturedef, before)
+        stash[_RUN].end_fixture(fixturedef, states)
     return value
 
 
@@ -317,7 +323,7 @@ def pytest_runtest_makereport(
     run = item.config.stash.get(_RUN, None)
     if run is not None:
         # pytest reports each subtest, while the code of the test runs.
-        if call.when == "call" and report.failed and not run.test.has_ended:
+        if call.when == "call" and report.failed and not run.test.has_run:
             run.test.has_failed_subtest = True
         if (report.failed or run.options.reports_passing) and run.has_fakes:
             from .pytest_run import outcomes
@@ -399,7 +405,7 @@ def fakecloud_session(
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return run_of(request.config).open_session(fakecloud_session_settings).cloud
+    return run_of(request.config).session(fakecloud_session_settings).cloud
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -421,8 +427,10 @@ def fakecloud(
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
     run = run_of(request.config)
-    yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
-    run.close_cloud()
+    try:
+        yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+    finally:
+        run.close_cloud()
 
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
@@ -528,7 +536,7 @@ def fakecloud_env(request: pytest.FixtureRequest, fakecloud: Cloud) -> Cloud:
     when the test and all its fixtures have ended.
     """
     from .pytest_run.checks import check_env
-    from .pytest_run.variables import publish_env
+    from .pytest_run.env import publish_env
 
     check_env(request.node)
     publish_env(fakecloud, run_of(request.config).test.exits)

@@ -380,8 +380,8 @@ class BaseCloud:
 # Functions, because the methods of a cloud are what a test may use.
 
 
-def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
-    """Return the fake of a fixture in a cloud, started on first use.
+def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
+    """Return the fake of a fixture in a cloud, started on first use, with more ``settings``.
 
     Raises ``ContractError`` for an unknown fixture.
     """
@@ -389,7 +389,7 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
     context = cloud._context
     fake = context.fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
+        fake = cloud._start(fixture, {**context.fixture_settings.get(fixture, {}), **settings})
         context.fixture_fakes[fixture] = fake
     return fake
 
