@@ -95,7 +95,7 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
 _INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
-VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
+CLIENT_VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
 """How the names of the variables begin that official clients read (``reporting.variables``)."""
 _RUN = pytest.StashKey["Run"]()
 """The run of a configuration, with early fakes from its start, else once one of its tests has used a
@@ -369,7 +369,7 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
     if not isinstance(report, pytest.CollectReport) or call.excinfo is None:
         return
     text = str(report.longrepr).upper()
-    if any(beginning in text for beginning in VARIABLES):
+    if any(beginning in text for beginning in CLIENT_VARIABLES):
         from .reporting.variables import at_import
 
         lines = at_import(call.excinfo.value)

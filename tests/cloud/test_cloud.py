@@ -26,6 +26,7 @@ from pytest_fakecloud.cloud.fake import secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.core.violations import VIOLATION_KINDS
+from pytest_fakecloud.http.app import App
 
 from ..harness import changing_clouds, wait_until
 from ..http.test_hub import descriptors
@@ -282,8 +283,8 @@ def test_closing_a_cloud_closes_a_fake_that_another_thread_is_starting(
     closer = threading.Thread(target=cloud.close)
     open_server = KVServer._open
 
-    def close_while_opening(fake: KVServer) -> None:
-        open_server(fake)
+    def close_while_opening(fake: KVServer, app: App) -> None:
+        open_server(fake, app)
         closer.start()
         wait_until(lambda: lock.is_awaited or not closer.is_alive())
 
