@@ -2,7 +2,7 @@
 
 Every pytest run in an environment imports it, so it imports only pytest. Everything else is
 imported when a test first uses a fake or the marker, or for early fakes; until then the hooks only
-check settings and note the test.
+check settings, note the test, and keep pytest from rewriting this package (``_keep_bytecode()``).
 """
 
 from __future__ import annotations
@@ -105,6 +105,23 @@ _TEST = pytest.StashKey[pytest.Item]()
 """The current test of a configuration. A fixture of a wide scope does not get it from ``request``."""
 
 
+def run_of(config: pytest.Config) -> Run:
+    """Return the run of a configuration, created on first use. It starts no fake. pytest closes it when
+    it unconfigures, or if it cannot even import a conftest.
+    """
+    if _RUN not in config.stash:
+        from .pytest_run.run import Run
+
+        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
+        config.add_cleanup(run.close)
+        if _TEST in config.stash:  # Early fakes start before the first test.
+            run.begin_test(config.stash[_TEST])
+    return config.stash[_RUN]
+
+
+# -- hooks, in the order in which pytest calls them ------------------------------------------------
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fakecloud")
     for option, keywords in OPTIONS.items():
@@ -112,27 +129,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, (text, default) in INI_SETTINGS.items():
         kind = _INI_TYPES.get(type(default))
         parser.addini(name, text, type=kind, default=default)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and validate the settings of the run."""
-    config.addinivalue_line("markers", MARKER)
-    if _is_set(config):
-        from .pytest_run.options import check_settings
-
-        check_settings(config)
-
-
-def _is_set(config: pytest.Config) -> bool:
-    """Return whether any option or setting differs from its default, and so may be invalid."""
-    if any(
-        config.getoption(name, None) != option.get("default") for name, option in OPTIONS.items()
-    ):
-        return True
-    try:
-        return any(config.getini(name) != default for name, (_, default) in INI_SETTINGS.items())
-    except (TypeError, ValueError, pytest.UsageError):
-        return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -170,29 +166,44 @@ def _keep_bytecode(config: pytest.Config) -> None:
     marked.discard("pytest_fakecloud")
 
 
-def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration, created on first use. It starts no fake. pytest closes it when
-    it unconfigures, or if it cannot even import a conftest.
-    """
-    if _RUN not in config.stash:
-        from .pytest_run.run import Run
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and validate the settings of the run."""
+    config.addinivalue_line("markers", MARKER)
+    if _is_set(config):
+        from .pytest_run.options import check_settings
 
-        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
-        config.add_cleanup(run.close)
-        if _TEST in config.stash:  # Early fakes start before the first test.
-            run.begin_test(config.stash[_TEST])
-    return config.stash[_RUN]
+        check_settings(config)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Write the index of the reports."""
-    if _RUN in config.stash:
-        from .pytest_run import outcomes
+def _is_set(config: pytest.Config) -> bool:
+    """Return whether any option or setting differs from its default, and so may be invalid."""
+    if any(
+        config.getoption(name, None) != option.get("default") for name, option in OPTIONS.items()
+    ):
+        return True
+    try:
+        return any(config.getini(name) != default for name, (_, default) in INI_SETTINGS.items())
+    except (TypeError, ValueError, pytest.UsageError):
+        return True
 
-        outcomes.write_timelines_index(config.stash[_RUN])
+
+def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
+    """Explain the failed import of a module that needs an environment variable of a fake."""
+    if not isinstance(report, pytest.CollectReport) or call.excinfo is None:
+        return
+    text = str(report.longrepr).upper()
+    if any(beginning in text for beginning in CLIENT_VARIABLES):
+        from .reporting.variables import at_import
+
+        lines = at_import(call.excinfo.value)
+        if lines:
+            report.sections.append(("fakecloud", "\n".join(lines)))
 
 
-# -- hooks -----------------------------------------------------------------------------------------
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note that conftests, the application and the tests have been imported."""
+    if _RUN in session.config.stash:
+        session.config.stash[_RUN].end_imports()
 
 
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
@@ -229,12 +240,6 @@ def _check_fixtures(item: pytest.Item) -> None:
         from .pytest_run.checks import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note that conftests, the application and the tests have been imported."""
-    if _RUN in session.config.stash:
-        session.config.stash[_RUN].end_imports()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -364,17 +369,12 @@ def pytest_terminal_summary(
     yield
 
 
-def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
-    """Explain the failed import of a module that needs an environment variable of a fake."""
-    if not isinstance(report, pytest.CollectReport) or call.excinfo is None:
-        return
-    text = str(report.longrepr).upper()
-    if any(beginning in text for beginning in CLIENT_VARIABLES):
-        from .reporting.variables import at_import
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Write the index of the reports."""
+    if _RUN in config.stash:
+        from .pytest_run import outcomes
 
-        lines = at_import(call.excinfo.value)
-        if lines:
-            report.sections.append(("fakecloud", "\n".join(lines)))
+        outcomes.write_timelines_index(config.stash[_RUN])
 
 
 # -- fixtures --------------------------------------------------------------------------------------

@@ -167,12 +167,12 @@ class Run:
         """The cloud of the fixtures, if the current test has requested it so far.
 
         pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
-        it. So this asks pytest for the names. No public one has what was requested at run time, except
-        in a fixture of the test: an autouse fixture would be part of every test of every suite.
+        it. So this reads the names in pytest's private ``_request``: a public one has what was requested
+        at run time only in a fixture, and an autouse fixture would be part of every test of every suite.
         """
         owner, item = self._owner, self.test.item
         names = getattr(getattr(item, "_request", None), "fixturenames", ())
-        # A doctest can request fixtures at run time only, when it is too late for variables.
+        # A doctest requests fixtures at run time only, too late for variables: count each as a user.
         is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
         return owner.cloud if owner is not None and is_requested else None
 
