@@ -294,8 +294,9 @@ class Run:
             owner.keep(fixture.argname, before)
 
     def abandon_fixture(self, states: Mapping[Cloud, BeforeFixture]) -> None:
-        """Restore the baselines that a fixture of a wide scope had set before it raised an exception.
-        pytest would not call a finalizer. What the fixture has started ends before the next test.
+        """Restore the baselines that a fixture of a wide scope replaced before it raised an exception.
+        Not with a finalizer, because other tests of its scope run without it. What it has started ends
+        before the next test.
         """
         for before in states.values():
             for restore in before.restore_functions():
