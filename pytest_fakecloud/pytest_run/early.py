@@ -27,7 +27,7 @@ def start_early_fakes(run: Run) -> None:
     config.pluginmanager.register(sys.modules[__name__])
     fixtures = _early_fixtures(config)
     try:
-        owner = run.open_session("session", run.options.merged(None))
+        owner = run.open_session("session", {})
         owner.is_early = True
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():

@@ -134,20 +134,19 @@ class Run:
             check_same_session_settings(settings, owner.session_settings)
             return owner
         check_session_settings(self.options.scope, settings)
-        if owner is not None:
-            check_early_addresses(owner.cloud, settings)
-        merged = self.options.merged(None, None, settings)
         if owner is None:
-            owner = self.open_session(item.nodeid, merged)
+            owner = self.open_session(item.nodeid, settings)
         elif settings:
-            owner.replace_cloud(item.nodeid, merged)
+            check_early_addresses(owner.cloud, settings)
+            owner.replace_cloud(item.nodeid, self.options.merged(session_settings=settings))
         owner.is_early, owner.session_settings = False, settings
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         return owner
 
-    def open_session(self, seed: str, merged: Mapping[str, Any]) -> CloudOwner:
+    def open_session(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
         """Open the cloud of the session: for early fakes, or else on first use."""
+        merged = self.options.merged(session_settings=settings)
         # Applications use the queues beside the tests, so no test could run them for all.
         owner = CloudOwner(self._exits, self.options.config, seed, merged, "background")
         self.session_owner = owner
