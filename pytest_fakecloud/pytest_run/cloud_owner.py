@@ -61,6 +61,7 @@ class CloudOwner:
 
     def _open(self, seed: str, merged: Mapping[str, Any]) -> None:
         self._seed = merged["seed"]
+        """The seed of the settings; None if each test has its own."""
         self.cloud = Cloud(
             seed=seed if self._seed is None else self._seed,
             now=merged["now"],

@@ -222,8 +222,8 @@ class Run:
         return [owner for owner in owners if owner is not None]
 
     @property
-    def has_fakes(self) -> bool:
-        """Whether there are fakes to show in a report."""
+    def has_clouds(self) -> bool:
+        """Whether a cloud is open, whose fakes a report can show."""
         return bool(self._owners)
 
     def clouds(self) -> list[Cloud]:
