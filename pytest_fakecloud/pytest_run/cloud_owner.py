@@ -53,8 +53,6 @@ class CloudOwner:
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
         self.lost = LostChanges()
-        self._is_reused = False
-        """Whether a test has begun since the cloud was opened."""
         self.has_ended = False
         """Whether the scope of the cloud has ended."""
         self._open(seed, merged)
@@ -73,6 +71,8 @@ class CloudOwner:
             share_tls_context=merged["share_tls_context"],
         )
         self._close_cloud = self._exits.callback(self.cloud.close)
+        self._is_reused = False
+        """Whether a test has begun since the cloud was opened."""
         context = self.cloud._context
         context.fixture_settings = merged
         context.cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
