@@ -182,8 +182,9 @@ class Run:
         return self.options.merged(self._item(), self.test.settings, session_settings)
 
     def _set_env(self, cloud: Cloud | None) -> None:
-        """Set the variables of the fixtures' cloud, if the current test uses it and its settings say
-        so, until the test ends.
+        """Set the variables of the fixtures' cloud until the test ends, if it uses the cloud and its
+        settings say so: when the cloud opens, or when a later test begins, or else after its set-up,
+        in which a fixture may have requested the cloud at run time.
         """
         test = self.test
         if cloud is not None and not test.has_variables and self._settings()["env"]:
@@ -268,7 +269,7 @@ class Run:
         self._set_env(self.cloud)
 
     def end_setup(self) -> None:
-        """Set the variables also if only a fixture of the test requested the fakes, at run time."""
+        """Set the variables of a cloud that a fixture of the test requested at run time."""
         self._set_env(self.cloud)
 
     def end_imports(self) -> None:
