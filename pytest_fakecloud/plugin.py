@@ -2,7 +2,7 @@
 
 Every pytest run in an environment imports it, so it imports only pytest. Everything else is
 imported when a test first uses a fake or the marker, or for early fakes; until then the hooks only
-check settings and note the test.
+check settings, note the test, and keep pytest from rewriting this package (``_keep_bytecode()``).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
 _INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
-VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
+CLIENT_VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
 """How the names of the variables begin that official clients read (``reporting.variables``)."""
 _RUN = pytest.StashKey["Run"]()
 """The run of a configuration, with early fakes from its start, else once one of its tests has used a
@@ -103,6 +103,23 @@ fake or the marker.
 """
 _TEST = pytest.StashKey[pytest.Item]()
 """The current test of a configuration. A fixture of a wide scope does not get it from ``request``."""
+
+
+def run_of(config: pytest.Config) -> Run:
+    """Return the run of a configuration, created on first use. It starts no fake. pytest closes it when
+    it unconfigures, or if it cannot even import a conftest.
+    """
+    if _RUN not in config.stash:
+        from .pytest_run.run import Run
+
+        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
+        config.add_cleanup(run.close)
+        if _TEST in config.stash:  # Early fakes start before the first test.
+            run.begin_test(config.stash[_TEST])
+    return config.stash[_RUN]
+
+
+# -- hooks, in the order in which pytest calls them ------------------------------------------------
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -114,37 +131,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(name, text, type=kind, default=default)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and validate the settings of the run."""
-    config.addinivalue_line("markers", MARKER)
-    if _is_set(config):
-        from .pytest_run.options import check_settings
-
-        check_settings(config)
-
-
-def _is_set(config: pytest.Config) -> bool:
-    """Return whether any option or setting differs from its default, and so may be invalid."""
-    if any(
-        config.getoption(name, None) != option.get("default") for name, option in OPTIONS.items()
-    ):
-        return True
-    try:
-        return any(config.getini(name) != default for name, (_, default) in INI_SETTINGS.items())
-    except (TypeError, ValueError, pytest.UsageError):
-        return True
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .pytest_run.early import EarlyFakes
+        from .pytest_run.early import start_early_fakes
         from .pytest_run.options import check_settings
 
         check_settings(early_config)
-        EarlyFakes(early_config, run_of(early_config))
+        start_early_fakes(run_of(early_config))
     yield
 
 
@@ -170,29 +166,44 @@ def _keep_bytecode(config: pytest.Config) -> None:
     marked.discard("pytest_fakecloud")
 
 
-def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration, created on first use. It starts no fake. pytest closes it when
-    it unconfigures, or if it cannot even import a conftest.
-    """
-    if _RUN not in config.stash:
-        from .pytest_run.run import Run
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and validate the settings of the run."""
+    config.addinivalue_line("markers", MARKER)
+    if _is_set(config):
+        from .pytest_run.options import check_settings
 
-        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
-        config.add_cleanup(run.close)
-        if _TEST in config.stash:  # Early fakes start before the first test.
-            run.begin_test(config.stash[_TEST])
-    return config.stash[_RUN]
+        check_settings(config)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Write the index of the reports."""
-    if _RUN in config.stash:
-        from .pytest_run import outcomes
+def _is_set(config: pytest.Config) -> bool:
+    """Return whether any option or setting differs from its default, and so may be invalid."""
+    if any(
+        config.getoption(name, None) != option.get("default") for name, option in OPTIONS.items()
+    ):
+        return True
+    try:
+        return any(config.getini(name) != default for name, (_, default) in INI_SETTINGS.items())
+    except (TypeError, ValueError, pytest.UsageError):
+        return True
 
-        outcomes.write_timelines_index(config.stash[_RUN])
+
+def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
+    """Explain the failed import of a module that needs an environment variable of a fake."""
+    if not isinstance(report, pytest.CollectReport) or call.excinfo is None:
+        return
+    text = str(report.longrepr).upper()
+    if any(beginning in text for beginning in CLIENT_VARIABLES):
+        from .reporting.variables import at_import
+
+        lines = at_import(call.excinfo.value)
+        if lines:
+            report.sections.append(("fakecloud", "\n".join(lines)))
 
 
-# -- hooks -----------------------------------------------------------------------------------------
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note that conftests, the application and the tests have been imported."""
+    if _RUN in session.config.stash:
+        session.config.stash[_RUN].end_imports()
 
 
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
@@ -239,16 +250,16 @@ def pytest_fixture_setup(
     stash = request.config.stash
     if fixturedef.scope == "function":
         return (yield)
-    before = stash[_RUN].begin_fixture() if _RUN in stash else {}
+    states = stash[_RUN].begin_fixture() if _RUN in stash else {}
     try:
         value = yield
     except BaseException:
         if _RUN in stash:
-            stash[_RUN].abandon_fixture(before)
+            stash[_RUN].abandon_fixture(states)
         raise
     # This fixture may have created the run.
     if _RUN in stash:
-        stash[_RUN].end_fixture(fixturedef, before)
+        stash[_RUN].end_fixture(fixturedef, states)
     return value
 
 
@@ -263,7 +274,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         yield
     except BaseException as error:
         run = _end_call(item)
-        if run is not None and run.has_fakes and isinstance(error, Exception):
+        if run is not None and run.has_clouds and isinstance(error, Exception):
             from .pytest_run import outcomes
 
             outcomes.explain(run, item, error)
@@ -272,7 +283,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is None or getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
         return
-    if run.has_fakes:
+    if run.has_clouds:
         from .pytest_run import outcomes
 
         outcomes.check(run, item)
@@ -317,9 +328,9 @@ def pytest_runtest_makereport(
     run = item.config.stash.get(_RUN, None)
     if run is not None:
         # pytest reports each subtest, while the code of the test runs.
-        if call.when == "call" and report.failed and not run.test.has_ended:
+        if call.when == "call" and report.failed and not run.test.has_run:
             run.test.has_failed_subtest = True
-        if (report.failed or run.options.reports_passing) and run.has_fakes:
+        if (report.failed or run.options.reports_passing) and run.has_clouds:
             from .pytest_run import outcomes
 
             outcomes.report_on(run, item, call, report)
@@ -358,17 +369,12 @@ def pytest_terminal_summary(
     yield
 
 
-def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
-    """Explain the failed import of a module that needs an environment variable of a fake."""
-    if not isinstance(report, pytest.CollectReport) or call.excinfo is None:
-        return
-    text = str(report.longrepr).upper()
-    if any(beginning in text for beginning in VARIABLES):
-        from .reporting.variables import at_import
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Write the index of the reports."""
+    if _RUN in config.stash:
+        from .pytest_run import outcomes
 
-        lines = at_import(call.excinfo.value)
-        if lines:
-            report.sections.append(("fakecloud", "\n".join(lines)))
+        outcomes.write_timelines_index(config.stash[_RUN])
 
 
 # -- fixtures --------------------------------------------------------------------------------------
@@ -399,7 +405,7 @@ def fakecloud_session(
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return run_of(request.config).open_session(fakecloud_session_settings).cloud
+    return run_of(request.config).session(fakecloud_session_settings).cloud
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -421,8 +427,10 @@ def fakecloud(
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
     run = run_of(request.config)
-    yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
-    run.close_cloud()
+    try:
+        yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+    finally:
+        run.close_cloud()
 
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
@@ -528,7 +536,7 @@ def fakecloud_env(request: pytest.FixtureRequest, fakecloud: Cloud) -> Cloud:
     when the test and all its fixtures have ended.
     """
     from .pytest_run.checks import check_env
-    from .pytest_run.variables import publish_env
+    from .pytest_run.env import publish_env
 
     check_env(request.node)
     publish_env(fakecloud, run_of(request.config).test.exits)

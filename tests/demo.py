@@ -154,7 +154,7 @@ class Demo(Fake):
     def __init__(self, context: Context | None = None, **settings: Any) -> None:
         self.context = context or Context.alone()
         super().__init__(self.context, **settings)
-        self._mount.on_close.append(self._engine.signal.close)
+        self._mount.on_stop.append(self._engine.signal.close)
 
     def _make_app(self) -> DemoApp:
         self._engine = Engine(self._time)

@@ -61,8 +61,6 @@ class BaseCloud:
     """The fakes that were open when the cloud began to close. Reports read their addresses and
     secrets.
     """
-    closed = False
-    """Whether the cloud is closed or closing."""
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
 
@@ -162,6 +160,11 @@ class BaseCloud:
     def authority(self) -> Authority | None:
         """The certificate authority of HTTPS; None without HTTPS or if another process holds it."""
         return self._authority
+
+    @property
+    def closed(self) -> bool:
+        """Whether the cloud is closed or closing."""
+        return self._context.closed
 
     # -- starting fakes --------------------------------------------------------------------------
 
@@ -332,7 +335,7 @@ class BaseCloud:
         with self._starting:
             if not self.closed:
                 self._last_fakes = tuple(self._context.fakes)
-            self.closed = self._context.closing = True
+            self._context.closed = True
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed(self._last_fakes)))
@@ -346,7 +349,7 @@ class BaseCloud:
 
     def __del__(self) -> None:
         # Without exits, __init__() has raised an exception.
-        if self.closed or not hasattr(self, "_exits") or sys.is_finalizing():
+        if not hasattr(self, "_exits") or self.closed or sys.is_finalizing():
             return
         warnings.warn(
             f"{self!r} was garbage-collected without close(): use a with-block",
@@ -380,8 +383,8 @@ class BaseCloud:
 # Functions, because the methods of a cloud are what a test may use.
 
 
-def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
-    """Return the fake of a fixture in a cloud, started on first use.
+def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
+    """Return the fake of a fixture in a cloud, started on first use, with more ``settings``.
 
     Raises ``ContractError`` for an unknown fixture.
     """
@@ -389,7 +392,7 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
     context = cloud._context
     fake = context.fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
+        fake = cloud._start(fixture, {**context.fixture_settings.get(fixture, {}), **settings})
         context.fixture_fakes[fixture] = fake
     return fake
 

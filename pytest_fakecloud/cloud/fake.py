@@ -54,8 +54,8 @@ class Context:
     hub: Hub | None = None
     tls: Any = None
     ca_file: str | None = None
-    closing = False
-    """Whether all fakes close, together with their cloud."""
+    closed = False
+    """Whether the cloud is closed or closing."""
     former_secrets: Set[str] = frozenset()
     """Credentials of closed fakes, and replaced ones, which reports must hide."""
 
@@ -264,9 +264,13 @@ class Fake:
 
     _config: FakeConfig
     """The settings of this fake, with their defaults."""
+    _app: App
+    """The routes of this fake, from the moment at which they are connected."""
     _engine: Any
     name = ""
     """The name in reports and in the control API."""
+    closed = False
+    """Whether the fake is closed or closing."""
     _given_settings: Mapping[str, Any] | None = None
     """The keyword arguments that the fake was started with, for reports that replay its journal; None
     if the fake runs in another process.
@@ -291,11 +295,11 @@ class Fake:
         self._mounts: list[Mount] = []
         """All servers of the fake, that at ``url`` first."""
         self._part_exits = Exits()
-        """What ends with the app, which is detached first, and with its parts, the latest first."""
-        self.closed = False
+        """What ends with the parts of the app, the latest first."""
         self._exits = Exits(
             self._stop_serving,
             self.faults._close,
+            self._detach_app,
             self._part_exits.close,  # This wakes handlers that wait in a part.
             self._await_handlers,
             self._forget,
@@ -304,8 +308,7 @@ class Fake:
         functions of ``on_close()``, clients, interceptions.
         """
         try:
-            self._app = self._make_app()
-            self._open()
+            self._open(self._make_app())
             context.fakes.add(self)
         except BaseException:
             self.close()
@@ -317,21 +320,18 @@ class Fake:
         """
         raise NotImplementedError
 
-    def _open(self) -> None:
+    def _open(self, app: App) -> None:
         """Connect the app, and serve it. Clients can connect at the end, so all else exists before."""
-        app, config, context = self._app, self._config, self._context
+        config, context = self._config, self._context
         if not app.token:
             app.token = config.token or self._new_token()
             _recent_tokens.append(app.token)
         app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
-        self._part_exits.callback(app.detach)
+        self._app = app
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = self.snapshot()
-        self._mount_app(host=config.host or "127.0.0.1", port=config.port or 0)
-
-    def _mount_app(self, **options: Any) -> Mount:
-        """Serve the app at another address, until the fake closes."""
-        return self._context.mount(self._app, prepare=self._prepare, **options)
+        host, port = config.host or "127.0.0.1", config.port or 0
+        context.mount(app, host=host, port=port, prepare=self._prepare)
 
     def _prepare(self, mount: Mount) -> None:
         """Add a server that does not accept connections yet. Subclasses also configure it."""
@@ -534,13 +534,17 @@ class Fake:
     def _stop_serving(self) -> None:
         call_all(mount.stop for mount in self._mounts)
 
+    def _detach_app(self) -> None:
+        if hasattr(self, "_app"):  # else the fake has failed to start before
+            self._app.detach()
+
     def _await_handlers(self) -> None:
         call_all(mount.await_handlers for mount in self._mounts)
 
     def _forget(self) -> None:
         context = self._context
         context.fakes.remove(self)
-        if self._mounts and not context.closing:
+        if self._mounts and not context.closed:
             context.closed_addresses[self.name] = self.fixture, self.url
             context.former_secrets |= secrets_of(self)
             # Last, because a repetition after an interruption must not add them twice.

@@ -45,7 +45,7 @@ _ACCEPTS = 64  # maximum connections accepted from one listener before the other
 class Mount:
     """An application at an address. ``Hub.mount()`` returns it.
 
-    ``url`` has no trailing slash. ``stop()`` calls the functions in ``on_close`` after it has shut the
+    ``url`` has no trailing slash. ``stop()`` calls the functions in ``on_stop`` after it has shut the
     connections down, so that an application can wake its waiting handlers. ``reset_connections()``
     and ``renew_connections()`` call the functions in ``on_reset`` for the same reason. The functions
     in ``on_error`` receive exceptions of connections; an ``App`` turns those of its endpoints into
@@ -71,7 +71,7 @@ class Mount:
         self.protocol = protocol
         self.host = host
         self.lock = threading.Lock()
-        self.on_close: list[Callable[[], None]] = []
+        self.on_stop: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
         self.on_error: list[Callable[[BaseException], None]] = []
         self.live: set[Connection] = set()
@@ -116,7 +116,7 @@ class Mount:
             self._end_connections(self.live)
         self.hub.mounts.discard(self.reference)
         # If one raises, the others still wake handlers, which would otherwise wait in vain.
-        call_all(tuple(self.on_close))
+        call_all(tuple(self.on_stop))
 
     def await_handlers(self) -> None:
         """Wait for the handlers of a stopped mount, and warn of those that stay in the engine."""
@@ -453,13 +453,13 @@ class Hub:
                 # Remove each key from the list before handling it: a reference to a mount would
                 # keep the test's data alive while this thread waits.
                 while ready:
-                    if not self._attend(selector, inner, ready.pop(0)[0]):
+                    if not self._handle_ready(selector, inner, ready.pop(0)[0]):
                         return
         finally:
             selector.close()
             inner.close()
 
-    def _attend(
+    def _handle_ready(
         self, selector: selectors.BaseSelector, inner: socket.socket, key: selectors.SelectorKey
     ) -> bool:
         """Handle one ready socket; return whether the thread continues."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from upstash_redis.asyncio import Redis as AsyncRedis
 
     from ..core.journal import Results
+    from ..http.app import App
     from ..http.hub import Mount
     from .real_redis.engine import RedisEngine
     from .search.index import Search
@@ -93,8 +94,8 @@ class KVServer(Fake):
             self._part_exits.callback(real.close)
         return KVApp(self._engine, config)
 
-    def _open(self) -> None:
-        super()._open()
+    def _open(self, app: App) -> None:
+        super()._open(app)
         if self._config.database_port is not None:
             self._port = self._open_port(self._engine, self._config.database_port)
 
@@ -160,9 +161,16 @@ class KVServer(Fake):
         from .resp.port import PortHandler, connect
 
         assert isinstance(engine, KVEngine)
+
+        def prepare(mount: Mount) -> None:
+            self._prepare(mount)
+            connect(engine, self._app, mount)
+
         protocol = partial(PortHandler, engine, self._app)
-        mount = self._mount_app(host=self._mount.host, port=port, protocol=protocol)
-        connect(engine, self._app, mount)
+        host = self._mount.host
+        mount = self._context.mount(
+            self._app, host=host, port=port, protocol=protocol, prepare=prepare
+        )
         if self.faults.is_down:
             mount.refuse()
         return mount

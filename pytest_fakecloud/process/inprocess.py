@@ -28,7 +28,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.errors import ContractError
 from ..http.messages import Request
 from ..http.server import phrase
-from .replace import Function, Hook, Hooks
+from .replace import Changes, Function, Hook
 from .shortcut import (
     PORTS,
     Detour,
@@ -44,7 +44,7 @@ from .shortcut import (
 _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redirect its requests"
 
 
-class Origins(Hooks):
+class Origins(Changes):
     """The origins that are reached without a socket or redirected, while clients are patched."""
 
     def __init__(self) -> None:

@@ -392,21 +392,21 @@ class Hook(Change):
         return None
 
 
-class Hooks(Change):
-    """Hooks, or other changes to the process, that are used together."""
+class Changes(Change):
+    """Changes to the process that are made and undone together, such as several hooks."""
 
-    def __init__(self, hooks: Iterable[Change]) -> None:
+    def __init__(self, parts: Iterable[Change]) -> None:
         super().__init__()
-        self.hooks = tuple(hooks)
+        self._parts = tuple(parts)
 
     def _begin(self) -> None:
-        for hook in self.hooks:
-            hook.enter(self)
+        for part in self._parts:
+            part.enter(self)
 
     def refresh(self) -> None:
-        for hook in self.hooks:
-            hook.refresh()
+        for part in self._parts:
+            part.refresh()
 
     def _end(self) -> None:
-        for hook in self.hooks:
-            hook.leave(self)
+        for part in self._parts:
+            part.leave(self)

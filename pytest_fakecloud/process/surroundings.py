@@ -21,7 +21,7 @@ import weakref
 from typing import Any
 
 from ..core.errors import importing
-from .replace import Change, Function, Hook, Hooks
+from .replace import Change, Changes, Function, Hook
 
 _LOOPBACK = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
@@ -151,7 +151,7 @@ shared_tls_context = Hook(
 
 
 @functools.cache
-def changes_for(shares_tls_context: bool, in_process: bool) -> Hooks:
+def changes_for(shares_tls_context: bool, in_process: bool) -> Changes:
     """Return the changes that open clouds with these settings share. Each of them is a user."""
     parts: list[Change] = [no_proxy]
     if shares_tls_context:
@@ -160,7 +160,7 @@ def changes_for(shares_tls_context: bool, in_process: bool) -> Hooks:
         from .inprocess import origins
 
         parts.append(origins)
-    return Hooks(parts)
+    return Changes(parts)
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------

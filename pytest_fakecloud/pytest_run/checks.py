@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ..cloud.cloud import Cloud
-from ..cloud.services import SERVICES
+from ..cloud.fake import Fake
+from ..cloud.services import SERVICES, find, settings_class
+from ..core.settings import connection_settings
 from .options import (
     CHOICES,
     PER_TEST_SETTINGS,
@@ -82,18 +84,8 @@ def check_own_settings(options: RunOptions, item: pytest.Item, settings: Mapping
 # -- when a cloud opens ----------------------------------------------------------------------------
 
 
-def check_session_settings(scope: str, settings: object, former: Mapping[str, Any] | None) -> None:
-    """Fail a test if settings of the session cannot take effect. ``former`` are those that the session's
-    fakes have, or None. Also called before the code of a later test, which may have other settings.
-    """
-    if former is not None:
-        if settings is not former and settings != former:
-            raise misuse(
-                f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
-                "the session's fakes start only once: override the fixture once, without "
-                "parameters, in the top conftest.py"
-            )
-        return
+def check_session_settings(scope: str, settings: object) -> None:
+    """Fail a test if the settings of the session's fakes, which start now, cannot take effect."""
     if not isinstance(settings, Mapping):
         raise misuse(
             f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
@@ -114,6 +106,49 @@ def check_session_settings(scope: str, settings: object, former: Mapping[str, An
             "its own fakes: return it from the fixture fakecloud_settings, set "
             "fakecloud_scope = session, or pass the settings to the fake that you start: "
             f"fakecloud_session.{name}(...)"
+        )
+
+
+def check_same_session_settings(settings: object, former: Mapping[str, Any]) -> None:
+    """Fail a test with other settings than those that the session's fakes have. Also called before the
+    code of a later test, which may have other ones.
+    """
+    if settings is not former and settings != former:
+        raise misuse(
+            f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
+            "the session's fakes start only once: override the fixture once, without "
+            "parameters, in the top conftest.py"
+        )
+
+
+def check_early_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
+    """Fail the test if settings would change the addresses or credentials of early fakes."""
+    if settings.get("tls"):
+        raise misuse(
+            f"tls in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
+            "before the settings are known: set fakecloud_scope = session instead of fakecloud_early"
+        )
+    for name, service_settings in settings.items():
+        fixture = fixture_of(name)
+        if fixture not in cloud._context.fixture_fakes or not isinstance(service_settings, Mapping):
+            continue
+        connection = connection_settings(settings_class(find(fixture)))
+        if wrong := connection.intersection(service_settings):
+            raise misuse(
+                f"{', '.join(sorted(wrong))} of {name} in {SESSION_SETTINGS} has no effect, because "
+                "fakecloud_early has already chosen the address and the credentials: leave it out, or "
+                "set fakecloud_scope = session instead of fakecloud_early"
+            )
+
+
+def check_early_variables(former: Fake, fake: Fake) -> None:
+    """Fail the test if a fake's variables differ from those of the early fake that it replaces."""
+    before, now = former.env, fake.env
+    changed = sorted(name for name in before | now if before.get(name) != now.get(name))
+    if changed:
+        raise misuse(
+            f"the settings of {fake.fixture} in {SESSION_SETTINGS} change {', '.join(changed)}, which "
+            "fakecloud_early has already set: set fakecloud_scope = session instead of fakecloud_early"
         )
 
 

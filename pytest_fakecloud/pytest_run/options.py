@@ -279,7 +279,7 @@ class RunOptions:
 
     def merged(
         self,
-        node: Node | None,
+        node: Node | None = None,
         settings: Mapping[str, Any] | None = None,
         session_settings: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:

@@ -210,7 +210,7 @@ def report_on(
         folder = run.options.recordings
         if folder and _adds_to_recording(run, clouds, call, report):
             _record(folder, named, item)
-        has_passed = run.test.has_ended and not (report.failed or run.test.has_failed_subtest)
+        has_passed = run.test.has_run and not (report.failed or run.test.has_failed_subtest)
         if run.options.timelines is not None and call.when == "call" and has_passed:
             _keep(named, item)
         if named and _is_wanted(run, call, report):
@@ -286,7 +286,7 @@ def _adds_to_recording(
     if call.when == "teardown":
         is_due = len(entries) > len(recorded) and entries[: len(recorded)] == recorded
     else:
-        is_due = report.failed if call.when == "setup" else run.test.has_ended
+        is_due = report.failed if call.when == "setup" else run.test.has_run
     if is_due:
         run.test.recorded = entries
     return is_due

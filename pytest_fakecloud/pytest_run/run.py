@@ -16,11 +16,19 @@ from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
 from ..process.surroundings import Variables
-from .checks import check_own_settings, check_same_settings, check_session_settings
-from .cloud_owner import BeforeFixture, CloudOwner
+from .before_fixture import BeforeFixture
+from .checks import (
+    check_early_addresses,
+    check_own_settings,
+    check_same_session_settings,
+    check_same_settings,
+    check_session_settings,
+)
+from .cloud_owner import CloudOwner
+from .env import publish_env
+from .lost_changes import AT_IMPORT
 from .observation import Observation, SleepMeter
 from .options import SESSION_SETTINGS, SETTINGS, RunOptions, without_traceback
-from .variables import publish_env
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -36,10 +44,10 @@ class TestState:
 
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
-    settings: Mapping[str, Any] | None = None
-    """The value of ``fakecloud_settings`` in a wide scope, once the test's code begins."""
-    has_env: bool = False
-    """Whether the variables of the fixtures' fakes have been set, if the test's settings say so."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The value of ``fakecloud_settings``; until the test's own is known, that of the open cloud."""
+    has_variables: bool = False
+    """Whether the variables of the fixtures' fakes have been set."""
     observation: Observation | None = None
     compared: UnequalValues | None = None
     """The last two values that an assertion of the test found unequal."""
@@ -47,7 +55,7 @@ class TestState:
     """Measures the code of the test, once it has begun."""
     exits: Exits = field(default_factory=Exits)
     """What ends with the test: what is recorded for its report, and the variables of its fakes."""
-    has_ended: bool = False
+    has_run: bool = False
     """Whether the test's own code has ended. pytest also reports each subtest, before."""
     has_failed_subtest: bool = False
     is_reported: bool = False
@@ -69,7 +77,7 @@ class Run:
     owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
 
     For each test, the hooks call ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()`` and
-    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session()``.
+    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``session()``.
     """
 
     def __init__(self, config: pytest.Config, scope: str) -> None:
@@ -97,27 +105,52 @@ class Run:
         """Return the cloud of the fixtures, given the values of the fixtures with settings."""
         item, options = self._item(), self.options
         check_own_settings(options, item, settings)
-        if session_settings and options.scope != "session":
-            self._warn_of_session_settings(item)
-        try:
-            if options.scope == "session":
-                owner = self.open_session(session_settings)
-                owner.settings = settings
-            else:
-                node = options.node_of_scope(item)
-                owner = CloudOwner(self._exits, options, item.nodeid, node, settings=settings)
-                self._fixture_owner = owner
-            self._observe()
-            self._set_env(owner.cloud)
-        except BaseException:
-            self.close_cloud()
-            raise
+        if options.scope == "session":
+            owner = self.session(session_settings)
+        else:
+            if session_settings:
+                self._warn_of_session_settings(item)
+            merged = options.merged(options.node_of_scope(item), settings)
+            owner = CloudOwner(self._exits, options.config, item.nodeid, merged)
+            self._fixture_owner = owner
+        owner.settings = self.test.settings = settings
+        self._observe()
+        self._set_env(owner.cloud)
         return owner.cloud
 
     def close_cloud(self) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the session."""
         if self._fixture_owner is not None:
             self._fixture_owner.close()
+
+    @without_traceback
+    def session(self, settings: Any) -> CloudOwner:
+        """Return the owner of the session's cloud, given the value of the fixture with its settings. The
+        first use opens the cloud, or gives early fakes these settings. Fail a test with other settings
+        than an earlier one.
+        """
+        item, owner = self._item(), self.session_owner
+        if owner is not None and not owner.is_early:
+            check_same_session_settings(settings, owner.session_settings)
+            return owner
+        check_session_settings(self.options.scope, settings)
+        if owner is None:
+            owner = self.open_session(item.nodeid, settings)
+        elif settings:
+            check_early_addresses(owner.cloud, settings)
+            owner.replace_cloud(item.nodeid, self.options.merged(session_settings=settings))
+        owner.is_early, owner.session_settings = False, settings
+        # After the session's fixtures, which may use the cloud.
+        item.session.addfinalizer(owner.close)
+        return owner
+
+    def open_session(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
+        """Open the cloud of the session: for early fakes, or else on first use."""
+        merged = self.options.merged(session_settings=settings)
+        # Applications use the queues beside the tests, so no test could run them for all.
+        owner = CloudOwner(self._exits, self.options.config, seed, merged, "background")
+        self.session_owner = owner
+        return owner
 
     def _item(self) -> pytest.Item:
         assert self.test.item is not None, "fixtures of fakes are for tests"
@@ -133,31 +166,30 @@ class Run:
         """The cloud of the fixtures, if the current test has requested it so far.
 
         pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
-        it. So this asks pytest for the names. No public one has what was requested at run time, except
-        in a fixture of the test: an autouse fixture would be part of every test of every suite.
+        it. So this reads the names in pytest's private ``_request``: a public one has what was requested
+        at run time only in a fixture, and an autouse fixture would be part of every test of every suite.
         """
         owner, item = self._owner, self.test.item
         names = getattr(getattr(item, "_request", None), "fixturenames", ())
-        # A doctest can request fixtures at run time only, when it is too late for variables.
+        # A doctest requests fixtures at run time only, too late for variables: count each as a user.
         is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
         return owner.cloud if owner is not None and is_requested else None
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings of the current test."""
-        item, owner = self._item(), self._owner
-        return (
-            self.options.merged(item) if owner is None else owner.merged(item, self.test.settings)
-        )
+        """Return all settings of the current test."""
+        owner = self._owner
+        session_settings = None if owner is None else owner.session_settings
+        return self.options.merged(self._item(), self.test.settings, session_settings)
 
     def _set_env(self, cloud: Cloud | None) -> None:
-        """Set the variables of the fixtures' cloud, if the current test uses it and its settings say
-        so, until the test ends.
+        """Set the variables of the fixtures' cloud until the test ends, if it uses the cloud and its
+        settings say so: when the cloud opens, or when a later test begins, or else after its set-up,
+        in which a fixture may have requested the cloud at run time.
         """
         test = self.test
-        if cloud is not None and not test.has_env:
-            test.has_env = True
-            if self._settings()["env"]:
-                publish_env(cloud, test.exits)
+        if cloud is not None and not test.has_variables and self._settings()["env"]:
+            test.has_variables = True
+            publish_env(cloud, test.exits)
 
     def _observe(self) -> None:
         """Record what the report of the current test needs to know of the fixtures' cloud, or else of
@@ -184,39 +216,6 @@ class Run:
             "fakecloud_scope = session",
         )
 
-    @without_traceback
-    def open_session(self, settings: Any) -> CloudOwner:
-        """Return the owner of the session's cloud, opened on first use, given the value of the fixture
-        with its settings. Fail a test with other settings than an earlier one.
-        """
-        item, owner = self._item(), self.session_owner
-        if owner is not None and owner.is_closed:
-            owner = None
-        former = None if owner is None else owner.session_settings
-        check_session_settings(self.options.scope, settings, former)
-        if owner is None:
-            owner = self.open_session_owner(item.nodeid, settings)
-        elif former is None:  # Early fakes opened it before the settings were known.
-            owner.session_settings = settings
-        else:
-            return owner
-        # After the session's fixtures, which may use the cloud.
-        item.session.addfinalizer(self.close_session)
-        return owner
-
-    def open_session_owner(self, seed: str, settings: Mapping[str, Any] | None) -> CloudOwner:
-        """Open the cloud of the session; for early fakes without settings, which are not known yet."""
-        # Applications use the queues beside the tests, so no test could run them for all.
-        self.session_owner = CloudOwner(
-            self._exits, self.options, seed, session_settings=settings, delivery="background"
-        )
-        return self.session_owner
-
-    def close_session(self) -> None:
-        """Close the cloud of the session. pytest calls this in the teardown of the last test."""
-        if self.session_owner is not None:
-            self.session_owner.close()
-
     @property
     def _owners(self) -> list[CloudOwner]:
         """The owners of the clouds, that of the narrower scope first."""
@@ -224,8 +223,8 @@ class Run:
         return [owner for owner in owners if owner is not None]
 
     @property
-    def has_fakes(self) -> bool:
-        """Whether there are fakes to show in a report."""
+    def has_clouds(self) -> bool:
+        """Whether a cloud is open, whose fakes a report can show."""
         return bool(self._owners)
 
     def clouds(self) -> list[Cloud]:
@@ -260,7 +259,8 @@ class Run:
     def begin_test(self, item: pytest.Item) -> None:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
-        self.test = TestState(item)
+        settings = None if self._owner is None else self._owner.settings
+        self.test = TestState(item, settings or {})
         self.test.observation = Observation(self.options, item, self.test.exits)
         add_test(str(item.path))
         for owner in self._owners:
@@ -269,26 +269,38 @@ class Run:
         self._set_env(self.cloud)
 
     def end_setup(self) -> None:
-        """Set the variables also if only a fixture of the test requested the fakes, at run time."""
+        """Set the variables of a cloud that a fixture of the test requested at run time."""
         self._set_env(self.cloud)
 
-    def begin_fixture(self) -> dict[CloudOwner, BeforeFixture]:
+    def end_imports(self) -> None:
+        """Let what conftests and modules have done to early fakes while they were imported stay."""
+        for owner in self._owners:
+            owner.keep(AT_IMPORT, BeforeFixture())
+
+    def begin_fixture(self) -> dict[Cloud, BeforeFixture]:
         """Return the state of the open clouds before a fixture of a wide scope."""
-        return {owner: owner.before_fixture() for owner in self._owners}
+        return {owner.cloud: BeforeFixture.of(owner.cloud) for owner in self._owners}
 
     def end_fixture(
-        self, fixture: pytest.FixtureDef[Any], before: Mapping[CloudOwner, BeforeFixture]
+        self, fixture: pytest.FixtureDef[Any], states: Mapping[Cloud, BeforeFixture]
     ) -> None:
-        """Let what a fixture of a wide scope has started in the open clouds stay. The fixture may have
-        opened a cloud of which there is no state ``before``.
+        """Let what a fixture of a wide scope has started in the open clouds stay. A baseline that it has
+        set ends with it. A cloud of which there is no state was opened by the fixture.
         """
         for owner in self._owners:
-            owner.keep(fixture, before.get(owner))
+            before = states.get(owner.cloud, BeforeFixture())
+            for restore in before.restore_functions():
+                fixture.addfinalizer(restore)
+            owner.keep(fixture.argname, before)
 
-    def abandon_fixture(self, before: Mapping[CloudOwner, BeforeFixture]) -> None:
-        """Return to the baselines before a fixture of a wide scope that has raised an exception."""
-        for owner, state in before.items():
-            owner.end_baselines(state)
+    def abandon_fixture(self, states: Mapping[Cloud, BeforeFixture]) -> None:
+        """Restore the baselines that a fixture of a wide scope replaced before it raised an exception.
+        Not with a finalizer, because other tests of its scope run without it. What it has started ends
+        before the next test.
+        """
+        for before in states.values():
+            for restore in before.restore_functions():
+                restore()
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
@@ -302,7 +314,7 @@ class Run:
 
     def end_call(self) -> None:
         """Note that the test's own code has ended."""
-        self.test.has_ended = True
+        self.test.has_run = True
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it, which the
@@ -310,9 +322,9 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self._fixture_owner is not None and self._fixture_owner.is_closed:
+        if self._fixture_owner is not None and self._fixture_owner.has_ended:
             self._fixture_owner = None
-        if self.session_owner is not None and self.session_owner.is_closed:
+        if self.session_owner is not None and self.session_owner.has_ended:
             self.session_owner = None
 
     def close(self) -> None:
@@ -329,9 +341,7 @@ class Run:
         funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
         if is_session_used and SESSION_SETTINGS in funcargs and session_owner is not None:
-            check_session_settings(
-                scope, funcargs[SESSION_SETTINGS], session_owner.session_settings
-            )
+            check_same_session_settings(funcargs[SESSION_SETTINGS], session_owner.session_settings)
         if scope != "function" and SETTINGS in funcargs:
             settings, owner = funcargs[SETTINGS], self._owner
             check_own_settings(self.options, item, settings)

@@ -461,7 +461,7 @@ def _served(
         app.loading = "not begun" if states or kept else ""
         mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
-        mount.on_close.append(app.data.end_streams)
+        mount.on_stop.append(app.data.end_streams)
         mount.on_error.append(app.server_failed)
         try:
             _prepare(cloud, app, states, options.forward, log)

@@ -26,6 +26,8 @@ from pytest_fakecloud.cloud.fake import secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.core.violations import VIOLATION_KINDS
+from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.hub import Hub, Mount
 
 from ..harness import changing_clouds, wait_until
 from ..http.test_hub import descriptors
@@ -282,8 +284,8 @@ def test_closing_a_cloud_closes_a_fake_that_another_thread_is_starting(
     closer = threading.Thread(target=cloud.close)
     open_server = KVServer._open
 
-    def close_while_opening(fake: KVServer) -> None:
-        open_server(fake)
+    def close_while_opening(fake: KVServer, app: App) -> None:
+        open_server(fake, app)
         closer.start()
         wait_until(lambda: lock.is_awaited or not closer.is_alive())
 
@@ -294,6 +296,21 @@ def test_closing_a_cloud_closes_a_fake_that_another_thread_is_starting(
     assert server.closed
     with pytest.raises(ContractError, match="this cloud is closed"):
         cloud.kv_server()
+
+
+def test_the_database_port_is_connected_before_it_accepts_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attend, connected = Hub.attend, []
+
+    def noted(hub: Hub, mount: Mount) -> None:
+        connected.append(bool(mount.on_stop))
+        attend(hub, mount)
+
+    monkeypatch.setattr(Hub, "attend", noted)
+    with Cloud(seed=1) as cloud:
+        assert cloud.kv_server().database_url
+    assert connected == [False, True]
 
 
 def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:

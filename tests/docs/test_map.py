@@ -27,6 +27,8 @@ def names_in(path: Path) -> frozenset[str]:
         if isinstance(node, ast.ClassDef):
             members = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
             members |= {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
+            fields = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
+            members |= {field.id for field in fields if isinstance(field, ast.Name)}
             names |= {f"{node.name}.{member}" for member in members}
     return frozenset(names)
 

@@ -269,7 +269,7 @@ def test_connections_are_shut_before_handlers_are_woken(hub: Hub) -> None:
             order.append(raw.is_closed())
             release.set()
 
-        mount.on_close.append(wake)
+        mount.on_stop.append(wake)
         mount.close()
     assert order == [True]
 
@@ -279,7 +279,7 @@ def test_a_failing_callback_of_a_closing_mount_leaves_the_others_alone(
 ) -> None:
     error = ValueError("a callback")
     last = mock.Mock()
-    demo.mount.on_close[:] = [mock.Mock(side_effect=[error, None]), *demo.mount.on_close, last]
+    demo.mount.on_stop[:] = [mock.Mock(side_effect=[error, None]), *demo.mount.on_stop, last]
     with Raw(demo.mount.address) as raw:
         demo.park(raw, "/wait/1")
         with unhindered(), pytest.raises(ValueError, match="a callback"):

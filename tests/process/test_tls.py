@@ -17,7 +17,7 @@ import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.exits import exiting
-from pytest_fakecloud.pytest_run.variables import publish_env
+from pytest_fakecloud.pytest_run.env import publish_env
 
 
 @pytest.fixture

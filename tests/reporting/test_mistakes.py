@@ -178,7 +178,7 @@ def test_the_variables_are_those_of_the_fakes(cloud: Cloud) -> None:
     for fake in cloud.fakes():
         own = {name for name in fake.env if not name.startswith(("QSTASH_DEV", "QSTASH_REGION"))}
         assert own == set(VARIABLES[fake.fixture])
-        assert all(name.startswith(plugin.VARIABLES) for name in own)
+        assert all(name.startswith(plugin.CLIENT_VARIABLES) for name in own)
 
 
 def test_a_module_that_cannot_be_imported_gets_a_hint(

@@ -89,7 +89,7 @@ def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
                 client.wake()
         engine.pauses.resumed.notify()
 
-    mount.on_close.append(wake)
+    mount.on_stop.append(wake)
     mount.on_reset.append(wake)
     # Keep no reference to the mount, which refers to the engine.
     host, own = mount.host, mount.port
