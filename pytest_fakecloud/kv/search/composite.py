@@ -195,7 +195,7 @@ def _date_histogram(index: SearchIndex, args: Arguments) -> _Operator:
     span = args.take(
         "fixedInterval", "a span such as 30s, 1m, 1h or 1d", lambda value: (span_ms(value) or 0) > 0
     )
-    unit = args.take("calendarInterval", "year, month or week", lambda value: value in _CALENDAR)
+    unit = args.take("calendarInterval", "year, month or week", lambda value: value in [*_CALENDAR])
     if (span is None) == (unit is None):
         raise args.error("takes either 'fixedInterval' or 'calendarInterval'")
     if unit is not None:

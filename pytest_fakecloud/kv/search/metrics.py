@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from ..reply import Map
 from .index import SearchIndex
 from .schema import FieldSpec, SearchError
 
@@ -237,7 +238,7 @@ def _extended(index: SearchIndex, args: Arguments) -> Compute:
             *_flat({"sumOfSquares": squares}),
             *_flat({f"variance{kind}": number for kind, number in variances.items()}),
             *_flat({f"stdDeviation{kind}": number for kind, number in deviations.items()}),
-            *(b"stdDeviationBounds", _flat(bounds)),
+            *(b"stdDeviationBounds", Map(_flat(bounds))),
         ]
 
     return compute
@@ -274,8 +275,8 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
             if keyed:
                 values += [repr(percent).encode(), value]
             else:
-                values.append([b"key", format_number(percent), b"value", value])
-        return [b"values", values]
+                values.append(Map([b"key", format_number(percent), b"value", value]))
+        return [b"values", Map(values) if keyed else values]
 
     return compute
 
