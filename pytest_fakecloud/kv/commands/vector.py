@@ -113,7 +113,7 @@ def _read_query(words: deque[bytes]) -> tuple[int, Floats]:
     vector: Floats | None = None
     while words:
         word = words[0].upper()
-        if word in _FORMS:
+        if word in _FORMS and vector is None:
             vector = _read_vector(words)
         elif word == b"TOPK" and len(words) > 1:
             words.popleft()
