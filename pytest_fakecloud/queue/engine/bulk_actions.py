@@ -5,7 +5,8 @@ has cancelled all messages or runs that matched when it was accepted. A request 
 answered immediately. Any other request waits for the end, for a minute at most (429), and the action
 continues. The same filters again, while an action is in progress, return that action.
 
-Decided here: a cancellation takes the time of the setting ``bulk_action_time``, by default none, and
+Decided here: ids start with ``bulk_``, and only the response to a request with ``async=true`` has the
+id. A cancellation takes the time of the setting ``bulk_action_time``, by default none, and
 cancels its objects evenly over this time. A request that waits for it does not move the clock, but
 completes it. All other bulk requests, whose responses list what they did, are complete when they are
 answered, and ``async=true`` only adds the id of the action to the response.

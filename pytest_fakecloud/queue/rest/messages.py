@@ -3,7 +3,7 @@
 Decided here: publish requests, batches and new schedules return 200, as in the vendor's OpenAPI
 file, although other pages say 201, and 202 for a duplicate. ``/v1`` returns 201. A batch returns 200
 even if some items are rejected, except that a step of a finished workflow run rejects the whole
-batch (400).
+batch (400). ``POST /v2/messages/{id}/retry`` returns ``{}``.
 """
 
 from __future__ import annotations
