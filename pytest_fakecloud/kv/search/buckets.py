@@ -31,7 +31,7 @@ from .schema import FROM_JSON, FieldSpec, date_ms
 
 _MAX_BUCKETS = 65_000
 """Maximum number of buckets in a reply, as in Tantivy."""
-_STEPS_PER_BUCKET = 20
+STEPS_PER_BUCKET = 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Aggregations: TypeAlias = dict[str, Compute]
@@ -65,7 +65,7 @@ def bucket_reply(head: list[Any], numbers: DocumentNumbers, subs: Aggregations) 
 
 
 def _sub_replies(numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
-    spend(_STEPS_PER_BUCKET * (1 + len(subs)))
+    spend(STEPS_PER_BUCKET * (1 + len(subs)))
     return [part for alias, sub in subs.items() for part in (alias.encode(), Map(sub(numbers)))]
 
 
@@ -89,7 +89,9 @@ def _group_documents(
     groups: _Groups = {}
     without = () if absent is None else (absent,)
     for at in numbers:
-        for group in dict.fromkeys(key(value) for value in column.get(at, without)):
+        values = column.get(at, without)
+        spend(len(values))
+        for group in dict.fromkeys(map(key, values)):
             if group is not None:
                 groups.setdefault(group, []).append(at)
     return groups

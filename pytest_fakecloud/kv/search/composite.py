@@ -19,7 +19,15 @@ from typing import Any, TypeAlias
 
 from ...core.budget import spend
 from ..reply import Map
-from .buckets import EPOCH, Aggregations, bucket_reply, check_count, span_ms, term_head
+from .buckets import (
+    EPOCH,
+    STEPS_PER_BUCKET,
+    Aggregations,
+    bucket_reply,
+    check_count,
+    span_ms,
+    term_head,
+)
 from .index import SearchIndex
 from .metrics import (
     NUMERIC,
@@ -247,7 +255,7 @@ def _grouped(sources: list[_Source], numbers: DocumentNumbers) -> dict[_Position
     groups: dict[_Position, DocumentNumbers] = {}
     for number in numbers:
         for position in product(*(source.keys_of(number) for source in sources)):
-            spend(1)
+            spend(STEPS_PER_BUCKET)
             groups.setdefault(position, []).append(number)
     return groups
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from ...core.budget import spend
 from ..reply import Map
 from .index import SearchIndex
 from .schema import FieldSpec, SearchError
@@ -142,7 +143,10 @@ def _values(
     absent = () if missing is None else (missing,)
 
     def collect(numbers: DocumentNumbers) -> Values:
-        return [value for at in numbers for value in column.get(at, absent)]
+        values = [value for at in numbers for value in column.get(at, absent)]
+        # Buckets inside buckets can collect the same values many times.
+        spend(len(values))
+        return values
 
     return collect
 
