@@ -107,7 +107,14 @@ export function testSurface({ objects, functions, excused = {}, declarations, fi
     assert.deepEqual(Object.keys(excused).filter((path) => used.has(path) || !every.has(path)), []);
   });
 
-  if (declarations === undefined) return;
+  if (declarations !== undefined) testParameters({ declarations, fields, notPassed });
+}
+
+/**
+ * Define the test of the fields in the client's declarations, which are files in `node_modules`.
+ * @param {{declarations: string[], fields?: number, notPassed?: Record<string, string>}} surface
+ */
+export function testParameters({ declarations, fields = 0, notPassed = {} }) {
   test("no parameter of the client was left out", () => {
     const field = /^\s+(?:readonly |protected |private )*([A-Za-z_]\w*)\??:/gm;
     const texts = declarations.map((file) => readFileSync(new URL(`node_modules/${file}`, import.meta.url), "utf8"));
