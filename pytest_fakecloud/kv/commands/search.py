@@ -313,7 +313,7 @@ def _read_query(words: Words) -> Query:
             options["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
             if words.peek() == "TAGS":
                 words.take("TAGS")
-                options["tags"] = words.take("the opening tag"), words.take("the closing tag")
+                options["tags"] = words.text("the opening tag"), words.text("the closing tag")
         elif word == "SCOREFUNC":
             options["function"] = _score_function(words)
         else:
@@ -385,6 +385,15 @@ class Words(deque[bytes]):
         if not self:
             raise SearchError(f"syntax error: {what} is missing")
         return decoded(self.popleft())
+
+    def text(self, what: str) -> str:
+        """Return the next argument, which becomes part of a JSON document, so it must be UTF-8."""
+        word = self.take(what)
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise SearchError(f"{what} is not valid UTF-8") from None
+        return word
 
     def one_of(self, what: str, choices: tuple[str, ...]) -> str:
         """Return the next argument in upper case; raise an error unless it is in ``known``."""
