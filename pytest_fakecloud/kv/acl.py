@@ -2,6 +2,9 @@
 
 A user has a root selector and can have others. A command line is allowed if a single selector
 allows its command, all its channels, and the way in which it uses each key.
+
+The vendor's documentation names few categories, and `@array` is Redis' own. Decided here: commands
+that only the vendor has are in `@search` and `@vector`, and JSON commands in `@json`.
 """
 
 from __future__ import annotations

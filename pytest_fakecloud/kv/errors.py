@@ -1,11 +1,17 @@
 """Error messages of the service, and the exceptions that carry them.
 
-Messages are bytes, because they may quote bytes that a client sent. Unless a source is named, they
-were observed on Redis 7.0 and Valkey 9.1.
+Messages are bytes, because they may quote bytes that a client sent. Unless a source is named, those of
+commands that Redis 7.0 or Valkey 9.1 has were observed there.
 
 Errors for a command that the service does not offer, for null arguments and for limits are those that
-users of the vendor's service have published. Decided here, because none is published: the errors for
-changing a built-in user, for refused rules of users, and for arrays and objects as arguments.
+users of the vendor's service have published. Decided here, because none is published:
+
+- the errors for changing a built-in user, for refused rules of users, for a weak password of ACL
+  GENTOKEN, and for arrays and objects as arguments;
+- the errors of array, vector and search commands, of MSETEX, SDIFFCARD, SUNIONCARD, XDELEX and XACKDEL,
+  except those that the vendor's documentation quotes;
+- that a command without REST, such as CLIENT ID, has the error there of a command that the service
+  does not offer.
 """
 
 from __future__ import annotations

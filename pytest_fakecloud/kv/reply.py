@@ -435,7 +435,7 @@ def value_of_type(key: str | bytes, value: Any, wanted: str) -> KVValue:
     actual = type_name(value)
     if actual != wanted:
         raise ContractError(
-            f"the key {key!r} holds a {actual}, not a {wanted}: read it with "
+            f"the key {key!r} is of type {actual}, not {wanted}: read it with "
             f"{_READERS.get(actual, 'value()')}"
         )
     return python_value(value)

@@ -2,7 +2,8 @@
 
 The limits of the plans come from the vendor's pricing pages and from error messages seen by users.
 Decided here: without a plan, the only limits are 20 retries, 50 MB per message, two hours per
-response, and seven days of retention for dead letters.
+response, and seven days of retention for dead letters. No plan limits the requests per second
+(``burst``), because the vendor publishes no number.
 """
 
 from __future__ import annotations

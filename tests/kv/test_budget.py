@@ -40,10 +40,14 @@ def _histogram(levels: int) -> dict[str, object]:
     return {"$histogram": histogram, **below}
 
 
+SOURCES = [{"n": {"$histogram": {"field": "n", "interval": 1}}}]
 LINES: dict[str, tuple[str, ...]] = {
     "$regex": _searched({"t": {"$regex": "(.*){8}x"}}, 1),
     "$terms with a pattern": _summed({"$terms": {"field": "k", "include": "(.*){5}x"}}, 1),
     "$histogram": _summed(_histogram(4), 1),
+    "$terms of many values": _summed({"$terms": {"field": "many"}}, 10),
+    "$sum of many values": _summed({"$sum": {"field": "m"}}, 10),
+    "$composite": _summed({"$composite": {"sources": SOURCES}}, 30),
     "LCS": ("LCS", "short", "short", "LEN"),
     "JSON.GET": ("JSON.GET", "json", "$..*..*..*"),
     "a pattern in a path": ("JSON.GET", "a text", "$[?(@ =~ '(.*){8}b')]"),
@@ -61,10 +65,12 @@ class Asked:
         self.engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
         self.session = self.engine.session(transport="rest")
         schema = ["t", "TEXT", "NOSTEM", "n", "F64", "FAST", "k", "KEYWORD", "f", "FACET"]
+        schema += ["many", "KEYWORD", "m", "F64", "FAST"]
         self("SEARCH.CREATE", "i", "ON", "JSON", "PREFIX", "1", "p:", "SCHEMA", *schema)
         for n in range(DOCUMENTS):
             words = f"common word{LETTERS[n % 26]}{LETTERS[n // 26]} common again"
             document = {"t": words, "n": 1, "k": words, "f": f"/a/{n}"}
+            document |= {"many": [*LETTERS], "m": [*range(50)]}
             self("JSON.SET", f"p:{n}", "$", json.dumps(document))
         self("SEARCH.WAITINDEXING", "i")
         members = [f"member {n}" for n in range(100)]

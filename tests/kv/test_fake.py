@@ -97,7 +97,7 @@ class TestContents:
             if key != own:
                 held = "ReJSON-RL" if key == "document" else key
                 with pytest.raises(
-                    ContractError, match=f"'{key}' holds a {held}, not a {own}: read"
+                    ContractError, match=f"'{key}' is of type {held}, not {own}: read"
                 ):
                     getattr(server, reader)(key)
 

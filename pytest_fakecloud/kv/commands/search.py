@@ -29,14 +29,14 @@ def search_create(session: Session, args: Args) -> Reply:
 
     Returns 1 or, with EXISTSOK, 0 if an index with the same definition exists.
     """
-    definition, flags = _read_definition(Words(args[1:]))
+    definition, clauses = _read_definition(Words(args[1:]))
     keyspace, indexes = session.db, indexes_of(session)
     name = args[0]
     present = keyspace.find(name)
     if present is not None:
         if not isinstance(present, SearchIndex):
             raise CommandError(WRONGTYPE)
-        if "EXISTSOK" not in flags:
+        if "EXISTSOK" not in clauses:
             raise SearchError(f"Index {decoded(name)} already exists")
         if present.definition != definition:
             raise SearchError(f"Index {decoded(name)} already exists with another definition")
@@ -48,7 +48,7 @@ def search_create(session: Session, args: Args) -> Reply:
         raise SearchError(f"Stream {definition.prefixes[0]} already has an index: drop it first")
     index = SearchIndex(definition)
     keyspace.set(name, index, event="")
-    if "SKIPINITIALSCAN" in flags:
+    if "SKIPINITIALSCAN" in clauses:
         index.follow(keyspace)
     else:
         index.scan(keyspace, *indexes.delay_from(keyspace.now_ms))
@@ -58,8 +58,11 @@ def search_create(session: Session, args: Args) -> Reply:
 def _read_definition(words: Words) -> tuple[Definition, set[str]]:
     kind, stream, language = "", "", "english"
     prefixes: list[str] = []
-    flags: set[str] = set()
+    clauses: set[str] = set()
     while (word := words.take("SCHEMA").upper()) != "SCHEMA":
+        if word in clauses:
+            raise SearchError(f"syntax error: {word} is given twice")
+        clauses.add(word)
         if word == "ON":
             kind = words.one_of("index type", tuple(KEY_TYPES))
             if kind == "STREAM":
@@ -68,14 +71,12 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
             prefixes = words.counted("prefixes")
         elif word == "LANGUAGE":
             language = words.take("the language").lower()
-        elif word in ("SKIPINITIALSCAN", "EXISTSOK"):
-            flags.add(word)
-        else:
+        elif word not in ("SKIPINITIALSCAN", "EXISTSOK"):
             raise SearchError(f"syntax error: unexpected '{word}'")
     if not kind:
         raise SearchError("syntax error: ON is missing")
     if kind == "STREAM":
-        if prefixes:
+        if "PREFIX" in clauses:
             raise SearchError("syntax error: ON STREAM takes the key of a stream instead of PREFIX")
         prefixes = [stream]
     elif not prefixes:
@@ -85,7 +86,7 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
         fields.append(_read_field(words))
     if not fields:
         raise SearchError("syntax error: SCHEMA has no fields")
-    return Definition(kind, tuple(sorted(prefixes)), tuple(fields), language), flags
+    return Definition(kind, tuple(sorted(prefixes)), tuple(fields), language), clauses
 
 
 def _read_field(words: Words) -> FieldSpec:
@@ -312,7 +313,7 @@ def _read_query(words: Words) -> SearchQuery:
             options["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
             if words.peek() == "TAGS":
                 words.take("TAGS")
-                options["tags"] = words.take("the opening tag"), words.take("the closing tag")
+                options["tags"] = words.text("the opening tag"), words.text("the closing tag")
         elif word == "SCOREFUNC":
             options["function"] = _score_function(words)
         else:
@@ -384,6 +385,15 @@ class Words(deque[bytes]):
         if not self:
             raise SearchError(f"syntax error: {what} is missing")
         return decoded(self.popleft())
+
+    def text(self, what: str) -> str:
+        """Return the next argument, which becomes part of a JSON document, so it must be UTF-8."""
+        word = self.take(what)
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise SearchError(f"{what} is not valid UTF-8") from None
+        return word
 
     def one_of(self, what: str, choices: tuple[str, ...]) -> str:
         """Return the next argument in upper case; raise an error unless it is in ``known``."""

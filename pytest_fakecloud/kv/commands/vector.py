@@ -61,9 +61,9 @@ def _read_definition(words: deque[bytes]) -> tuple[int, str, bool]:
         word = words.popleft().upper()
         if word == b"EXISTSOK":
             exists_ok = True
-        elif word == b"DIM" and words:
+        elif word == b"DIM" and words and not dimension:
             dimension = parse_int(words.popleft(), 1, _MOST_DIMENSIONS, errors.VECTOR_DIM)
-        elif word == b"METRIC" and words:
+        elif word == b"METRIC" and words and not metric:
             metric = words.popleft().upper().decode("latin-1")
             if metric not in METRICS:
                 raise CommandError(errors.VECTOR_METRIC)
@@ -113,9 +113,9 @@ def _read_query(words: deque[bytes]) -> tuple[int, Floats]:
     vector: Floats | None = None
     while words:
         word = words[0].upper()
-        if word in _FORMS:
+        if word in _FORMS and vector is None:
             vector = _read_vector(words)
-        elif word == b"TOPK" and len(words) > 1:
+        elif word == b"TOPK" and len(words) > 1 and not count:
             words.popleft()
             count = parse_int(words.popleft(), 1, _MOST_RESULTS, errors.VECTOR_TOPK)
         elif word == b"PROFILE" and len(words) > 1:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex, RegexError
-from ..reply import Bool
+from ..reply import Bool, Map
 from .index import SearchIndex
 from .metrics import (
     NUMERIC,
@@ -31,7 +31,7 @@ from .schema import FROM_JSON, FieldSpec, date_ms
 
 _MAX_BUCKETS = 65_000
 """Maximum number of buckets in a reply, as in Tantivy."""
-_STEPS_PER_BUCKET = 20
+STEPS_PER_BUCKET = 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Aggregations: TypeAlias = dict[str, Compute]
@@ -60,13 +60,13 @@ def check_count(args: Arguments, buckets: int) -> None:
         raise args.error(f"makes more than {_MAX_BUCKETS} buckets")
 
 
-def bucket_reply(head: list[Any], numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
-    return [*head, b"docCount", len(numbers), *_sub_replies(numbers, subs)]
+def bucket_reply(head: list[Any], numbers: DocumentNumbers, subs: Aggregations) -> Map:
+    return Map([*head, b"docCount", len(numbers), *_sub_replies(numbers, subs)])
 
 
 def _sub_replies(numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
-    spend(_STEPS_PER_BUCKET * (1 + len(subs)))
-    return [part for alias, sub in subs.items() for part in (alias.encode(), sub(numbers))]
+    spend(STEPS_PER_BUCKET * (1 + len(subs)))
+    return [part for alias, sub in subs.items() for part in (alias.encode(), Map(sub(numbers)))]
 
 
 def _rfc3339(ms: float) -> bytes:
@@ -89,18 +89,20 @@ def _group_documents(
     groups: _Groups = {}
     without = () if absent is None else (absent,)
     for at in numbers:
-        for group in dict.fromkeys(key(value) for value in column.get(at, without)):
+        values = column.get(at, without)
+        spend(len(values))
+        for group in dict.fromkeys(map(key, values)):
             if group is not None:
                 groups.setdefault(group, []).append(at)
     return groups
 
 
-def _buckets_reply(buckets: list[list[Any]], keyed: bool) -> list[Any]:
+def _buckets_reply(buckets: list[Map], keyed: bool) -> list[Any]:
     """Return the buckets as a list or, if ``keyed`` is true, as a map from keys to buckets."""
     if not keyed:
         return [b"buckets", buckets]
     # Each bucket starts with the word "key" and its key.
-    return [b"buckets", [part for _, key, *rest in buckets for part in (key, rest)]]
+    return [b"buckets", Map(part for _, key, *rest in buckets for part in (key, Map(rest)))]
 
 
 _HASH_FACTOR = 0xF1357AEA2E62A9C5
@@ -259,7 +261,7 @@ def _ranges(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
         groups = _group_documents(
             numbers, column, None, lambda value: bisect_right(lows, value) - 1
         )
-        buckets = []
+        buckets: list[Map] = []
         for nth, (key, low, high) in enumerate(bounds):
             inside = groups.get(nth, [])
             bucket: list[Any] = [b"key", key.encode(), b"docCount", len(inside)]
@@ -268,7 +270,7 @@ def _ranges(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
                     bucket += [word.encode(), format_number(bound)]
                     if spec.kind == "DATE":
                         bucket += [f"{word}AsString".encode(), _rfc3339(bound)]
-            buckets.append([*bucket, *_sub_replies(inside, subs)])
+            buckets.append(Map([*bucket, *_sub_replies(inside, subs)]))
         return _buckets_reply(buckets, keyed)
 
     return compute
@@ -431,10 +433,12 @@ def _facet_children(
     parts: list[Any] = [b"sumOtherDocCount", sum(len(groups[child]) for child in paths[size:])]
     if paths or is_top:
         nodes = [
-            [
-                *(b"path", child.encode(), b"docCount", len(groups[child])),
-                *_facet_children(child, groups, children, size),
-            ]
+            Map(
+                [
+                    *(b"path", child.encode(), b"docCount", len(groups[child])),
+                    *_facet_children(child, groups, children, size),
+                ]
+            )
             for child in paths[:size]
         ]
         parts += [b"children", nodes]

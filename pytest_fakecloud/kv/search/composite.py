@@ -19,7 +19,15 @@ from typing import Any, TypeAlias
 
 from ...core.budget import spend
 from ..reply import Map
-from .buckets import EPOCH, Aggregations, bucket_reply, check_count, span_ms, term_head
+from .buckets import (
+    EPOCH,
+    STEPS_PER_BUCKET,
+    Aggregations,
+    bucket_reply,
+    check_count,
+    span_ms,
+    term_head,
+)
 from .index import SearchIndex
 from .metrics import (
     NUMERIC,
@@ -195,7 +203,7 @@ def _date_histogram(index: SearchIndex, args: Arguments) -> _Operator:
     span = args.take(
         "fixedInterval", "a span such as 30s, 1m, 1h or 1d", lambda value: (span_ms(value) or 0) > 0
     )
-    unit = args.take("calendarInterval", "year, month or week", lambda value: value in _CALENDAR)
+    unit = args.take("calendarInterval", "year, month or week", lambda value: value in [*_CALENDAR])
     if (span is None) == (unit is None):
         raise args.error("takes either 'fixedInterval' or 'calendarInterval'")
     if unit is not None:
@@ -249,7 +257,7 @@ def _grouped(
     groups: dict[_Position, DocumentNumbers] = {}
     for number in numbers:
         for position in product(*(source.keys_of(number) for source in sources)):
-            spend(1)
+            spend(STEPS_PER_BUCKET)
             groups.setdefault(position, []).append(number)
     return groups
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from ...core.budget import spend
+from ..reply import Map
 from .index import SearchIndex
 from .schema import FieldSpec, SearchError
 
@@ -141,7 +143,10 @@ def _values(
     absent = () if missing is None else (missing,)
 
     def collect(numbers: DocumentNumbers) -> Values:
-        return [value for at in numbers for value in column.get(at, absent)]
+        values = [value for at in numbers for value in column.get(at, absent)]
+        # Buckets inside buckets can collect the same values many times.
+        spend(len(values))
+        return values
 
     return collect
 
@@ -237,7 +242,7 @@ def _extended(index: SearchIndex, args: Arguments) -> Compute:
             *_flat({"sumOfSquares": squares}),
             *_flat({f"variance{kind}": number for kind, number in variances.items()}),
             *_flat({f"stdDeviation{kind}": number for kind, number in deviations.items()}),
-            *(b"stdDeviationBounds", _flat(bounds)),
+            *(b"stdDeviationBounds", Map(_flat(bounds))),
         ]
 
     return compute
@@ -274,8 +279,8 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
             if keyed:
                 values += [repr(percent).encode(), value]
             else:
-                values.append([b"key", format_number(percent), b"value", value])
-        return [b"values", values]
+                values.append(Map([b"key", format_number(percent), b"value", value]))
+        return [b"values", Map(values) if keyed else values]
 
     return compute
 

@@ -1,14 +1,13 @@
-"""Bulk actions: requests that change all objects that match their filters.
+"""Bulk actions: cancellations of all messages or workflow runs that match filters.
 
-Source: the vendor's pages on bulk actions and its OpenAPI file. A cancellation is in progress until it
-has cancelled all messages or runs that matched when it was accepted. A request with ``async=true`` is
+Source: the vendor's pages on bulk actions and its OpenAPI file. An action is in progress until it has
+cancelled all messages or runs that matched when it was accepted. A request with ``async=true`` is
 answered immediately. Any other request waits for the end, for a minute at most (429), and the action
 continues. The same filters again, while an action is in progress, return that action.
 
-Decided here: a cancellation takes the time of the setting ``bulk_action_time``, by default none, and
-cancels its objects evenly over this time. A request that waits for it does not move the clock, but
-completes it. All other bulk requests, whose responses list what they did, are complete when they are
-answered, and ``async=true`` only adds the id of the action to the response.
+Decided here: ids start with ``bulk_``, and only the response to a request with ``async=true`` has the
+id. An action takes the time of the setting ``bulk_action_time``, by default none, and cancels its
+objects evenly over this time. A request that waits for it does not move the clock, but completes it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class BulkAction:
 
     id: str
     number: int
-    kind: str
     source: Source
     filters: Mapping[str, Sequence[str]]
     total: int
@@ -63,7 +61,7 @@ class BulkAction:
     def record(self) -> dict[str, Any]:
         record = {
             "actionId": self.id,
-            "kind": self.kind,
+            "kind": "cancel",
             "state": self.state,
             "total": self.total,
             "processed": self.processed,
@@ -83,13 +81,6 @@ class BulkActions:
         self.by_id: dict[str, BulkAction] = {}
         self.timers: dict[str, Timer] = {}
 
-    def record(
-        self, kind: str, source: Source, filters: Mapping[str, Sequence[str]], total: int
-    ) -> BulkAction:
-        """Record an action that is complete."""
-        now = self._engine.clock.now_us()
-        return self._add(self._new(kind, source, filters, total, completed_us=now))
-
     def cancel(
         self,
         source: Source,
@@ -107,11 +98,7 @@ class BulkActions:
         if action is None:
             if sum(other.completed_us is None for other in self.by_id.values()) >= MOST_IN_PROGRESS:
                 raise quota("maxBulkActions", MOST_IN_PROGRESS)
-            remaining = tuple(ids)
-            action = self._add(
-                self._new("cancel", source, filters, len(remaining), remaining=remaining)
-            )
-            action = self._proceed(action)
+            action = self._proceed(self._new(source, filters, tuple(ids)))
         if asynchronous or action.completed_us is not None:
             return action
         end_us = action.created_us + self._duration_us
@@ -145,17 +132,12 @@ class BulkActions:
         return self._engine.settings.bulk_action_time_us
 
     def _new(
-        self,
-        kind: str,
-        source: Source,
-        filters: Mapping[str, Sequence[str]],
-        total: int,
-        **state: Any,
+        self, source: Source, filters: Mapping[str, Sequence[str]], ids: tuple[str, ...]
     ) -> BulkAction:
         engine = self._engine
         action_id, number = engine.new_id("bulk_"), engine.next_sequence()
         now = engine.clock.now_us()
-        return BulkAction(action_id, number, kind, source, filters, total, now, **state)
+        return BulkAction(action_id, number, source, filters, len(ids), now, remaining=ids)
 
     def _add(self, action: BulkAction) -> BulkAction:
         self.by_id[action.id] = action

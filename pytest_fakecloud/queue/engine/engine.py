@@ -467,7 +467,8 @@ class Engine(Publisher):
 
         Raises ``QueueError``: 404 if it does not wait, 400 if it belongs to a queue. The number of
         retries that are left does not change. Source: the vendor's page on retrying now. Decided
-        here: a message that waits for flow control or for parallelism continues to wait.
+        here: a message that waits for flow control or for parallelism continues to wait, and the
+        message of a run that waits for an event is delivered as its timeout.
         """
         with self.lock:
             tasks = self.tasks(message_id)

@@ -1,4 +1,4 @@
-"""Read bulk requests, which select messages, dead letters or runs by ids or filters, and record them."""
+"""Read bulk requests, which select messages, dead letters or runs by ids or filters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...http.messages import Request
-from ..engine.bulk_actions import BulkAction, Source
-from ..engine.engine import Engine
+from ..engine.bulk_actions import BulkAction
 from ..errors import bad_request, not_found
 from ..wire import records
 from ..wire.values import read_flag
@@ -38,10 +37,8 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     return {ids: values}
 
 
-def bulk_filters(
-    request: Request, ids: str, *, keep_empty: bool = False
-) -> tuple[list[tuple[str, str]], bool]:
-    """Return the filters in the query and in the JSON body, and whether the request is asynchronous.
+def bulk_filters(request: Request, ids: str, *, keep_empty: bool = False) -> list[tuple[str, str]]:
+    """Return the filters in the query and in the JSON body.
 
     An empty filter matches nothing. Without ``keep_empty``, the empty filters of the query are
     ignored. Raises a 404 error for a path that ends in an empty id, such as ``/v2/messages/``, because
@@ -50,7 +47,11 @@ def bulk_filters(
     if request.path.endswith("/"):
         raise not_found(_IDENTIFIED[ids], "with an empty id")
     pairs = [pair for pair in query_of(request) if keep_empty or pair[1]]
-    pairs += records.pairs_of(bulk_object(request, ids))
+    return pairs + records.pairs_of(bulk_object(request, ids))
+
+
+def split_async(pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], bool]:
+    """Return the filters of a cancellation without ``async``, and whether that is true."""
     flags = [read_flag(value, name) for name, value in pairs if name == "async"]
     return [pair for pair in pairs if pair[0] != "async"], any(flags)
 
@@ -65,26 +66,6 @@ def has_id_field(request: Request, ids: str) -> bool:
 def lists_ids(filters: Mapping[str, Sequence[str]]) -> bool:
     """Return whether a bulk request lists ids, so that its other filters are ignored."""
     return any(name in _IDENTIFIED for name in filters)
-
-
-def recorded_action(
-    engine: Engine,
-    kind: str,
-    source: Source,
-    count: int,
-    pairs: list[tuple[str, str]],
-    *,
-    asynchronous: bool,
-) -> dict[str, object]:
-    """Record a bulk request with filters, and return its id for the response if it is asynchronous.
-
-    A request that lists ids is no bulk action.
-    """
-    filters = records.filters_by_name(pairs)
-    if lists_ids(filters):
-        return {}
-    action = engine.bulk_actions.record(kind, source, filters, count)
-    return {"actionId": action.id} if asynchronous else {}
 
 
 def cancelled_record(action: BulkAction, *, asynchronous: bool) -> dict[str, object]:

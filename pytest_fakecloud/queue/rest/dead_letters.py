@@ -6,12 +6,11 @@ from typing import ClassVar
 
 from ...http.messages import Json, Request
 from ...http.routing import Route
-from ..engine.bulk_actions import Source
 from ..errors import not_found
 from ..model import Message
 from ..wire import records
 from ..wire.values import without_none
-from .bulk_requests import bulk_filters, has_id_field, recorded_action
+from .bulk_requests import bulk_filters, has_id_field
 from .family import RouteFamily
 from .requests import query_of
 
@@ -19,7 +18,6 @@ from .requests import query_of
 class DeadLetterRoutes(RouteFamily):
     """Endpoints that list, retry and delete dead letters. Those of workflow runs derive from them."""
 
-    source: ClassVar[Source] = "qstash"
     keeps_empty_filters: ClassVar[bool] = True
     """Whether an empty filter of a bulk request matches nothing. Otherwise it is ignored."""
 
@@ -47,20 +45,17 @@ class DeadLetterRoutes(RouteFamily):
         return None
 
     def delete_dead_letters(self, request: Request) -> object:
-        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=self.keeps_empty_filters)
+        pairs = bulk_filters(request, "dlqIds", keep_empty=self.keeps_empty_filters)
         letters, cursor = self._letters(pairs, request)
         count = self.engine.delete_dead_letters(letters)
-        action = recorded_action(
-            self.engine, "delete", self.source, count, pairs, asynchronous=asynchronous
-        )
-        return {"deleted": count} | action | without_none(cursor=cursor)
+        return {"deleted": count} | without_none(cursor=cursor)
 
     def retry_dead_letter(self, request: Request) -> Json:
         (accepted,) = self.engine.retry_dead_letters([self._letter(request)], request.headers.pairs)
         return Json(records.accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Json:
-        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=self.keeps_empty_filters)
+        pairs = bulk_filters(request, "dlqIds", keep_empty=self.keeps_empty_filters)
         letters, cursor = self._letters(pairs, request)
         fields = records.read_filters(pairs, records.FOR_DEAD_LETTERS).fields
         ids = fields.get("dlqIds") or fields.get("dlqId")
@@ -68,10 +63,7 @@ class DeadLetterRoutes(RouteFamily):
             raise not_found("dlq message", ", ".join(ids))
         accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
         responses = [records.accepted_record(message) for message in accepted]
-        action = recorded_action(
-            self.engine, "retry", self.source, len(letters), pairs, asynchronous=asynchronous
-        )
-        return Json({"cursor": cursor or "", "responses": responses} | action, 201)
+        return Json({"cursor": cursor or "", "responses": responses}, 201)
 
     # -- for both families -------------------------------------------------------------------------
 

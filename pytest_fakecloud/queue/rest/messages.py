@@ -3,7 +3,7 @@
 Decided here: publish requests, batches and new schedules return 200, as in the vendor's OpenAPI
 file, although other pages say 201, and 202 for a duplicate. ``/v1`` returns 201. A batch returns 200
 even if some items are rejected, except that a step of a finished workflow run rejects the whole
-batch (400).
+batch (400). ``POST /v2/messages/{id}/retry`` returns ``{}``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..model import HeaderList, Message
 from ..wire import records
 from ..wire.values import as_text, as_wire, check_name, first_setting, json_headers
 from ..workflow.runs import report_rejected_step
-from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids
+from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
 from .family import RouteFamily
 from .requests import caller_of, destination_of, field_of, json_array
 from .schedules import SCHEDULES
@@ -110,7 +110,7 @@ class MessageRoutes(RouteFamily):
         return {}
 
     def cancel_messages(self, request: Request) -> Json:
-        pairs, asynchronous = bulk_filters(request, "messageIds", keep_empty=True)
+        pairs, asynchronous = split_async(bulk_filters(request, "messageIds", keep_empty=True))
         chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
         if chosen.empty and has_id_field(request, "messageIds"):
             return Json({"cancelled": 0}, 202)

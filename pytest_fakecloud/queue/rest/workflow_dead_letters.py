@@ -18,7 +18,7 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_text, unprefixed, without_none
 from ..workflow.model import WorkflowRun
-from .bulk_requests import bulk_filters, recorded_action
+from .bulk_requests import bulk_filters
 from .dead_letters import DeadLetterRoutes
 
 _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
@@ -28,7 +28,6 @@ _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "fail
 class WorkflowDeadLetterRoutes(DeadLetterRoutes):
     """Endpoints that list, resume, restart and delete failed workflow runs."""
 
-    source = "workflow"
     keeps_empty_filters = False
 
     @classmethod
@@ -63,13 +62,10 @@ class WorkflowDeadLetterRoutes(DeadLetterRoutes):
             if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
         )
         single = "id" in request.params
-        pairs: list[tuple[str, str]] = []
-        asynchronous = False
         if single:
             letters, cursor = [self._letter(request)], None
         else:
-            pairs, asynchronous = bulk_filters(request, "dlqIds")
-            letters, cursor = self._letters(pairs, request)
+            letters, cursor = self._letters(bulk_filters(request, "dlqIds"), request)
         # If the daily limit has no room for all selected runs, or the first message of one of them
         # has been forgotten, start none of them.
         engine = self.engine
@@ -83,12 +79,7 @@ class WorkflowDeadLetterRoutes(DeadLetterRoutes):
             engine.delete_dead_letters([letter])
         if single:
             return _created(runs[0])
-        kind = "resume" if resumes else "restart"
-        action = recorded_action(
-            engine, kind, "workflow", len(runs), pairs, asynchronous=asynchronous
-        )
-        started = {"workflowRuns": [_created(run) for run in runs]}
-        return started | action | without_none(cursor=cursor)
+        return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
 
     def retry_failure(self, request: Request) -> object:
         run, failure = self._failure_of(request)

@@ -24,7 +24,7 @@ from ..wire.headers import read_given
 from ..wire.values import as_text, as_wire, first_setting, read_flag, unprefixed, without_none
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
 from ..workflow.runs import wire_pairs
-from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids
+from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
 from .family import RouteFamily
 from .requests import caller_of, destination_of, json_array, query_of
 
@@ -93,7 +93,7 @@ class WorkflowRunRoutes(RouteFamily):
         return {"cancelled": int(cancel)}
 
     def cancel_runs(self, request: Request) -> object:
-        pairs, asynchronous = bulk_filters(request, "workflowRunIds")
+        pairs, asynchronous = split_async(bulk_filters(request, "workflowRunIds"))
         sent = pairs
         exact = any(
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs

@@ -2,8 +2,8 @@
 
 A record contains groups of steps with their states. Source: the type definitions of the JavaScript
 client and the vendor's OpenAPI file. Decided here: undelivered messages are in a last group of type
-``next``, which a successful run does not have. The deadline of a wait is in Unix milliseconds, its
-duration in whole seconds (``3600s``).
+``next``, which a successful run does not have. The deadline of a wait and the time of the next
+delivery are in Unix milliseconds, the duration of a wait in whole seconds (``3600s``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 // @upstash/qstash, unmodified, over its whole surface, against one queue and a real handler.
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { after, before, beforeEach, test } from "node:test";
 import * as qstash from "@upstash/qstash";
 import { advance, connection, idle, now, recorder, reset, startHandler } from "./queue-support.mjs";
-import { named } from "./surface.mjs";
+import { named, testParameters } from "./surface.mjs";
 
 const { Client, Receiver, QstashError, QstashDailyRatelimitError, SignatureError } = qstash;
 const client = new Client({ ...connection, retry: false, enableTelemetry: false });
@@ -172,9 +173,26 @@ test("cancelling", async () => {
   assert.equal(handler.requests.length, 0);
 });
 
+test("filters of messages, logs and dead letters", async () => {
+  const flowControl = { key: "flow", parallelism: 1 };
+  await client.publish({ url: `${handler.url}/later`, delay: "1h", flowControl });
+  handler.statuses.push(500);
+  await client.publish({ url: `${handler.url}/now`, retries: 0, flowControl });
+  await advance("1s");
+  const shared = { fromDate: (await now()) - 5000, toDate: new Date(await now()), callerIp: "127.0.0.1", flowControlKey: ["flow", "x"] };
+  const { host } = new URL(handler.url);
+  const { logs } = await client.logs({ filter: { ...shared, host, path: "/now", state: "FAILED" } });
+  assert.equal(logs.length, 1);
+  assert.equal((await client.dlq.listMessages({ filter: shared })).messages.length, 1);
+  const elsewhere = { ...shared, host: "other.test" };
+  assert.deepEqual(await client.messages.cancel({ filter: elsewhere }), { cancelled: 0 });
+  assert.deepEqual(await client.messages.cancel({ filter: { ...shared, host: [host], path: "/later" } }), { cancelled: 1 });
+});
+
 test("queues", async () => {
   const queue = client.queue({ queueName: "fifo" });
-  await queue.upsert({ parallelism: 2 });
+  await queue.upsert({ parallelism: 2, paused: true });
+  assert.equal((await queue.get()).paused, true);
   assert.equal((await queue.get()).parallelism, 2);
   await queue.pause();
   // The parallelism of a queue takes the place of flow control.
@@ -317,6 +335,8 @@ test("the receiver", async () => {
   await idle();
   const signature = handler.requests[0].headers["upstash-signature"];
   assert.equal(await receiver.verify({ signature, body: "text", url: `${handler.url}/x?y=1` }), true);
+  const upstashRegion = handler.requests[0].headers["upstash-region"];
+  assert.equal(await receiver.verify({ signature, body: "text", clockTolerance: 5, upstashRegion }), true);
   await assert.rejects(receiver.verify({ signature, body: "other" }), SignatureError);
   await assert.rejects(
     receiver.verify({ signature, body: "text", url: `${handler.url}/other` }),
@@ -341,4 +361,48 @@ test("cancelling a workflow run", async () => {
 
 test("no public method is left out", () => {
   surface.check();
+});
+
+testParameters({
+  declarations: readdirSync(new URL("node_modules/@upstash/qstash", import.meta.url))
+    .filter((file) => /^client-.*\.d\.ts$/.test(file))
+    .map((file) => `@upstash/qstash/${file}`),
+  fields: 100,
+  notPassed: {
+    ...named(
+      "a field of an answer",
+      "bodyBase64 callerIP cancelled createdAt deduplicated deleted details dlqId endpointName error eventType events",
+      "isPaused isPinnedParallelism isPinnedRate labels lag lastScheduleStates lastScheduleTime limit logs maxRetries",
+      "nextDeliveryTime nextScheduleTime parallelismCount parallelismMax rateCount rateMax ratePerSecond ratePeriod",
+      "ratePeriodStart remaining reset responseBody responseBodyBase64 responseHeader responses retryDelayExpression time",
+      "timestamp topicName updatedAt waitListSize",
+    ),
+    ...named(
+      "a field of the language model's answer",
+      "bytes choices completion_tokens created delta finish_reason id index logprob message object prompt_tokens",
+      "system_fingerprint total_tokens usage",
+    ),
+    ...named(
+      "an option that the client hands to the language model",
+      "analytics frequency_penalty logit_bias logprobs max_tokens n organization owner presence_penalty prompt provider",
+      "response_format seed stop stream system temperature top_logprobs top_p type user",
+    ),
+    ...named(
+      "part of the client's own transport",
+      "appendHeaders http keepalive parseResponseAsJson query request requestStream route telemetryHeaders",
+    ),
+    ...named(
+      "a setting of the client",
+      "backend backoff baseUrl currentSigningKey devMode enableTelemetry nextSigningKey retry token",
+    ),
+    ...named(
+      "of the workflows that @upstash/workflow has replaced",
+      "callBody callHeaders callMethod callType callUrl concurrent debug env executingStep executor failureFunction failureUrl",
+      "initialPayload initialPayloadParser logLevel logOutput onStepFinish out planStepCount qstashClient rawInitialPayload",
+      "receiver requestPayload sleepFor sleepUntil stepCount stepId stepName stepType steps targetStep verbose verify",
+      "workflowRunId",
+    ),
+    ...named("an older name that the client rejects or no longer has", "topic"),
+    ...named("a function that a type of the client names", "create publishJSON batchJSON"),
+  },
 });

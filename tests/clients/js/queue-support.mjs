@@ -1,7 +1,7 @@
 // Helpers for the tests of the queue's clients: a handler, control of the queue, a record of calls.
 import http from "node:http";
 import { control } from "./control.mjs";
-import { complete, propertyNames } from "./surface.mjs";
+import { complete, noteParameters, propertyNames } from "./surface.mjs";
 
 const { QSTASH_URL, QSTASH_TOKEN } = process.env;
 
@@ -67,6 +67,7 @@ export function recorder(objects, excused = {}) {
       if (wrapped.has(value)) continue;
       const wrapper = function (...parameters) {
         used.add(path);
+        noteParameters(parameters);
         return value.apply(this, parameters);
       };
       wrapped.add(wrapper);

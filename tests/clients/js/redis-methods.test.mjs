@@ -1,11 +1,12 @@
 // @ts-check
-// Every method of @upstash/redis, with an answer of the type that the client declares: the TypeScript compiler
+// Every method and option of @upstash/redis, with an answer of the type that the client declares: the TypeScript compiler
 // compares the types of the expected answers with the declarations, and Node the answers with the expected ones.
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { test } from "node:test";
 
 import { Redis } from "@upstash/redis";
-import { noting, propertyNames, publicFunctions, testSurface } from "./surface.mjs";
+import { named, noting, propertyNames, publicFunctions, testSurface } from "./surface.mjs";
 
 const NOW_S = 1767225600;
 const [server, another] = JSON.parse(process.env.FAKE_KV_SERVERS ?? "[]");
@@ -343,6 +344,70 @@ test("vectors", async () => {
   await answers(redis.vector.index("vectors").drop(), 1);
 });
 
+test("options of strings, hashes and lists", async () => {
+  await answers(redis.set("o", 1, { px: 5000 }), "OK");
+  await answers(redis.set("o", 2, { xx: true, keepTtl: true, get: true }), 1);
+  await answers(redis.pttl("o"), 5000);
+  await answers(redis.set("o", 3, { exat: NOW_S + 9 }), "OK");
+  await answers(redis.getex("o", { pxat: (NOW_S + 8) * 1000 }), 3);
+  await answers(redis.copy("o", "l", { replace: true }), "COPIED");
+  await answers(redis.hsetex("oh", { conditional: "FNX", expiration: { ex: 9 } }, { f: "x" }), 1);
+  await answers(redis.hsetex("oh", { expiration: { keepttl: true } }, { f: "y" }), 1);
+  await answers(redis.httl("oh", "f"), [9]);
+  await answers(redis.rpush("ol", "a", "b", "a"), 3);
+  await answers(redis.lpos("ol", "a", { rank: -1, maxLen: 2 }), 2);
+  await answers(redis.type("ol"), "list");
+  await answers(redis.scan(0, { match: "ol", type: "list", withType: true }), ["0", [{ key: "ol", type: "list" }]]);
+});
+
+test("options of sorted sets and places", async () => {
+  await answers(redis.zadd("oz", { nx: true }, { score: 1, member: "a" }, { score: 2, member: "b" }), 2);
+  await answers(redis.zadd("oz", { xx: true, ch: true }, { score: 3, member: "b" }, { score: 9, member: "c" }), 1);
+  await answers(redis.zadd("oz", { gt: true }, { score: 1, member: "b" }), 0);
+  await answers(redis.zadd("oz", { lt: true }, { score: 2, member: "b" }), 0);
+  await answers(redis.zrange("oz", "(1", "+inf", { byScore: true }), ["b"]);
+  await answers(redis.zrange("oz", "+", "-", { byLex: true, rev: true, offset: 1, count: 1 }), ["a"]);
+  await answers(redis.zinterstore("od", 1, ["oz"], { weight: 2 }), 2);
+  const place = { type: /** @type {const} */ ("FROMLONLAT"), coordinate: { lon: 1, lat: 2 } };
+  const box = /** @type {const} */ ({ type: "BYBOX", rect: { width: 1, height: 1 }, rectType: "KM" });
+  const all = { withCoord: true, withHash: true, count: { limit: 1, any: true } };
+  const hit = { member: "p", hash: "3378080408407459", coord: { long: 0.9999999403953552, lat: 2.000000185646549 } };
+  await answers(redis.geosearch("geo", place, box, "ASC", all), [hit]);
+  await answers(redis.geosearchstore("geo3", "geo", place, box, "ASC", { storeDist: true }), 2);
+});
+
+test("options of streams", async () => {
+  const trim = /** @type {const} */ ({ type: "MAXLEN", comparison: "=", threshold: 2 });
+  await answers(redis.xadd("none", "*", { f: 1 }, { nomkStream: true }), /** @type {any} */ (null));
+  await answers(redis.xadd("ox", "1-0", { f: 1 }, { trim }), "1-0");
+  /** @type {any} */
+  const xgroup = redis.xgroup;
+  await answers(xgroup("ox", { type: "CREATE", group: "g", id: "0", options: { MKSTREAM: true, ENTRIESREAD: 0 } }), "OK");
+  await answers(redis.xreadgroup("g", "c", "ox", ">"), [["ox", [["1-0", ["f", 1]]]]]);
+  await answers(redis.xpending("ox", "g", "-", "+", 1, { idleTime: 1 }), []);
+  // The client sends TIME with IDLE only, and both of them.
+  const claim = { idleMS: 5, timeMS: NOW_S * 1000, retryCount: 7, force: true, lastId: 1 };
+  await answers(redis.xclaim("ox", "g", "d", 0, "1-0", claim), [["1-0", ["f", 1]]]);
+  await answers(redis.xadd("ox", "2-0", { f: 2 }), "2-0");
+  await answers(redis.xreadgroup("g", "c", "ox", ">", { NOACK: true }), [["ox", [["2-0", ["f", 2]]]]]);
+  await answers(redis.xtrim("ox", { strategy: "MAXLEN", exactness: "=", threshold: 1 }), 1);
+});
+
+test("options of documents, scripts and arrays", async () => {
+  await answers(redis.json.get("j", { indent: " ", newline: "", space: "" }, "$.n"), [7.5]);
+  const code = "#!lua name=lib\nredis.register_function('f', function() return 'f' end)";
+  await answers(redis.functions.load({ code, replace: true }), "lib");
+  const fn = { name: "f", description: undefined, flags: [] };
+  const library = { libraryName: "lib", engine: "LUA", functions: [fn], libraryCode: code };
+  await answers(redis.functions.list({ libraryName: "lib", withCode: true }), [library]);
+  await answers(redis.createScript("return 1", { readonly: true }).evalRo([], []), 1);
+  await answers(redis.scriptFlush({ sync: true }), "OK");
+  const predicates = [{ re: "^b" }, { match: "b" }];
+  await answers(redis.argrep("ar", 0, 7, { predicates, combine: "AND" }), []);
+  const { denseSlices, sparseSlices } = await redis.arinfo("log", { full: true });
+  assert.deepEqual([denseSlices, sparseSlices], [0, 1]);
+});
+
 test("the server", async () => {
   await answers(redis.ping(), "PONG");
   await answers(redis.echo("hi"), "hi");
@@ -354,7 +419,7 @@ test("the server", async () => {
   await answers(redis.set("only", 1), "OK");
   await answers(redis.dbsize(), 1);
   await answers(redis.randomkey(), "only");
-  await answers(redis.flushall(), "OK");
+  await answers(redis.flushall([{ async: true }]), "OK");
 });
 
 test("a pipeline has the same methods and answers", async () => {
@@ -385,4 +450,44 @@ testSurface({
   },
   functions: 220,
   excused: EXCUSED,
+  declarations: readdirSync(new URL("node_modules/@upstash/redis", import.meta.url))
+    .filter((file) => /^error-.*\.d\.ts$/.test(file))
+    .map((file) => `@upstash/redis/${file}`),
+  fields: 400,
+  notPassed: {
+    ...named(
+      "a positional parameter",
+      "centerPoint destination encoding end entries member1 member2 milliseconds minIdleTime operation option opts",
+      "seconds shape source start timestamp unit whereFrom whereTo",
+    ),
+    ...named(
+      "passed by search.test.mjs",
+      "aggregations alias combineMode dataType depth distance existsOk factor fast field fields filter from highlight",
+      "indexName interval keyed language missing modifier noStem noTokenize order orderBy percents postTag preTag prefix",
+      "minDocCount ranges schema scoreFunc scoreMode select sigma size skipInitialScan slop stream to transpositionCostOne",
+    ),
+    ...named(
+      "a field of an answer",
+      "avg avgDenseFill avgDenseSize avgSparseSize buckets channel children coord data denseSlices description",
+      "directorySize dist docCount docCountErrorUpperBound engine engines error flags functionsCount hash len",
+      "librariesCount libraryCode lng long lower lowerPopulation lowerSampling max message min nextInsertIndex pattern",
+      "pmessage prefixes punsubscribe result sliceSize slices sparseSlices stdDeviation stdDeviationBounds",
+      "stdDeviationPopulation stdDeviationSampling sum sumOfSquares sumOtherDocCount superDirEntries unsubscribe upper",
+      "upperPopulation upperSampling values variance variancePopulation varianceSampling",
+    ),
+    ...named(
+      "a setting of the client",
+      "agent automaticDeserialization backend backoff cache enableAutoPipelining enableTelemetry keepAlive",
+      "latencyLogging platform readYourWrites responseEncoding retries retry runtime sdk",
+    ),
+    ...named(
+      "part of the client's own transport",
+      "baseUrl body command commandOptions deserialize headers client isStreaming multiExec onMessage request serialize",
+      "signal streamOptions upstashSyncToken",
+    ),
+    ...named("a field or a function that EXCUSED names", "addTelemetry autoPipeline functions multi pipeline psubscribe subscribe use"),
+    ...named("private in the type definitions", "script sha1"),
+    ...named("passed by redis.test.mjs", "keepErrors"),
+    ...named("rejected by the REST API, which has no blocking commands", "blockMS"),
+  },
 });

@@ -94,7 +94,7 @@ export const named = (reason, ...lines) =>
 
 /**
  * Define the tests. `excused` maps functions, and objects with functions, that no test calls to reasons, and
- * `notPassed` the fields in the client's declarations that no caller passes.
+ * `notPassed` the fields in the client's declarations that no caller passes or calls.
  * @param {Surface} surface
  */
 export function testSurface({ objects, functions, excused = {}, declarations, fields, notPassed }) {
@@ -107,13 +107,21 @@ export function testSurface({ objects, functions, excused = {}, declarations, fi
     assert.deepEqual(Object.keys(excused).filter((path) => used.has(path) || !every.has(path)), []);
   });
 
-  if (declarations === undefined) return;
+  if (declarations !== undefined) testParameters({ declarations, fields, notPassed });
+}
+
+/**
+ * Define the test of the fields in the client's declarations, which are files in `node_modules`.
+ * @param {{declarations: string[], fields?: number, notPassed?: Record<string, string>}} surface
+ */
+export function testParameters({ declarations, fields = 0, notPassed = {} }) {
   test("no parameter of the client was left out", () => {
     const field = /^\s+(?:readonly |protected |private )*([A-Za-z_]\w*)\??:/gm;
     const texts = declarations.map((file) => readFileSync(new URL(`node_modules/${file}`, import.meta.url), "utf8"));
     const declared = new Set(texts.flatMap((text) => [...text.matchAll(field)].map(([, name]) => name)));
     assert.ok(declared.size > fields);
-    complete([...declared].filter((name) => !usedParameters.has(name) && !(name in notPassed)), "notPassed");
+    const called = new Set([...used].map((path) => path.split(".").at(-1)));
+    complete([...declared].filter((name) => !usedParameters.has(name) && !called.has(name) && !(name in notPassed)), "notPassed");
     // A name that the client no longer has needs no reason.
     assert.deepEqual(Object.keys(notPassed).filter((name) => !declared.has(name)), []);
   });

@@ -265,10 +265,6 @@ testSurface({
       "similarityFunction vectorCount pendingVectorCount namespaces denseIndex sparseIndex embeddingModel",
     ),
     ...named("part of the client's own transport", "baseUrl body headers path client payload endpoint request"),
-    ...named(
-      "a function of the client, noted where it is called",
-      "delete fetch query queryMany range reset resumableQuery update upsert info listNamespaces deleteNamespace",
-    ),
     ...named("passed in the environment", "UPSTASH_VECTOR_REST_TOKEN UPSTASH_VECTOR_REST_URL"),
   },
 });

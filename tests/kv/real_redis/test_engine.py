@@ -362,7 +362,7 @@ class TestFake:
         assert server.keys("b*") == ["board", "bytes"]
         assert server.value("none") is None
         assert server.scores("board") == dict(self.DATA["board"])
-        with pytest.raises(ContractError, match=r"holds a zset, not a hash: read it with scores"):
+        with pytest.raises(ContractError, match=r"is of type zset, not hash: read it with scores"):
             server.hash("board")
 
     def test_arrays_can_be_read(self, server: KVServer) -> None:

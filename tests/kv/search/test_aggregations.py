@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.kv.conftest import Run
 from .conftest import Searching, cases
 
 PRICES = [29.99, 40, 10.5]
+MOST = {"$max": {"field": "price"}}
 
 
 def one(shop: Searching, wanted: Any, filter: Any = None) -> Any:
@@ -106,6 +108,24 @@ class TestReplies:
         reply = shop.run("SEARCH.AGGREGATE", "i", "{}", wanted)
         assert b"$3\r\nkey\r\n#f\r\n" in to_resp(reply, 3)
         assert b"$3\r\nkey\r\n:0\r\n" in to_resp(reply, 2)
+
+    @pytest.mark.parametrize(
+        ("wanted", "maps"),
+        [
+            ({"$terms": {"field": "sold", "exclude": [True]}}, 3),
+            ({"$range": {"field": "price", "ranges": [{"from": 0}]}, "$aggs": {"m": MOST}}, 6),
+            ({"$range": {"field": "price", "ranges": [{"from": 0}], "keyed": True}}, 5),
+            ({"$facet": {"field": "place", "size": 1}}, 3),
+            ({"$extendedStats": {"field": "price"}}, 3),
+            ({"$percentiles": {"field": "price", "percents": [5]}}, 3),
+            ({"$percentiles": {"field": "price", "percents": [5], "keyed": False}}, 3),
+        ],
+    )
+    def test_parts_with_names_are_maps_in_resp3(
+        self, shop: Searching, wanted: dict[str, Any], maps: int
+    ) -> None:
+        reply = to_resp(shop.run("SEARCH.AGGREGATE", "i", "{}", json.dumps({"a": wanted})), 3)
+        assert len(re.findall(rb"^%\d+\r$", reply, re.MULTILINE)) == maps
 
 
 class TestComposite:

@@ -45,6 +45,15 @@ PROPERTIES = [
     "exclude", "ranges", "interval", "offset", "hardBounds", "extendedBounds", "fixedInterval", "path",
     "depth", "showTermDocCountError", "sources", "after", "nullIfNoMatch",
 ]  # fmt: skip
+SOURCES = [
+    ("$terms", "stock"),
+    ("$histogram", "price"),
+    ("$dateHistogram", "added"),
+    ("$avg", "no"),
+]
+SOURCE_PROPERTIES = [
+    "interval", "fixedInterval", "calendarInterval", "order", "missingBucket", "missingOrder", "field",
+]  # fmt: skip
 WORDS = [
     "LIMIT", "OFFSET", "ORDERBY", "ASC", "DESC", "SELECT", "NOCONTENT", "HIGHLIGHT", "FIELDS", "TAGS",
     "SCOREFUNC", "FIELDVALUE", "MODIFIER", "FACTOR", "MISSING", "SCOREMODE", "COMBINEMODE", "SQUARE",
@@ -99,7 +108,10 @@ def an_aggregation(chance: random.Random, depth: int = 1) -> Any:
     if operator == "$range":
         options["ranges"] = [{"from": 1}]
     if operator == "$composite":
-        source = {chance.choice(AGGREGATIONS): {**options, "interval": chance.choice([1, 1e-300])}}
+        kind, field = chance.choice(SOURCES)
+        source_options = {"field": field, "interval": chance.choice([1, 1e-300])}
+        source_options[chance.choice(SOURCE_PROPERTIES)] = chance.choice(VALUES)
+        source = {kind: source_options}
         options = {"sources": [{"s": source}, {"k": {"$terms": {"field": chance.choice(FIELDS)}}}]}
     for _ in range(chance.randint(0, 2)):
         options[chance.choice(PROPERTIES)] = chance.choice(VALUES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from math import log2
+from math import ceil, log2
 
 from ... import errors
 from ...acl import (
@@ -106,21 +106,18 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
     return OK
 
 
-def _random_digits(given_bits: Args) -> bytes:
-    """Return a password as hexadecimal digits; ``given_bits`` is its length, or empty."""
-    text = given_bits[0] if given_bits else b"256"
-    bits = parse_int(text, 1, 4096, outside=errors.ACL_GENPASS_BITS)
-    digits = (bits + 3) // 4
-    # Do not derive credentials from the random seed: a test's seed must not reveal its passwords.
-    return secrets.token_hex((digits + 1) // 2)[:digits].encode()
-
-
 @command("ACL GENPASS")
 def acl_genpass(session: Session, args: Args) -> Reply:
-    """Return a random password as hexadecimal digits, 256 bits by default."""
+    """Return a random password as hexadecimal digits, 256 bits by default.
+
+    Redis rounds the number of bits up to whole digits, the vendor to whole bytes (documentation).
+    """
     if len(args) > 1:
         raise subcommand_error(session)
-    return _random_digits(args)
+    bits = parse_int(args[0] if args else b"256", 1, 4096, outside=errors.ACL_GENPASS_BITS)
+    digits = ceil(bits / 8) * 2 if session.engine.dialect == "vendor" else ceil(bits / 4)
+    # Do not derive credentials from the random seed: a test's seed must not reveal its passwords.
+    return secrets.token_hex(ceil(digits / 2))[:digits].encode()
 
 
 @command("ACL GENTOKEN")

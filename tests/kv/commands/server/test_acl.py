@@ -56,8 +56,14 @@ class TestSetuser:
 class TestPasswords:
     def test_generated(self, run: Run) -> None:
         assert re.fullmatch(b"[0-9a-f]{64}", run("ACL GENPASS"))
-        assert re.fullmatch(b"[0-9a-f]{2}", run("ACL GENPASS 5"))
+        assert re.fullmatch(b"[0-9a-f]{2}", run("ACL GENPASS 1"))
+        assert re.fullmatch(b"[0-9a-f]{4}", run("ACL GENPASS 9"))
         assert run("ACL GENPASS") != run("ACL GENPASS")
+
+    @redis
+    def test_generated_by_redis(self, run: Run) -> None:
+        assert re.fullmatch(b"[0-9a-f]{1}", run("ACL GENPASS 1"))
+        assert re.fullmatch(b"[0-9a-f]{3}", run("ACL GENPASS 9"))
 
     def test_a_token_for_a_user(self, run: Run) -> None:
         token = run("ACL GENTOKEN ann")
