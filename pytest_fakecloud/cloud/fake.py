@@ -444,6 +444,7 @@ class Fake:
 
         interception = Interception(self.url, origin, self._context.ca_file)
         self._exits.callback(interception.close)
+        interception.open()
         return interception
 
     # -- data ------------------------------------------------------------------------------------
@@ -604,7 +605,7 @@ def _gate(mounts: Sequence[Mount], shut: bool) -> None:
         if shut:
             mount.refuse()
         else:
-            mount.accept()
+            mount.listen_again()
 
 
 def _report_failure(violations: Violations, name: str, error: BaseException) -> None:

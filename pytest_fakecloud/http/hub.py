@@ -126,7 +126,7 @@ class Mount:
         """Close all connections but keep the address. Waits like ``close()`` for busy handlers."""
         with self.lock:
             live = self._end_connections(self.live)
-        self._await_handlers(live)
+        self._wake_handlers(live)
 
     def renew_connections(self) -> None:
         """Close the connections with a request in progress. Idle ones stay, as at a real server that
@@ -136,10 +136,10 @@ class Mount:
         with self.lock:
             busy = self._end_connections(self.live.intersection(busy))
         if busy:
-            self._await_handlers(busy)
+            self._wake_handlers(busy)
 
     def refuse(self) -> None:
-        """Close all connections and stop listening until ``accept()`` is called, but keep the port."""
+        """Close all connections, and keep the port without listening until ``listen_again()``."""
         with self.lock:
             if self.closed or not self._listening:
                 return
@@ -155,12 +155,12 @@ class Mount:
     def is_listening(self) -> bool:
         return self._listening and not self.closed
 
-    def accept(self) -> None:
+    def listen_again(self) -> None:
         """Listen again after ``refuse()``."""
         deadline = monotonic() + LEAVE_SECONDS
         while True:
             try:
-                self._listen_again()
+                self._try_to_listen()
                 return
             except ContractError:
                 # On Windows, the port is free only after its last connection was closed: try again.
@@ -168,7 +168,7 @@ class Mount:
                     raise
             give_way(0.01)
 
-    def _listen_again(self) -> None:
+    def _try_to_listen(self) -> None:
         with self.lock:
             if self.closed or self._listening:
                 return
@@ -214,7 +214,7 @@ class Mount:
             connection.end()
         return ended
 
-    def _await_handlers(self, ended: list[Connection]) -> None:
+    def _wake_handlers(self, ended: list[Connection]) -> None:
         """Wake the handlers of ended connections, and warn of those that stay in the engine."""
         try:
             call_all(tuple(self.on_reset))
@@ -252,7 +252,7 @@ class Mount:
         """Serve again in a forked process, at the port of a new ``listener``."""
         self.closed, self._listening = False, True
         self.listener = listen(self.host, 0)
-        self.hub.attend(self)
+        self.hub.add_mount(self)
 
 
 def _describe_busy(connection: Connection) -> str:
@@ -327,10 +327,10 @@ class Hub:
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         if prepare is not None:
             prepare(mount)
-        self.attend(mount)
+        self.add_mount(mount)
         return mount
 
-    def attend(self, mount: Mount) -> None:
+    def add_mount(self, mount: Mount) -> None:
         """Accept connections of a mount that listens."""
         if self._selector is None:
             self._start()

@@ -28,7 +28,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.errors import ContractError
 from ..http.messages import Request
 from ..http.server import phrase
-from .replace import Changes, Function, Hook
+from .replace import ChangeGroup, Function, Hook
 from .shortcut import (
     PORTS,
     Detour,
@@ -44,7 +44,7 @@ from .shortcut import (
 _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redirect its requests"
 
 
-class Origins(Changes):
+class Origins(ChangeGroup):
     """The origins that are reached without a socket or redirected, while clients are patched."""
 
     def __init__(self) -> None:
@@ -96,9 +96,11 @@ class Origins(Changes):
         self._mocks.enter(detour)
         return True
 
-    def restore(self, origin: Origin) -> None:
+    def restore(self, origin: Origin, detour: Detour) -> None:
+        """Stop redirecting an origin. Can be repeated, also after an exception at any place in it."""
         with self._lock:
-            detour = self.detours.pop(origin)
+            if self.detours.get(origin) is detour:
+                del self.detours[origin]
         self.leave(detour)
         self._mocks.leave(detour)
 
@@ -108,39 +110,37 @@ class Origins(Changes):
 
 
 class Interception(AbstractContextManager["Interception"]):
-    """Redirects one origin to a fake, from construction until ``close()``.
-
-    Raises ``ContractError`` if the origin is already intercepted. A request that the service has no
-    route for is reported like any unrouted request.
+    """Redirects one origin to a fake, from ``open()`` until ``close()``. A request that the service has
+    no route for is reported like any unrouted request.
     """
 
     def __init__(self, url: str, origin: str, ca_file: str | None = None) -> None:
         self._key = parse_origin(origin)
         self.origin = origin.rstrip("/")
-        detour = Detour(url, ca_file)
+        self._detour = Detour(url, ca_file)
+
+    def open(self) -> None:
+        """Start intercepting. Raises ``ContractError`` if the origin is already intercepted."""
         try:
-            self._open = origins.redirect(self._key, detour)
+            is_new = origins.redirect(self._key, self._detour)
         except BaseException:
-            # A signal's handler may have interrupted it, and nothing else would end the redirection.
-            if origins.detours.get(self._key) is detour:
-                origins.restore(self._key)
+            self.close()  # A signal's handler may have interrupted it.
             raise
-        if not self._open:
+        if not is_new:
             raise ContractError(
                 f"{self.origin} is already intercepted: end that interception first"
             )
 
     def close(self) -> None:
         """Stop intercepting. Can be called repeatedly."""
-        if self._open:
-            self._open = False
-            origins.restore(self._key)
+        origins.restore(self._key, self._detour)
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Interception of {self.origin}{'' if self._open else ' closed'}>"
+        is_open = origins.detours.get(self._key) is self._detour
+        return f"<Interception of {self.origin}{'' if is_open else ' closed'}>"
 
 
 _POOLS = frozenset({"ConnectionPool", "AsyncConnectionPool"})

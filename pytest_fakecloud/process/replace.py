@@ -392,7 +392,7 @@ class Hook(Change):
         return None
 
 
-class Changes(Change):
+class ChangeGroup(Change):
     """Changes to the process that are made and undone together, such as several hooks."""
 
     def __init__(self, parts: Iterable[Change]) -> None:

@@ -21,7 +21,7 @@ import weakref
 from typing import Any
 
 from ..core.errors import importing
-from .replace import Change, Changes, Function, Hook
+from .replace import Change, ChangeGroup, Function, Hook
 
 _LOOPBACK = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
@@ -151,7 +151,7 @@ shared_tls_context = Hook(
 
 
 @functools.cache
-def changes_for(shares_tls_context: bool, in_process: bool) -> Changes:
+def changes_for(shares_tls_context: bool, in_process: bool) -> ChangeGroup:
     """Return the changes that open clouds with these settings share. Each of them is a user."""
     parts: list[Change] = [no_proxy]
     if shares_tls_context:
@@ -160,7 +160,7 @@ def changes_for(shares_tls_context: bool, in_process: bool) -> Changes:
         from .inprocess import origins
 
         parts.append(origins)
-    return Changes(parts)
+    return ChangeGroup(parts)
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------

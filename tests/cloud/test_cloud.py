@@ -301,13 +301,13 @@ def test_closing_a_cloud_closes_a_fake_that_another_thread_is_starting(
 def test_the_database_port_is_connected_before_it_accepts_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    attend, connected = Hub.attend, []
+    add_mount, connected = Hub.add_mount, []
 
     def noted(hub: Hub, mount: Mount) -> None:
         connected.append(bool(mount.on_stop))
-        attend(hub, mount)
+        add_mount(hub, mount)
 
-    monkeypatch.setattr(Hub, "attend", noted)
+    monkeypatch.setattr(Hub, "add_mount", noted)
     with Cloud(seed=1) as cloud:
         assert cloud.kv_server().database_url
     assert connected == [False, True]

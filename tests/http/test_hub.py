@@ -82,7 +82,7 @@ def test_a_closed_mount_can_be_closed_again(hub: Hub) -> None:
     mount.close()
     mount.reset_connections()
     mount.refuse()
-    mount.accept()
+    mount.listen_again()
     with pytest.raises(ConnectionRefusedError):
         Raw(mount.address)
 
@@ -352,8 +352,8 @@ def test_refusing_and_accepting_again(demo: Demo) -> None:
             demo.mount.refuse()
             with pytest.raises(ConnectionRefusedError):
                 Raw(demo.mount.address)
-            demo.mount.accept()
-            demo.mount.accept()
+            demo.mount.listen_again()
+            demo.mount.listen_again()
     assert fetch(demo.mount, "/echo/x").status == 200
     demo.mount.refuse()
     demo.close()
@@ -372,7 +372,7 @@ def test_a_connection_that_no_worker_serves_yet_does_not_keep_the_port(
     with Raw(mount.address):
         wait_until(lambda: len(jobs) == 1)
         mount.refuse()
-        mount.accept()
+        mount.listen_again()
     with Raw(mount.address):
         wait_until(lambda: len(jobs) == 2)
         mount.close()
@@ -394,7 +394,7 @@ def test_a_port_that_is_still_taken_is_asked_for_again(
         return bind(host, port)
 
     monkeypatch.setattr(demo.mount.hub, "bind", late)
-    demo.mount.accept()
+    demo.mount.listen_again()
     assert fetch(demo.mount, "/echo/x").status == 200
 
 
@@ -406,8 +406,8 @@ def test_a_port_that_somebody_else_took_is_told(
     demo.mount.refuse()
     taken = pytest.raises(ContractError, match="cannot listen on port")
     with socket.create_server(demo.mount.address), taken:
-        demo.mount.accept()
-    demo.mount.accept()
+        demo.mount.listen_again()
+    demo.mount.listen_again()
     assert fetch(demo.mount, "/echo/x").status == 200
 
 
