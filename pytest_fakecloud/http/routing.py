@@ -17,8 +17,9 @@ class Route(NamedTuple):
 
     ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
     parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
-    the raw rest of the path including slashes (possibly empty). ``name`` identifies the route in
-    faults and in the journal. ``endpoint`` takes the app and the request.
+    the raw rest of the path including slashes (possibly empty). ``name`` is that of the endpoint in
+    faults and in the journal, which several routes may share. ``endpoint`` takes the app and the
+    request.
 
     ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket.
     ``changes`` marks an endpoint that accepts GET although it changes data. ``limited`` is false for an

@@ -7,7 +7,7 @@ The modules and folders of each line import only from the lines above::
     table/                   a row per command, the parameters of CONFIG, syntax
     values/                  data structures without commands
     rdb/ search/             dumps and .rdb files; indexes of the vendor's search
-    reply.py model.py        replies of commands and their encodings; limits of commands, transports
+    reply.py model.py        replies of commands and their encodings; limits of commands, interfaces
     acl.py                   users and their rules
     command_fields.py        the facts of commands, by which calls are filtered
     scripting/               Lua: scripts and function libraries

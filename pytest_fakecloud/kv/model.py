@@ -1,4 +1,4 @@
-"""What the transports share: their names, and the limits on commands of clients."""
+"""What the interfaces share: their names, and the limits on commands of clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import CommandError
 from .reply import LARGEST
 from .settings import KVConfig
 
-Transport = Literal["local", "rest", "port"]
+Interface = Literal["local", "rest", "port"]
 """The origin of a command: the test, the REST interface, or the database port."""
 TURN_SECONDS = 0.05
 """Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""

@@ -170,16 +170,18 @@ class KVApp(App):
         lines = self._checked_lines(request)
         session = self._session(request)
         replies, size = self._run_each(session, lines, request)
-        self._check_replies(size)
-        self.with_int_text(replies)
-        return response_format.replies(replies, size, self._headers(request))
+        return self._replies(request, response_format, replies, size)
 
-    def _check_replies(self, size: int) -> None:
-        """Raise ``RestError`` if all replies together are too large."""
+    def _replies(
+        self, request: Request, response_format: Format, replies: list[Reply], size: int
+    ) -> Result:
+        """Return the response to commands that have run, unless all replies together are too large."""
         try:
             self.command_limits.check_size(size)
         except CommandError as error:
-            raise RestError(400, error.text.decode()) from None
+            return response_format.error(error)
+        self.with_int_text(replies)
+        return response_format.replies(replies, size, self._headers(request))
 
     def _run_each(
         self, session: Any, lines: list[list[bytes]], request: Request
@@ -231,10 +233,7 @@ class KVApp(App):
             replies = self._transaction(session, lines)
         except CommandError as error:
             return response_format.error(self.with_int_text(error))
-        size = size_of(replies)
-        self._check_replies(size)
-        self.with_int_text(replies)
-        return response_format.replies(replies, size, self._headers(request))
+        return self._replies(request, response_format, replies, size_of(replies))
 
     def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:

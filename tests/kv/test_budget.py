@@ -63,7 +63,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
-        self.session = self.engine.session(transport="rest")
+        self.session = self.engine.session(interface="rest")
         schema = ["t", "TEXT", "NOSTEM", "n", "F64", "FAST", "k", "KEYWORD", "f", "FACET"]
         schema += ["many", "KEYWORD", "m", "F64", "FAST"]
         self("SEARCH.CREATE", "i", "ON", "JSON", "PREFIX", "1", "p:", "SCHEMA", *schema)

@@ -66,7 +66,7 @@ class Filled:
         self.clock = Timekeeper(NOW)
         settings = {"max_pending_entries": None, **settings}
         self.engine = KVEngine(self.clock, Ids(1), KVConfig(**settings))
-        self.session = self.engine.session(transport="port")
+        self.session = self.engine.session(interface="port")
         self.tester = self.engine.session()
         self.size = size
         if large:
@@ -305,7 +305,7 @@ def test_an_eviction_compares_a_bounded_number_of_keys(
 
 def test_a_write_to_a_database_of_limited_size_looks_at_its_key_only() -> None:
     def write(filled: Filled) -> int:
-        client = filled.engine.session(transport="rest")
+        client = filled.engine.session(interface="rest")
         lines = [argv((line,)) for line in ("SET new x", "HSET hash new x", "RPUSH list x")]
 
         def write_all() -> None:

@@ -119,6 +119,7 @@ def test_replies_of_a_pipeline_are_limited_together() -> None:
             body = [["GET", "k"], ["GET", "k"]]
             answer = http.post(server.url + path, json=body, headers=server.headers)
             assert (answer.status_code, answer.json()) == (400, {"error": text})
+            assert server.journal.calls()[-1].reached, "the commands have run"
         server.execute("APPEND", "k", "v" * 400)
         assert http.get(f"{server.url}/get/k", headers=server.headers).status_code == 200
 

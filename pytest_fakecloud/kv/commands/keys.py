@@ -74,7 +74,7 @@ def keys(session: Session, args: Args) -> Reply:
     matches = matcher(args[0])
     matching: list[Reply] = [key for key in session.db if matches(key)]
     limit = session.engine.settings.max_matching_keys
-    if limit is not None and len(matching) > limit and session.transport != "local":
+    if limit is not None and len(matching) > limit and session.interface != "local":
         raise CommandError(errors.TOO_MANY_MATCHES)
     return matching
 
@@ -237,7 +237,7 @@ def restore(session: Session, args: Args) -> Reply:
         raise CommandError(errors.BAD_DUMP)
     try:
         value = payloads.load(payload, version)
-        session.engine.memory.reserve(session.transport, usage(b"", value))
+        session.engine.memory.reserve(session.interface, usage(b"", value))
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     if not session.engine.can_hold(value):
@@ -525,5 +525,5 @@ def sort(session: Session, args: Args) -> Reply:
     if sort_options.store is None:
         return result
     if result:
-        session.engine.memory.reserve(session.transport, sum(len(item or b"") for item in result))
+        session.engine.memory.reserve(session.interface, sum(len(item or b"") for item in result))
     return session.db.store(sort_options.store, QuickList([item or b"" for item in result]))

@@ -257,7 +257,7 @@ def _remember(
     session: Session, command: str, args: Args, index: SearchIndex, keys: list[str], total: int
 ) -> None:
     """Record a search of the code under test for reports; searches by the test do not count."""
-    if session.transport != "local":
+    if session.interface != "local":
         filter = parse_object(args[1], "filter")
         pending = len(index.waiting)
         search = Search(command, decoded(args[0]), filter, keys, total, pending)

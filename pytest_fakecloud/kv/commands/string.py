@@ -60,7 +60,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
     """
     present = value or b""
     if size - len(present) > _UNCOUNTED:
-        session.engine.memory.reserve(session.transport, size - len(present))
+        session.engine.memory.reserve(session.interface, size - len(present))
     if type(present) is bytearray and size - len(present) < _MAX_EXTENSION:
         buffer = present
         buffer.extend(bytes(max(0, size - len(present))))

@@ -19,7 +19,7 @@ from ...core.registry import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
 from ..errors import CommandError, as_reply
-from ..model import Transport
+from ..model import Interface
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting
 from ..settings import VERSION, KVConfig
@@ -169,7 +169,7 @@ class KVEngine:
     def session(
         self,
         user: AclUser | None = None,
-        transport: Transport = "local",
+        interface: Interface = "local",
         address: str = "",
         at_us: int | None = None,
     ) -> Session:
@@ -178,8 +178,8 @@ class KVEngine:
         user = user or self.users.default
         at_us = self.clock.now_us() if at_us is None else at_us
         number = next(self._session_ids)
-        session = Session(self, user, self.databases[0], transport, address, number, at_us)
-        if transport == "port":
+        session = Session(self, user, self.databases[0], interface, address, number, at_us)
+        if interface == "port":
             self.connected[session.id] = session
             self._plan_disconnect()
         return session
@@ -267,15 +267,25 @@ class KVEngine:
         return spec.call(session, argv)
 
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
-        """Run a command line that has passed the checks of arity, permission and availability."""
+        """Run a command line that was accepted, also one of a transaction or a script."""
         start_us = self.clock.now_us()  # later than its call if the command has waited for the lock
-        self._begin(session, spec, argv, start_us)
         db = session.db  # which SELECT changes
-        db.counts_reads = spec.reads_keys
-        waits = False
+        if not session.is_inner:
+            self.now_us = start_us
+            db.now_ms = start_us // 1000
+        self.running, self.line = spec, argv
+        for listener in self.listeners:
+            listener(session, spec, argv)
+        if "skip_monitor" in spec.flags:
+            # EXEC and scripts are shown before the commands that they run.
+            self._show_to_monitors(session, argv, start_us)
+        # Between commands, the test may read, which counts as no hit or miss.
+        db.counts_reads, db.notes_accesses = spec.reads_keys, not session.no_touch
+        reply: Reply = None
         try:
-            reply = self._call(session, spec, argv, start_us)
-            waits = reply.__class__ is Blocked and not reply.is_delay
+            self._check_room(session, spec, argv)
+            self._note_on_port(session, spec, argv, start_us)
+            reply = spec.call(session, argv)
             return reply
         except CommandError as error:
             self.statistics.count_failure(spec, error)
@@ -285,36 +295,25 @@ class KVEngine:
             self.statistics.count_failure(spec, stopped)
             raise stopped from None
         finally:
-            db.counts_reads = False  # What the test itself reads does not count.
-            self._end(session, spec, argv, start_us, waits)
+            db.counts_reads, db.notes_accesses = False, True
+            self._count(session, spec, argv, start_us, reply)
+            if not spec.hidden:
+                self._show_to_monitors(session, argv, start_us)
 
-    def _begin(self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int) -> None:
-        """Set the time that a command sees, and tell listeners. MONITOR shows EXEC and scripts now,
-        before the commands that they run, and all others at the end.
+    def _show_to_monitors(self, session: Session, argv: list[bytes], start_us: int) -> None:
+        for monitor in self.monitors:
+            monitor(start_us, session, argv)
+
+    def _check_room(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if a client's command may store more than the limits of the database
+        allow. Not before it runs: commands before it in a transaction take room, too.
         """
-        if not session.is_inner:
-            self.now_us = start_us
-            session.db.now_ms = start_us // 1000
-        self.running, self.line = spec, argv
-        for listener in self.listeners:
-            listener(session, spec, argv)
-        if "skip_monitor" in spec.flags:
-            for monitor in self.monitors:
-                monitor(start_us, session, argv)
-
-    def _call(self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int) -> Reply:
-        """Call the function of a command, unless the database or the memory lacks room for it."""
-        if spec.write and session.transport != "local":
-            if self._capacity is not None:
-                self._capacity.check(session.db, spec, argv)
-            if "denyoom" in spec.flags:
-                self.memory.check(session.db, spec, argv)
-        if session.transport == "port":
-            self._note_on_port(session, spec, argv, start_us)
-        if session.no_touch:
-            with session.db.keeping_access_times():
-                return spec.call(session, argv)
-        return spec.call(session, argv)
+        if not spec.write or session.interface == "local":
+            return
+        if self._capacity is not None:
+            self._capacity.check(session.db, spec, argv)
+        if "denyoom" in spec.flags:
+            self.memory.check(session.db, spec, argv)
 
     def _note_on_port(
         self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
@@ -322,28 +321,25 @@ class KVEngine:
         """Note what only clients of the Redis protocol can ask for: when they were active, and the keys
         of CLIENT TRACKING.
         """
+        if session.interface != "port":
+            return
         session.last_us = start_us
         if session.tracking is not None:
             if session.is_inner:
                 self.tracking.invalidate_changed(session, within=True)
             self.tracking.note(session, spec, argv)
 
-    def _end(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
+    def _count(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, reply: Reply
     ) -> None:
-        """Count a command, and tell the monitors of it. ``waits``: it has blocked its client."""
-        usec = self.clock.now_us() - start_us
-        if spec.hidden and self.pauses.command_sleep_us:
-            usec += self.pauses.command_sleep_us
-            self.pauses.command_sleep_us = 0
-        if waits:
+        """Count a command for INFO and the slow log."""
+        if isinstance(reply, Blocked) and not reply.is_delay:
             # The duration is recorded when the wait ends.
             self.statistics.commands[spec].unmeasured += 1
-        else:
-            self.statistics.record(session, spec, argv, start_us, usec)
-        if not spec.hidden:
-            for monitor in self.monitors:
-                monitor(start_us, session, argv)
+            return
+        sleep_us, self.pauses.command_sleep_us = self.pauses.command_sleep_us, 0
+        usec = self.clock.now_us() - start_us + sleep_us
+        self.statistics.record(session, spec, argv, start_us, usec)
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
         """Update the index of a search in steps between other clients, except in transactions. Other
@@ -395,7 +391,7 @@ class KVEngine:
             session.last_command = ""
             spec = self.table.find_by_first_word(argv)
             if spec is None or spec.subcommands is not None:
-                if spec is not None and session.transport == "rest":
+                if spec is not None and session.interface == "rest":
                     check_container_over_rest(spec, argv)
                 spec = self.table.resolve(argv)
             session.last_command = spec.full_name
@@ -414,7 +410,7 @@ class KVEngine:
         """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
         are in the order of real servers.
         """
-        if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+        if session.interface == "rest" and (spec.may_wait or not spec.over_rest):
             check_over_rest(spec, argv)
         if not spec.documented and not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))
@@ -462,19 +458,19 @@ class KVEngine:
             self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
-        limited = self.settings.documented_only and session.transport != "local"
+        limited = self.settings.documented_only and session.interface != "local"
         return spec.documented or not limited
 
     def check_replicas(self, session: Session, writes: bool) -> None:
         """Raise NOREPLICAS for a client's write command if ``min-replicas-to-write`` is set."""
-        if self._needs_replicas and writes and session.transport != "local":
+        if self._needs_replicas and writes and session.interface != "local":
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
     def make_room(self, session: Session) -> bool:
         """Evict keys for a client, as far as the policy allows; return whether the data is within
         ``maxmemory``. What the test itself does is never limited.
         """
-        if session.transport == "local" or not self.memory.limit:
+        if session.interface == "local" or not self.memory.limit:
             return True
         has_room = self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
         if self.tracking:
@@ -482,7 +478,7 @@ class KVEngine:
         return has_room
 
     def block(self, session: Session, blocked: Blocked) -> Waiter:
-        """Register a session as blocked; the transport must call ``unblock()`` in any case."""
+        """Register a session as blocked; the interface must call ``unblock()`` in any case."""
         with self.lock:
             spec = None if blocked.is_delay else self.running
             begun_us, signal = self.clock.now_us(), self.clock.signal()

@@ -8,7 +8,6 @@ millisecond).
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
@@ -138,6 +137,8 @@ class Keyspace:
         """Number of changes since the last SAVE."""
         self.counts_reads = False
         """Whether reads by the running command count as hits and misses."""
+        self.notes_accesses = True
+        """Whether the running command changes the access times of existing keys (CLIENT NO-TOUCH)."""
         self.hits = self.misses = 0
         """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
@@ -165,10 +166,14 @@ class Keyspace:
         value = self.peek(key)
         if value is None:
             return None
-        self.accessed[key] = self.now_ms
+        self._note_access(key)
         if self.frequencies is not None:
             self.frequencies.note(key, self.now_ms)
         return value
+
+    def _note_access(self, key: bytes) -> None:
+        if self.notes_accesses or key not in self.accessed:
+            self.accessed[key] = self.now_ms
 
     def peek(self, key: bytes, *, announces_miss: bool = True) -> Any:
         value = self.find(key)
@@ -226,17 +231,6 @@ class Keyspace:
             return value
         raise CommandError(WRONGTYPE)
 
-    @contextmanager
-    def keeping_access_times(self) -> Iterator[None]:
-        """Context manager in which accesses do not change the access times of existing keys."""
-        times, self.accessed = self.accessed, {}
-        try:
-            yield
-        finally:
-            for key, at_ms in self.accessed.items():
-                times.setdefault(key, at_ms)
-            self.accessed = times
-
     def exists(self, key: bytes) -> bool:
         return self.peek(key) is not None
 
@@ -286,7 +280,7 @@ class Keyspace:
             else:
                 self.signal(key, type_name(value))
         values[key] = value
-        self.accessed[key] = self.now_ms
+        self._note_access(key)
         if event is None or event:
             self.changes += 1
         if self.watchers or self.ready is not None:

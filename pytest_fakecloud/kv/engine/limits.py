@@ -29,7 +29,7 @@ from itertools import islice
 from ...core.ids import RandomStream
 from .. import errors
 from ..errors import CommandError
-from ..model import Transport
+from ..model import Interface
 from ..settings import KVConfig
 from ..table.config import OPTIMISTIC, Config
 from ..table.keys import KeySpec
@@ -153,9 +153,9 @@ class Memory:
             size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
         self._take(size)
 
-    def reserve(self, transport: Transport, size: int) -> None:
+    def reserve(self, interface: Interface, size: int) -> None:
         """Raise OOM if a client's command would exceed the limit with ``size`` more bytes."""
-        if transport != "local":
+        if interface != "local":
             self._take(size)
 
     def _take(self, size: int) -> None:

@@ -31,7 +31,7 @@ class PubSub:
     """The pub/sub subscriptions of all sessions.
 
     Messages are passed to ``session.deliver`` as ``Push`` lists. That function is called under the
-    engine's lock, so it must only queue a message for a thread of the transport, and must not write
+    engine's lock, so it must only queue a message for a thread of the interface, and must not write
     to a socket or run a test's code.
     """
 

@@ -24,7 +24,7 @@ from ..acl import (
     read_only_user,
 )
 from ..errors import WRONGPASS, CommandError
-from ..model import Transport
+from ..model import Interface
 from ..reply import Blocked, Reply
 from ..settings import Dialect
 from ..table.registry import CommandSpec, Table
@@ -60,10 +60,10 @@ _BUFFERS = dict.fromkeys(
 class Session:
     """A client's user, database and connection state; the first argument of command functions.
 
-    ``transport`` is the origin of its commands: ``"local"`` (the test), ``"rest"``, or ``"port"``
+    ``interface`` is the origin of its commands: ``"local"`` (the test), ``"rest"``, or ``"port"``
     (the database port). ``resp`` is the protocol version of its replies, 2 or 3, and during a script
     the version that the script chose. ``deliver`` receives pushed messages, e.g. of pub/sub; None if
-    the transport cannot push.
+    the interface cannot push.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Session:
         engine: KVEngine,
         user: AclUser,
         db: Keyspace,
-        transport: Transport,
+        interface: Interface,
         address: str,
         id: int,
         created_us: int,
@@ -79,7 +79,7 @@ class Session:
         self.engine = engine
         self.user = user
         self.db = db
-        self.transport = transport
+        self.interface = interface
         self.address = address
         self.id = id
         self.created_us = created_us
@@ -115,7 +115,7 @@ class Session:
         self.has_left: Callable[[], bool] | None = None
         """Function that returns whether the peer has closed its side; None if that is not known."""
         self.closing = False
-        """Whether the transport closes the connection after the current reply."""
+        """Whether the interface closes the connection after the current reply."""
         self.tracking: TrackingOptions | None = None
         self.no_evict = False
         """Mode set by CLIENT NO-EVICT, which is only reported."""
@@ -146,7 +146,7 @@ class Session:
     @property
     def may_block(self) -> bool:
         """Whether a blocking command of this client may wait instead of replying immediately."""
-        return self.transport == "port" and not self.is_inner
+        return self.interface == "port" and not self.is_inner
 
     @property
     def is_inner(self) -> bool:
@@ -228,7 +228,7 @@ CommandListener = Callable[[Session, "CommandSpec", list[bytes]], None]
 
 
 class Waiter:
-    """A blocked client, to which the transport sends ``reply`` at the end of the wait."""
+    """A blocked client, to which the interface sends ``reply`` at the end of the wait."""
 
     def __init__(
         self,
@@ -431,7 +431,7 @@ class Users(dict[str, AclUser]):
 
     def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""
-        if session.transport == "rest" and spec.name in _TRANSACTION_ENDPOINT:
+        if session.interface == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
         try:
             session.user.check(spec, argv)

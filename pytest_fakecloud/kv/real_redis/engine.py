@@ -114,7 +114,7 @@ class RedisSession:
     """A client's session: its user and its open transaction."""
 
     user: Any
-    transport: str
+    interface: str
     address: str
     queue: list[Prepared] | None = None
     """The commands of the open transaction, which EXEC sends together; None without one."""
@@ -380,20 +380,20 @@ class RedisEngine:
         )
 
     def session(
-        self, user: Any = None, transport: str = "local", address: str = "", *_unused: object
+        self, user: Any = None, interface: str = "local", address: str = "", *_unused: object
     ) -> RedisSession:
         """Open a session, by default for the user ``default``."""
-        return RedisSession(user or self.users.default, transport, address)
+        return RedisSession(user or self.users.default, interface, address)
 
     def _check_offered(
         self, session: RedisSession, spec: CommandSpec | None, argv: list[bytes]
     ) -> None:
-        if session.transport == "rest":
+        if session.interface == "rest":
             if spec is not None:
                 check_over_rest(spec, argv)
             elif (container := EVERYTHING.find_by_first_word(argv)) is not None:
                 check_container_over_rest(container, argv)
-        limited = self.settings.documented_only and session.transport != "local"
+        limited = self.settings.documented_only and session.interface != "local"
         if spec is not None and limited and not spec.documented:
             raise CommandError(errors.not_available(spec.name))
 
@@ -432,7 +432,7 @@ class RedisEngine:
         if not session.user.unrestricted:
             session.user.check(spec, argv)
         limit = self.settings.max_key_size
-        if limit is None or session.transport == "local":
+        if limit is None or session.interface == "local":
             return
         for place, key in spec.key_positions(argv):
             if key.writes and len(argv[place]) > limit:

@@ -59,7 +59,7 @@ class ReplayedKVServer(replay.ReplayedFake):
         session = self._sessions.get(call.client)
         if session is None:
             # Only sessions of the port may block.
-            session = engine.session(tester(self.fake._dialect), transport="port")
+            session = engine.session(tester(self.fake._dialect), interface="port")
             self._sessions[call.client] = session
         words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.request_body)]
         if words[0].upper() == b"HELLO":

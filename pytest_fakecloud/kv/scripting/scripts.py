@@ -308,7 +308,7 @@ class Scripting:
             tracking.invalidate_changed(session, within=True)
         session.in_script = True
         host = self.host
-        host.levels = PORT_LEVELS if session.transport == "port" else LEVELS
+        host.levels = PORT_LEVELS if session.interface == "port" else LEVELS
         self.running = run
         try:
             reply = action(host)

@@ -186,7 +186,7 @@ def test_the_longest_range_has_a_million_items(run: Run) -> None:
 
 
 def test_the_work_of_a_search_is_bounded(run: Run) -> None:
-    rest = run.other(transport="rest")
+    rest = run.other(interface="rest")
     run("ARSET", "k", "0", *["x" * 100] * 30_000)
     predicates = ["MATCH", "y"] * 250
     assert rest.error("ARGREP", "k", "-", "+", *predicates).startswith("ERR the command was stop")

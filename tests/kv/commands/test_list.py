@@ -7,7 +7,7 @@ from tests.kv.conftest import Run
 
 
 def test_a_blocked_command_has_keys_and_a_time_limit(run: Run) -> None:
-    waiting = run.other(transport="port")
+    waiting = run.other(interface="port")
     for line, keys, timeout_ms in (
         ("BLPOP a l 5", [b"a", b"l"], 5000),
         ("BLMOVE a b LEFT RIGHT 0.001", [b"a"], 1),

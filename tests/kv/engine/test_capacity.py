@@ -36,7 +36,7 @@ class Bounded:
     def __init__(self, *before: str, **limits: int) -> None:
         self.clock = Timekeeper(NOW)
         self.engine = KVEngine(self.clock, Ids(7), KVConfig(**{"max_key_size": None, **limits}))
-        self._client = self.engine.session(transport="rest")
+        self._client = self.engine.session(interface="rest")
         tester = self.engine.session()
         for line in before:
             self.engine.execute(tester, argv((line,)))

@@ -26,7 +26,7 @@ class TestDispatch:
 
 @pytest.fixture
 def client(engine: KVEngine) -> Session:
-    return engine.session(transport="port")
+    return engine.session(interface="port")
 
 
 def blocked(engine: KVEngine, session: Session, *words: bytes) -> Blocked:
@@ -52,7 +52,7 @@ class TestWaiting:
         assert client.closing
 
     def test_only_the_port_waits(self, engine: KVEngine) -> None:
-        session = engine.session(transport="local")
+        session = engine.session(interface="local")
         assert not isinstance(engine.execute(session, [b"BLPOP", b"k", b"0"]), Blocked)
 
 
@@ -123,7 +123,7 @@ class TestSnapshots:
         run("RPUSH k x")
         saved = engine.snapshot()
         run("DEL k")
-        client = engine.session(transport="port")
+        client = engine.session(interface="port")
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
         engine.restore(saved)
         assert waiter.done

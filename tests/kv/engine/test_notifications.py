@@ -188,7 +188,7 @@ def test_keys_expire_without_an_access() -> None:
         kv.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
         engine = kv._engine
         heard: list[object] = []
-        listener = engine.session(transport="port")
+        listener = engine.session(interface="port")
         listener.deliver = heard.append
         engine.execute(listener, [b"SUBSCRIBE", b"__keyevent@0__:expired"])
         kv.execute("SET", "k", "v", "PX", "20")

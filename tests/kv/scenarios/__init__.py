@@ -45,8 +45,8 @@ Scenario = list[tuple[str, Any]]
 """Command lines, split like a shell splits them, each with its reply."""
 CLIENTS: dict[str, dict[str, Any]] = {
     "other": {},
-    "port": {"transport": "port"},
-    "rest": {"transport": "rest"},
+    "port": {"interface": "port"},
+    "rest": {"interface": "rest"},
     "resp3": {"resp": 3},
 }
 """Names of clients, with the settings of their sessions."""

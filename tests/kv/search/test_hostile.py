@@ -169,7 +169,7 @@ def test_every_command_meets_an_index() -> None:
 def meets_an_index(name: str) -> None:
     settings = KVConfig(max_data_size=10_000, max_record_size=1000)
     engine = KVEngine(Timekeeper(NOW), Ids(1), settings)
-    session = engine.session(transport="rest")
+    session = engine.session(interface="rest")
     for line in ("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA t TEXT", "SET p:1 {}", "SET j x"):
         engine.execute(session, line.encode().split())
     spec = COMMANDS[name]

@@ -37,7 +37,7 @@ def acl_setuser(session: Session, args: Args) -> Reply:
         raise CommandError(errors.ACL_USER_NAME)
     if engine.dialect == "vendor" and args[0] in _BUILT_IN:
         raise CommandError(errors.fixed_user(args[0]))
-    if engine.dialect == "vendor" and session.transport != "local":
+    if engine.dialect == "vendor" and session.interface != "local":
         check_rules(args[1:])
     name = decoded(args[0])
     user = engine.users.get(name) or AclUser(name, engine.dialect, engine.table)
@@ -169,7 +169,7 @@ def acl_cat(session: Session, args: Args) -> Reply:
 def acl_log(session: Session, args: Args) -> Reply:
     """Return the latest denied commands and logins, 10 by default, or clear the log."""
     log = session.engine.users.log
-    keeps_none = session.engine.dialect == "vendor" and session.transport != "local"
+    keeps_none = session.engine.dialect == "vendor" and session.interface != "local"
     if len(args) > 1:
         raise subcommand_error(session)
     if args and args[0].upper() == b"RESET":

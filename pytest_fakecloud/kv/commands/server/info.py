@@ -191,7 +191,7 @@ def info(session: Session, args: Args) -> Reply:
     """Return information and statistics about the server."""
     wanted: list[str] = []
     is_vendor = session.engine.dialect == "vendor"
-    is_limited = is_vendor and session.transport != "local"
+    is_limited = is_vendor and session.interface != "local"
     several = _SEVERAL_OF_VENDOR if is_limited else _SEVERAL
     for word in args or [b"default"]:
         name = word.decode("utf-8", "replace").lower()

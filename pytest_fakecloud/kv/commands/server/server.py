@@ -98,7 +98,7 @@ _VISIBLE = "notify-keyspace-events"
 
 def _is_hidden(session: Session, name: str) -> bool:
     """Return whether a client may not use a parameter. The test can set all of them."""
-    is_client = session.transport != "local" and session.engine.dialect == "vendor"
+    is_client = session.interface != "local" and session.engine.dialect == "vendor"
     return is_client and name.lower() != _VISIBLE
 
 
@@ -399,7 +399,7 @@ def _debug_sleep(session: Session, seconds: bytes) -> Reply:
     milliseconds = max(int(parse_float(seconds) * 1000), 0)
     if not milliseconds:
         return OK
-    if session.transport != "port":
+    if session.interface != "port":
         raise CommandError(errors.DEBUG_SLEEP_ALONE)
     pauses.command_sleep_us = milliseconds * 1000
     if session.in_exec:

@@ -243,7 +243,7 @@ def _new_entries(
         where = (key, words.group, consumer.name)
         raise CommandError(errors.pending_limit(limit, held, len(entries), *where))
     if not words.noack:
-        session.engine.memory.reserve(session.transport, PENDING * len(entries))
+        session.engine.memory.reserve(session.interface, PENDING * len(entries))
     for entry_id, _ in entries:
         advance(stream, group, entry_id, estimate=knows[ESTIMATED_COUNTERS])
         if not words.noack:

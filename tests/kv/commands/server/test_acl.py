@@ -24,7 +24,7 @@ class TestSetuser:
         assert run("ACL USERS") == [b"default"]
         assert run("ACL LIST") == [b"user default on nopass ~* &* +@all"]
         run("ACL SETUSER default >pw -flushall")
-        other = run.other(user=engine.users.visitor(), transport="port")
+        other = run.other(user=engine.users.visitor(), interface="port")
         assert other.error("PING") == "NOAUTH Authentication required."
         assert other("AUTH pw") == OK
         assert other.error("FLUSHALL").endswith("permissions to run the 'flushall' command")
@@ -102,7 +102,7 @@ class TestLog:
 
     def test_rejected(self, run: Run) -> None:
         run("ACL", "SETUSER", "v", "on", ">pw", "~a*", "&c*", "+get", "+publish", "+eval", "+multi")
-        other = run.other(transport="port", address="127.0.0.1:5001")
+        other = run.other(interface="port", address="127.0.0.1:5001")
         other("AUTH v pw")
         assert other.error("AUTH nobody pw").startswith("WRONGPASS")
         assert other.error("HELLO 2 AUTH v no").startswith("WRONGPASS")

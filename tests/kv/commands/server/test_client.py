@@ -11,12 +11,12 @@ from tests.kv.conftest import NOW_MS, Run
 
 @pytest.fixture
 def port(run: Run) -> Run:
-    return run.other(transport="port", address="127.0.0.1:5001")
+    return run.other(interface="port", address="127.0.0.1:5001")
 
 
 @pytest.fixture
 def second(run: Run) -> Run:
-    return run.other(transport="port", address="127.0.0.1:5002")
+    return run.other(interface="port", address="127.0.0.1:5002")
 
 
 def test_quit_closes_the_session(run: Run) -> None:

@@ -27,7 +27,7 @@ CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name !
 @pytest.mark.completeness
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_every_subcommand_is_described(run: Run, container: str) -> None:
-    port = run.other(transport="port")
+    port = run.other(interface="port")
     lines = [line.text.decode() for line in port(f"{container} HELP")]
     assert lines[0] == f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
     assert lines[-2:] == ["HELP", "    Prints this help."]

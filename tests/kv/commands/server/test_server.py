@@ -79,7 +79,7 @@ def test_errors() -> None:
 @pytest.mark.dialect("redis", debug_command=True)
 def test_a_push_comes_before_the_reply(run: Run) -> None:
     pushed: list[object] = []
-    port = run.other(resp=3, transport="port")
+    port = run.other(resp=3, interface="port")
     port.session.deliver = pushed.append
     assert port("DEBUG PROTOCOL push") == b"Some real reply following the push reply"
     assert pushed == [[b"server-cpu-usage", 42]]
@@ -259,13 +259,13 @@ def test_a_password_is_the_only_one_of_the_default_user(run: Run) -> None:
     run("CONFIG SET requirepass second")
     assert (user.accepts(b"first"), user.accepts(b"second")) == (False, True)
     assert run.engine.users.visitor() is not user
-    other = run.other(user=run.engine.users.visitor(), transport="port")
+    other = run.other(user=run.engine.users.visitor(), interface="port")
     assert other.error("GET k") == "NOAUTH Authentication required."
     assert other("AUTH second") == OK
     run("CONFIG", "SET", "requirepass", "")
     assert user.accepts(b"anything")
     assert run.engine.users.visitor() is user
-    assert run.other(transport="port").error("AUTH second").startswith("ERR AUTH <password>")
+    assert run.other(interface="port").error("AUTH second").startswith("ERR AUTH <password>")
 
 
 def test_cluster_mode_is_off_for_every_word_of_it(run: Run) -> None:
