@@ -140,7 +140,7 @@ def test_every_endpoint_is_asked(service: str) -> None:
 def _table(service: str) -> RouteTable:
     with Cloud() as cloud:
         fixture = {"kv": "kv_server", "vector": "vector_index"}.get(service, service)
-        table: RouteTable = cloud._start(fixture, {})._app.table
+        table: RouteTable = getattr(cloud, fixture)()._app.table
         return table
 
 
