@@ -28,6 +28,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
+from pytest_fakecloud.process import loops
 from pytest_fakecloud.process.surroundings import changes_for
 from pytest_fakecloud.pytest_run.warning import FakecloudWarning
 
@@ -299,10 +300,11 @@ _APART = frozenset((
 
 @pytest.fixture(scope="module", autouse=True)
 def explore_searches_fewer_modules(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let explorations search only modules that their code may use for functions to replace.
+    """Let explorations and autojump search only modules that their code may use for functions to
+    replace.
 
-    They search all modules, at the beginning and at the end. In this process these are also the
-    modules of all other tests, and searching them takes longer than most explorations.
+    They search all modules. In this process these are also the modules of all other tests, and
+    searching them takes longer than most explorations.
     """
     own, folder = request.module.__name__, request.module.__package__
     keeps_originals = patches.keeps_originals
@@ -311,12 +313,13 @@ def explore_searches_fewer_modules(request: pytest.FixtureRequest) -> Iterator[N
     def leaves_out(name: str) -> bool:
         root, _, below = name.partition(".")
         if root == "tests":
-            is_apart = "." in below and not name.startswith(folder)
+            is_apart = "." in below and (folder == root or not name.startswith(folder))
             return is_apart or (".test_" in name and name != own)
         return root in _APART or name in _APART or keeps_originals(name)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(patches, "keeps_originals", leaves_out)
+        patch.setattr(loops, "keeps_originals", leaves_out)
         yield
 
 

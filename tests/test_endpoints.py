@@ -34,7 +34,7 @@ NOT_PLAYED = {
 def test_every_endpoint_is_played_by_a_scenario(fixture: str) -> None:
     file = Path(__file__).parent / SCENARIOS[fixture]
     with Cloud() as cloud:
-        table: RouteTable = cloud._start(fixture, {})._app.table
+        table: RouteTable = getattr(cloud, fixture)()._app.table
     played = played_endpoints(table, file.parent)
     missing = [
         (route, method)
@@ -58,7 +58,7 @@ def test_every_endpoint_is_played_by_a_scenario(fixture: str) -> None:
 def test_facts_of_path_parameters(fixture: str) -> None:
     """They are decoded, and none has the name of a field that all calls have, which would hide it."""
     with Cloud() as cloud:
-        app = cloud._start(fixture, {})._app
+        app = getattr(cloud, fixture)()._app
         assert CALL_FIELDS.keys().isdisjoint(app.fact_fields)
         for route in app.table.routes:
             path = re.sub(r"{\w+\*?}", "a%20b", route.pattern)

@@ -27,6 +27,7 @@ from pytest_fakecloud.process.surroundings import changes_for
 from pytest_fakecloud.vector.model import VectorQuery
 
 from . import interrupted_calls
+from .harness import explore_searches_fewer_modules as explore_searches_fewer_modules
 from .harness import wait_until
 from .interrupted_calls import CALLS, EXCUSED, LOADED, SHOP, World
 from .interruptions import Place, interrupted, places

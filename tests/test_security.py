@@ -47,7 +47,7 @@ BAD_BODIES = {
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
         for name in SERVICES:
-            cloud._start(name, {})
+            getattr(cloud, name)()
         yield cloud
 
 
@@ -207,7 +207,7 @@ def test_tokens_are_compared_in_constant_time(
 def test_tokens_are_random_whatever_the_seed(cloud: Cloud) -> None:
     secrets = [fake.token for fake in cloud.fakes()]
     with Cloud(seed=1) as again:  # the same seed
-        secrets += [again._start(name, {}).token for name in SERVICES]
+        secrets += [getattr(again, name)().token for name in SERVICES]
     assert len(set(secrets)) == 2 * len(SERVICES)
     assert all(len(secret) >= 32 for secret in secrets)
 

@@ -57,7 +57,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
         for name in settings_of(fake_class(find(fixture))._config_class):
             for value in (*shown, 0, 10**30, {"a": None}):
                 try:
-                    cloud._start(fixture, {name: value}).close()
+                    getattr(cloud, fixture)(**{name: value}).close()
                 except ContractError:
                     rejected += 1
                 except (OSError, TypeError):

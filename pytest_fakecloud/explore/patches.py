@@ -55,7 +55,8 @@ _CELERY_ADVICE = (
     "it waits with epoll, which explore() does not control. Make a client that takes messages with "
     "`channel.basic_get('celery')` of `app.connection()`, calls `app.tasks[...]` and acknowledges them"
 )
-_allocate = threading.Lock  # Keep the original, because explore() replaces the name.
+# Keep the originals, because explore() replaces the names.
+_allocate, _monotonic = threading.Lock, time.monotonic
 _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 """Modules that create locks for their callers."""
 _ENDING = 0.5
@@ -110,14 +111,9 @@ def explored(
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         _let_time_follow(world, exits, clocks=process_time is not False)
-        real_loop = asyncio.events.new_event_loop
+        new_event_loop = _new_event_loop(world)
         for module in (asyncio, asyncio.events):
-            swap(
-                exits,
-                module,
-                "new_event_loop",
-                lambda: world.new_loop() if world.runs_in_fake_time() else real_loop(),
-            )
+            swap(exits, module, "new_event_loop", new_event_loop)
         exits.callback(world.carriers.shutdown, wait=False)
         exits.callback(world.connections.close)
         for owner, name, value in (
@@ -257,6 +253,18 @@ def _in_strands(
         return original(*args, **kwargs) if here is None else replacement(*here, *args, **kwargs)
 
     return patched
+
+
+def _new_event_loop(world: World) -> Callable[[], asyncio.AbstractEventLoop]:
+    really = asyncio.events.new_event_loop
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in fake
+        # time, as in a loop that has started before.
+        is_explored = world.runs_in_fake_time() and not _is_of_a_fake(sys._getframe(1))
+        return world.new_loop() if is_explored else really()
+
+    return new_event_loop
 
 
 def _socket_patches(world: World) -> Iterator[_Patch]:
@@ -516,7 +524,7 @@ class _SharedReentrantLock(_SharedLock):
 
 
 def _lock_patches(world: World) -> Iterator[_Patch]:
-    real_rlock, real_queue, real_monotonic = threading.RLock, queue.SimpleQueue, time.monotonic
+    real_rlock, real_queue = threading.RLock, queue.SimpleQueue
 
     def in_strands(
         real: Callable[[], Any], create_explored: Callable[[Strand], Any]
@@ -559,7 +567,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
         if world.cooperating() is None and not world.is_waiting_check():
-            return real_monotonic()
+            return _monotonic()
         return world.elapsed_us() / 1e6
 
     yield threading, "Lock", lock

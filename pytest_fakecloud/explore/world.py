@@ -37,7 +37,7 @@ from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.strands import Strand, carried_source
-from .simulation.turns import Threads
+from .simulation.turns import ABANDONED, Threads
 from .trial import Trial
 from .trust import Reads
 
@@ -240,10 +240,10 @@ class World(Fakes):
         return self.simulation is None and threading.get_ident() in self.waiting_threads
 
     def has_other_threads(self) -> bool:
-        """Return whether a thread runs that is neither this one nor one of the fakes."""
+        """Return whether a thread runs that is neither this one, one of the fakes, nor abandoned."""
         me = threading.current_thread()
         return any(
-            thread is not me and not thread.name.startswith("fakecloud-")
+            thread is not me and not thread.name.startswith(("fakecloud-", ABANDONED))
             for thread in threading.enumerate()
         )
 

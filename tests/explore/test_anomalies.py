@@ -1111,8 +1111,9 @@ def test_an_anomaly_is_named_without_a_promise(
     with pytest.raises(BrokenPromiseError) as caught:
         cloud.explore(program(redis), allow=others, kinds=kinds, budget=budget)
     assert str(caught.value.__cause__).startswith(f"{name} (")
-    with pytest.raises(BrokenPromiseError, match=name):
-        cloud.explore(program(redis), schedule=caught.value.schedule, allow=others)
+    if program is FIRE[name][0]:
+        with pytest.raises(BrokenPromiseError, match=name):
+            cloud.explore(program(redis), schedule=caught.value.schedule, allow=others)
 
 
 @pytest.mark.parametrize("program", SILENT, ids=lambda program: program.__name__)

@@ -18,6 +18,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
+from pytest_fakecloud.explore import patches
 
 from .conftest import holds
 
@@ -262,3 +263,16 @@ def test_modules_that_are_imported_during_a_run_get_the_originals_back(
     originals = time.monotonic, time.sleep
     cloud.explore(run, holds, budget=2)
     assert (vars(late)["monotonic"], vars(late)["sleep"]) == originals
+
+
+def test_an_exploration_searches_the_modules_for_clocks_only_once(
+    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its end, it would search them again if anything still held a replacement."""
+    names: list[str] = []
+    keeps_originals = patches.keeps_originals
+    monkeypatch.setattr(
+        patches, "keeps_originals", lambda name: names.append(name) or keeps_originals(name)
+    )
+    cloud.explore(lambda: redis.get("k"), holds, schedule="")
+    assert names.count(__name__) == 1

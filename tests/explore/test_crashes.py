@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 import redis as redis_py
@@ -15,6 +16,7 @@ import redis.asyncio as redis_async
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
+from pytest_fakecloud.core.timers import monotonic
 
 from .conftest import expects
 
@@ -78,6 +80,23 @@ def test_a_client_that_catches_its_crash_is_abandoned(
     notes = [note for note in result.notes if "caught its crash" in note]
     assert notes
     assert run is _later or "test_crashes.py:" in notes[0]
+
+
+def test_an_abandoned_client_leaves_the_waits_of_later_checks_in_fake_time(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    redis = kv.client()
+    cloud.explore(lambda: _rest(kv), lambda: None, kinds="crash", budget=3, trust=False)
+
+    def check() -> None:
+        assert redis.get("n")
+        began = cloud.clock.now()
+        assert not threading.Event().wait(60)
+        assert cloud.clock.now() - began == timedelta(seconds=60)
+
+    before = monotonic()
+    cloud.explore(lambda: redis.incr("n"), check, schedule="")
+    assert monotonic() - before < 20
 
 
 def test_code_without_an_end_is_an_error_although_it_catches_everything(

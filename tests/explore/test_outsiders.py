@@ -24,7 +24,7 @@ from werkzeug import Request, Response
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.timers import monotonic
 
-from .conftest import broken, failure, holds
+from .conftest import broken, failure, holds, publishes_to_asgi
 from .test_verdicts import error
 
 with warnings.catch_warnings():
@@ -293,6 +293,21 @@ def test_threads_of_an_asgi_destination_sleep_in_fake_time(
     for _ in range(2):  # The threads of the first exploration began before the second one.
         cloud.explore(publish, check, schedule="")
     assert monotonic() - before < 20
+
+
+def test_an_asgi_destination_sleeps_in_fake_time_if_its_loop_starts_in_a_trial(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    async def handle() -> None:
+        await asyncio.sleep(30)
+        kv.execute("SET", "handled", cloud.clock.now().isoformat())
+
+    publish = publishes_to_asgi(cloud, handle)
+
+    def check() -> None:
+        assert kv.value("handled") == "2026-11-20T12:00:30+00:00"
+
+    cloud.explore(publish, check, schedule="")
 
 
 def test_a_handler_of_a_destination_sleeps_in_fake_time(cloud: Cloud, kv: KVServer) -> None:

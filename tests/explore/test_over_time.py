@@ -441,10 +441,7 @@ class Delayed:
         cloud.explore({"user": self.user, "worker": self.worker}, self.check, **options)
 
 
-@pytest.mark.parametrize(
-    ("unit", "poll", "sleeps"),
-    [(1, 30, False), (1, 30, True), (1000, 30, False), (1000, 10, False)],
-)
+@pytest.mark.parametrize(("unit", "poll", "sleeps"), [(1, 30, True), (1000, 10, False)])
 def test_the_clock_moves_to_due_times_that_the_code_stores(
     cloud: Cloud, kv: KVServer, unit: int, poll: int, sleeps: bool
 ) -> None:
@@ -465,7 +462,7 @@ def test_schedules_fire_three_times_and_are_delivered_within_the_patience(cloud:
     queue.destinations.respond(HOOK, 200)
     create = partial(queue.client().schedule.create, cron="55 23 * * *", schedule_id="closing")
     deploy = {"deploy": lambda: create(destination=HOOK)}
-    result = cloud.explore(deploy, check, budget=300, trust=False)
-    assert result.tried == 300
+    result = cloud.explore(deploy, check, budget=100, trust=False)
+    assert result.tried == 100
     assert fired == {0, 3}
     assert max(late) <= timedelta(hours=1)

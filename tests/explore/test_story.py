@@ -531,13 +531,7 @@ def test_a_report_has_requests_logs_warnings_and_output_of_the_failing_schedule_
 
 
 @pytest.mark.parametrize(
-    ("place", "has_metadata"),
-    [
-        ("vendor", False),
-        ("lib/site-packages", True),
-        ("lib/site-packages", False),
-        ("__pypackages__/3.12/lib", True),
-    ],
+    ("place", "has_metadata"), [("vendor", False), ("lib/site-packages", True)]
 )
 def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, place: str, has_metadata: bool

@@ -46,4 +46,4 @@ def test_a_real_server_and_a_clock_that_stands(
     settings: dict[str, Any], fixture: str, engine: str
 ) -> None:
     with Cloud(**settings) as cloud, pytest.raises(ContractError, match="uses real time"):
-        cloud._start(fixture, {"engine": engine})
+        getattr(cloud, fixture)(engine=engine)

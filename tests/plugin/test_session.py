@@ -301,12 +301,12 @@ def test_closed_fakes_of_the_session_are_freed(run: Run) -> None:
                 servers.append(weakref.ref(server))
                 yield server
 
-        @pytest.mark.parametrize("turn", range(9))
+        @pytest.mark.parametrize("turn", range(5))
         def test_it(own, turn):
             gc.collect()
             assert len([one for one in servers if one() is not None]) < 4
         """
-    ).assert_outcomes(passed=9)
+    ).assert_outcomes(passed=5)
 
 
 def test_a_session_fixture_that_is_requested_at_run_time_lasts(run: Run) -> None:

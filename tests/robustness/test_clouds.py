@@ -24,7 +24,9 @@ def live(luck: random.Random) -> None:
         fixtures = ["kv_server", "vector_index", "broker", "queue"]
         chosen = luck.sample(fixtures, luck.choice([1, 1, 2, 4]))
         settings = {"vector_index": {"dimension": 2}}
-        made: list[Any] = [cloud._start(fixture, settings.get(fixture, {})) for fixture in chosen]
+        made: list[Any] = [
+            getattr(cloud, fixture)(**settings.get(fixture, {})) for fixture in chosen
+        ]
         for fake in made:
             answer = requests.get(f"{fake.url}/nothing", headers=fake.headers, timeout=10)
             assert answer.status_code < 500

@@ -75,7 +75,7 @@ class House:
 def house() -> Iterator[House]:
     with Cloud(seed=1, delivery="driven") as cloud:
         fakes: dict[str, Any] = {
-            name: cloud._start(name, {"dimension": 2} if name == "vector_index" else {})
+            name: getattr(cloud, name)(**({"dimension": 2} if name == "vector_index" else {}))
             for name in DOORS[:-1]
         }
         # A request without a handler is a 500 of pytest-httpserver itself, so give it a handler.

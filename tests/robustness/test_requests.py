@@ -25,7 +25,7 @@ from .grammar import QUERIES, SEGMENTS, as_json, bodies, numbers, values
 with Cloud(seed=0) as _cloud:
     ROUTES = {
         fixture: [
-            (route.methods, route.pattern) for route in _cloud._start(fixture, {})._app.routes()
+            (route.methods, route.pattern) for route in getattr(_cloud, fixture)()._app.routes()
         ]
         for fixture in ("broker", "vector_index")
     }

@@ -25,7 +25,7 @@ from .conftest import ask, message
 def app() -> Iterator[ControlApp]:
     with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
         for fixture in SERVICES:
-            cloud._start(fixture, {"dimension": 2} if fixture == "vector_index" else {})
+            getattr(cloud, fixture)(**({"dimension": 2} if fixture == "vector_index" else {}))
         yield ControlApp(cloud, "token")
 
 

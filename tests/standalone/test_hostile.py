@@ -36,7 +36,7 @@ NOW = "2026-01-01T00:00:00Z"
 def app() -> Iterator[ControlApp]:
     with Cloud(seed=1, now=NOW, delivery="driven") as cloud:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
-            cloud._start(fixture, {})
+            getattr(cloud, fixture)()
         yield ControlApp(cloud, "token")
 
 
@@ -118,7 +118,7 @@ def test_every_request_is_answered_in_words(
         fake.close()
     for fixture in ("kv_server", "vector_index", "broker", "queue"):
         if fixture not in [fake.name for fake in cloud.fakes()]:
-            cloud._start(fixture, {})
+            getattr(cloud, fixture)()
     start_over(cloud)
     assert ask(app, "GET", "/state")[0] == 200
 

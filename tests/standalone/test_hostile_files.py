@@ -33,7 +33,7 @@ LONGEST_LINE = 1500
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed=1, now="2026-01-01T12:00:00Z", delivery="driven") as opened:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
-            opened._start(fixture, {})
+            getattr(opened, fixture)()
         yield opened
 
 

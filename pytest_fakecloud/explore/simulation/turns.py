@@ -35,6 +35,8 @@ _ENDING = 5.0
 """Wall-clock seconds to wait for the threads of strands at the end of a trial or of the pool."""
 _STUCK = 0.05
 """Wall-clock seconds to wait for the end of a thread that still runs explored code."""
+ABANDONED = "abandoned "
+"""The beginning of the names of threads that are left running."""
 _real_start = threading.Thread.start
 LOOK = 0.05
 """Wall-clock seconds between two calls of ``Watchdog.look()``."""
@@ -422,7 +424,7 @@ class Threads:
 
     def forget(self, thread: threading.Thread) -> None:
         """Do not wait for the end of a thread, neither here nor when the process ends."""
-        thread.name = f"abandoned {thread.name}"
+        thread.name = f"{ABANDONED}{thread.name}"
         with self._lock:
             self._all = [other for other in self._all if other is not thread]
         cast("Any", _threads_queues).pop(thread, None)

@@ -18,6 +18,7 @@ from pytest_fakecloud import Cloud, DeliveredRequest
 from . import Make, Scenario
 from .queues import HOOK, parts
 
+_ENDS = ("crash", "drop", "lose_response")
 _NO_SWITCHES = ("crash", "drop", "lose_response", "respond", "delay", "slow")
 
 
@@ -192,7 +193,7 @@ def parked_message(cloud: Cloud, corrected: bool) -> Scenario:
     def check() -> None:
         _somewhere(kv, "a", "outbox", "sent", "parked")
 
-    return Scenario({}, check, workers={"relay": relay})
+    return Scenario({}, check, workers={"relay": relay}, options={"kinds": _ENDS})
 
 
 def open_breaker(cloud: Cloud, corrected: bool) -> Scenario:
@@ -277,7 +278,7 @@ def skipped_record(cloud: Cloud, corrected: bool) -> Scenario:
         if broker.group("group").committed if broker.groups() else {}:
             _somewhere(kv, "a", "done", "aside")
 
-    return Scenario({}, check, workers={"worker": work})
+    return Scenario({}, check, workers={"worker": work}, options={"kinds": _ENDS})
 
 
 def rebuilt_after_restarts(cloud: Cloud, corrected: bool) -> Scenario:
@@ -300,7 +301,7 @@ def rebuilt_after_restarts(cloud: Cloud, corrected: bool) -> Scenario:
         if kv.value("built"):
             assert index.vectors(), "the index is empty"
 
-    return Scenario({}, check, workers={"job": build})
+    return Scenario({}, check, workers={"job": build}, options={"kinds": _ENDS})
 
 
 def failed_over(cloud: Cloud, corrected: bool) -> Scenario:

@@ -213,7 +213,7 @@ def post_with_host(receiver: Any, host: str) -> tuple[int, str]:
 ])  # fmt: skip
 def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
     with Cloud() as cloud:
-        receiver: Any = cloud._start(fixture, {})
+        receiver: Any = getattr(cloud, fixture)()
         status, text = post_with_host(receiver, host)
         assert status == 400
         assert f"the Host header {host!r} names no host" in text
