@@ -14,8 +14,8 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import KVConfig
-from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, CommandSpec
-from pytest_fakecloud.kv.table.rows import _row
+from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, _specs_of
+from pytest_fakecloud.kv.table.rows import read
 from pytest_fakecloud.queue.engine.admission import OrderedQueue
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.rest.app import QueueApp
@@ -54,8 +54,8 @@ def test_the_files_of_recipes_exist() -> None:
 def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (heading, rows), *others = parts("Add a key-value command")
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
-        name = row.split()[0].removeprefix("*")
-        monkeypatch.setitem(COMMANDS, name, CommandSpec(_row(name, f"{group}]", row)))
+        for name, spec in _specs_of(read(f"[{group}]\n{row}").values()).items():
+            monkeypatch.setitem(COMMANDS, name, spec)
     monkeypatch.setattr(
         EVERYTHING, "_members", {}
     )  # ACL categories, which contain the new commands

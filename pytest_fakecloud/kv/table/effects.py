@@ -63,4 +63,6 @@ class Effects:
             elif word.startswith("event="):
                 self.event = word.removeprefix("event=")
             elif word not in _WORDS:
-                raise ValueError(f"{word!r} is not an effect; commands.txt lists the effects")
+                raise ValueError(
+                    f"{word!r} is not an effect; use one that the head of commands.txt explains"
+                )

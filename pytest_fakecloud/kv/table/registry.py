@@ -17,7 +17,7 @@ from ..errors import CommandError, not_available, unknown_command, unknown_subco
 from ..reply import Reply
 from .effects import TTL_OPTIONS, Effects
 from .keys import KeySpec, migrated_keys
-from .rows import ROWS, Row
+from .rows import ROWS, Row, naming
 from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
 from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 
@@ -26,6 +26,12 @@ Args: TypeAlias = list[bytes]
 Function: TypeAlias = Callable[[Any, Args], Reply]
 """A function that runs a command. The session is untyped: the table must not import it."""
 
+CATEGORIES = (
+    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
+    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
+    "connection", "transaction", "scripting",
+)  # fmt: skip
+"""The ACL categories of commands in the order of ACL CAT, without the ``@`` sign."""
 GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
 """ACL categories of command groups, if the names differ."""
 
@@ -39,8 +45,24 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     return specs, only_key, any("RO" in spec.flags for spec in specs)
 
 
+FLAGS = (
+    "write", "readonly", "denyoom", "fast", "blocking", "admin", "pubsub", "noscript", "loading",
+    "stale", "no_auth", "no_multi", "no_async_loading", "no_mandatory_keys", "allow_busy", "asking",
+    "skip_monitor", "skip_slowlog",
+)  # fmt: skip
+"""The flags of commands in ``COMMAND INFO``."""
+
+
 def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     words = text.split()
+    for word in words:
+        _, at, category = word.removeprefix("-").partition("@")
+        if at and category not in CATEGORIES:
+            raise ValueError(
+                f"{word!r} is not an ACL category; use one of @{', @'.join(CATEGORIES)}"
+            )
+        if not at and word not in FLAGS:
+            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(FLAGS)}")
     flags = frozenset(word for word in words if "@" not in word)
     categories = {"@fast" if "fast" in flags else "@slow"}
     categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
@@ -117,7 +139,7 @@ class CommandSpec:
         self.subcommands: dict[bytes, CommandSpec] | None = None
         self.argument_words = slice(2 if " " in row.name else 1, None)
         self.synopsis = row.arguments
-        self._later_words = row.later
+        self.arguments: Sequence[Argument] = parse(row.arguments, row.later)
         self.may_wait = "BLOCK " in row.arguments
         self.over_rest = self.may_wait or "blocking" not in self.flags
         if self.effects.over_rest is not None:
@@ -128,10 +150,6 @@ class CommandSpec:
         """Call the function with the words after the command's name."""
         assert self.function is not None
         return self.function(session, argv[self.argument_words])
-
-    @cached_property
-    def arguments(self) -> Sequence[Argument]:
-        return parse(self.synopsis, self._later_words)
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -215,7 +233,8 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
     """
     specs: dict[str, CommandSpec] = {}
     for row in rows:
-        spec = specs[row.name] = CommandSpec(row)
+        with naming(row.name):
+            spec = specs[row.name] = CommandSpec(row)
         parent, _, child = row.name.partition(" ")
         if child:
             spec.container = container = specs[parent]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pytest_fakecloud.kv.table.effects import Effects
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, spec_of
-from pytest_fakecloud.kv.table.rows import ROWS, Row
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of, spec_of
+from pytest_fakecloud.kv.table.rows import ROWS, Row, read
 from pytest_fakecloud.kv.table.ttl import find_ttl
 from tests.kv.table import TABLE_FILE
-from tests.notations import complete
+from tests.notations import complete, rows
 
 NEVER_FOLLOW = {"count", "names", "if-new", "removes", "claims", "finishes"}
 """Effects that follow from no other column."""
@@ -30,9 +33,18 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
             assert facts(row._replace(effects=rest)) != facts(row), (row.name, word)
 
 
-def test_an_unknown_effect_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'fast' is not an effect"):
-        Effects("time fast")
+@pytest.mark.parametrize(
+    ("line", "error"), rows(Path(__file__).with_name("wrong_rows.txt"), "errors", raw=True)
+)
+def test_a_wrong_row_is_an_error_that_names_it(line: str, error: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(error.removesuffix("…"))) as raised:
+        _specs_of(read(f"[list]\n{line}").values())
+    assert str(raised.value).startswith("commands.txt, row LSHED: ")
+
+
+def test_two_rows_of_a_command_are_an_error() -> None:
+    with pytest.raises(ValueError, match="row LSHED: it is the second row of this command"):
+        read("[list]\nLSHED 2 1.0.0\n[string]\nLSHED 2 1.0.0")
 
 
 ACCESS = {"RO", "RW", "OW", "RM"}
