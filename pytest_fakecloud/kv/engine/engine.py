@@ -271,7 +271,7 @@ class KVEngine:
         start_us = self.clock.now_us()  # later than its call if the command has waited for the lock
         self._begin(session, spec, argv, start_us)
         db = session.db  # which SELECT changes
-        db.counts_reads = spec.reads_keys
+        db.counts_reads = spec.lookup
         waits = False
         try:
             reply = self._call(session, spec, argv, start_us)
@@ -416,7 +416,7 @@ class KVEngine:
         """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
         are in the order of real servers.
         """
-        if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+        if session.transport == "rest" and (spec.may_wait or not spec.rest):
             check_over_rest(spec, argv)
         if not spec.documented and not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))

@@ -107,10 +107,11 @@ class CommandSpec:
       the key.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
-    - ``over_rest``: the command is available over REST, at least without BLOCK.
+    - ``rest``: the command is available over REST, at least without BLOCK.
     - ``protection``: the parameter that has to allow the command, or None.
     - ``derives``: the command stores data that it derives from other keys.
-    - ``reads_keys``: looking up a key counts as a hit or a miss.
+    - ``lookup``: looking up a key counts as a hit or a miss.
+    - ``time``: the effect or the reply of each line depends on the time.
     - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
       the flag ``skip_monitor``, before the commands that they call.
     """
@@ -132,7 +133,7 @@ class CommandSpec:
         self.readonly = "readonly" in self.flags
         self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
         writes_another = self.write and only_reads_a_key
-        self.reads_keys = self.readonly or writes_another or self.effects.looks_up
+        self.lookup = self.readonly or writes_another or self.effects.lookup
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.function: Function | None = None
         self.container: CommandSpec | None = None
@@ -141,9 +142,11 @@ class CommandSpec:
         self.synopsis = row.arguments
         self.arguments: Sequence[Argument] = parse(row.arguments, row.later)
         self.may_wait = "BLOCK " in row.arguments
-        self.over_rest = self.may_wait or "blocking" not in self.flags
-        if self.effects.over_rest is not None:
-            self.over_rest = self.effects.over_rest
+        self.rest = self.may_wait or "blocking" not in self.flags
+        if self.effects.rest is not None:
+            self.rest = self.effects.rest
+        blocks = "blocking" in self.flags and not self.may_wait
+        self.time = blocks or self.effects.time or self.effects.ttl_unit is not None
         self.protection = _PROTECTIONS.get(row.name)
 
     def call(self, session: Any, argv: list[bytes]) -> Reply:
@@ -195,17 +198,12 @@ class CommandSpec:
         return self.full_name.replace("|", "-") if event is None else event
 
     @cached_property
-    def _is_timed(self) -> bool:
-        blocks = "blocking" in self.flags and not self.may_wait
-        return blocks or self.effects.reads_clock or self.effects.ttl_unit is not None
-
-    @cached_property
     def _timed_words(self) -> frozenset[bytes]:
         return self.option_words & _TIMED
 
     def depends_on_time(self, argv: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
-        if self._is_timed:
+        if self.time:
             return True
         words = self._timed_words
         return bool(words) and not words.isdisjoint(map(bytes.upper, argv[1:]))

@@ -22,9 +22,9 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(row)
         effects = spec.effects
-        of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
+        of_ttl = effects.value, effects.ttl_at, effects.ttl, spec.depends_on_time([])
         of_writes = spec.event, effects.repetition
-        return spec.over_rest, spec.reads_keys, effects.whole, *of_writes, *of_ttl
+        return spec.rest, spec.lookup, effects.whole, *of_writes, *of_ttl
 
     for row in ROWS.values():
         words = row.effects.split()
@@ -88,7 +88,7 @@ def test_the_only_key_is_at_a_fixed_position() -> None:
 
 
 def test_a_row_overrides_the_effects_of_its_group() -> None:
-    assert Effects("no-rest rest").over_rest is True
+    assert Effects("no-rest rest").rest is True
 
 
 NOW_US = 1_000_000_000
