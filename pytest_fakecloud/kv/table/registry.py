@@ -19,7 +19,7 @@ from .effects import TTL_OPTIONS, Effects
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
 from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
-from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
+from .versions import ARITIES, EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
@@ -248,40 +248,44 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
 class Table:
     """The commands and behaviours of servers that announce a certain version.
 
-    If the version is None, the table contains all commands and behaviours. ``modules`` are the
-    modules that a server with a version has loaded, by their names in ``versions.MODULES``.
+    If the version is None, the server is the vendor's, which has all commands and behaviours.
+    ``modules`` are the modules that a server with a version has loaded, by their names in
+    ``versions.MODULES``.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
-    their specs. ``knows`` maps each entry of ``versions.LATER`` to whether the version has it.
+    their specs. ``knows`` maps each of ``LATER_BEHAVIOURS`` to whether the version has it.
     """
 
     def __init__(self, version: str | None = None, modules: tuple[str, ...] = ()) -> None:
-        self.knows = {
-            word: version is None or not is_later(since, version) for word, since in LATER.items()
-        }
+        self.version = version
+        self.knows = {behaviour: self.has(since) for behaviour, since in LATER_BEHAVIOURS.items()}
         self._members: dict[str, frozenset[CommandSpec]] = {}
         if version is None:
             self.commands = _specs_of(ROWS.values())
         else:
-            self.commands = _specs_of(self._rows_of(version, modules))
+            self.commands = _specs_of(self._rows_of(modules))
             for name, spec in self.commands.items():
                 spec.function = COMMANDS[name].function
 
-    def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
+    def has(self, since: str) -> bool:
+        """Return whether servers with this table have what a version added."""
+        return self.version is None or not is_later(since, self.version)
+
+    def _rows_of(self, modules: tuple[str, ...]) -> Iterator[Row]:
         loaded = {MODULES[module] for module in modules}
-        missing = [entry for entry, is_known in self.knows.items() if not is_known]
+        missing = [option for option, since in LATER_OPTIONS.items() if not self.has(since)]
         for row in ROWS.values():
             if row.group in MODULES.values():
                 if row.group not in loaded:
                     continue
-            elif row.only_in == "vendor" or is_later(row.since, version):
+            elif row.only_in == "vendor" or not self.has(row.since):
                 continue
             if earlier := EARLIER.get(row.name):
                 since, flags, effects = earlier
-                if is_later(since, version):
+                if not self.has(since):
                     row = row._replace(flags=flags, effects=effects)
             start = f"{row.name} "
-            later = {entry.removeprefix(start) for entry in missing if entry.startswith(start)}
+            later = {option.removeprefix(start) for option in missing if option.startswith(start)}
             arity = ARITIES.get(row.name, row.arity) if later else row.arity
             yield row._replace(arity=arity, later=frozenset(later))
 
@@ -301,7 +305,7 @@ class Table:
         spec = self.find(argv)
         if spec is None:
             container = self.find_by_first_word(argv)
-            if self is EVERYTHING:
+            if self.version is None:
                 words = argv[:2] if container else argv[:1]
                 raise CommandError(not_available(b" ".join(words).upper()))
             if container is None:
