@@ -12,6 +12,7 @@ from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of,
 from pytest_fakecloud.kv.table.rows import ROWS, Row, read
 from pytest_fakecloud.kv.table.ttl import find_ttl
 from tests.kv.table import TABLE_FILE
+from tests.kv.table.__main__ import facts_of
 from tests.notations import complete, rows
 
 NEVER_FOLLOW = {"count", "names", "if-new", "removes", "claims", "finishes"}
@@ -85,6 +86,18 @@ def test_rows_have_the_effects_that_names_tell() -> None:
 def test_the_only_key_is_at_a_fixed_position() -> None:
     names = ("GET", "OBJECT FREQ", "LCS", "MGET", "EVAL", "PING")
     assert [COMMANDS[name].only_key for name in names] == [1, 2, 0, 0, 0, 0]
+
+
+def test_the_facts_that_follow_from_a_row() -> None:
+    assert [*facts_of("blpop")] == [
+        "BLPOP",
+        "  ACL categories: @blocking @list @slow @write",
+        "  event: blpop",
+        "  options: none",
+        "  true: time",
+        "  false: derives has_fields hidden lookup may_wait rest",
+        "  kinds: BLOCKING CONSUMES OF_QUEUES TAKES",
+    ]
 
 
 def test_a_row_overrides_the_effects_of_its_group() -> None:
