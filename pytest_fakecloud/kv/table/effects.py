@@ -55,7 +55,7 @@ class Effects:
                 self.ttl_at, self.ttl_unit = int(position), UNITS[word]
             elif word == "value" and position.isdigit():
                 self.value = int(position)
-            elif word == "event" and event:
+            elif word == "event" and event and not at:
                 self.event = event
             elif word not in _WORDS or at or is_equal:
                 raise ValueError(

@@ -478,26 +478,34 @@ class Admission:
             self._start_in_new_period(key)
 
     def unpin_flow(self, name: str, *, parallelism: bool, rate: bool) -> None:
-        """Let messages change limits of a key again; raise a 404 error if it does not exist."""
+        """Let messages change limits of a key again. Acquires the lock.
+
+        Raises ``QueueError``: 404 if the key does not exist.
+        """
         with self.lock:
             key = self.existing_flow_key(name)
             key.pinned_parallelism &= not parallelism
             key.pinned_rate &= not rate
 
     def reset_flow_rate(self, name: str) -> None:
-        """Start a new period of a key; raise a 404 error if it does not exist."""
+        """Start a new period of a key. Acquires the lock.
+
+        Raises ``QueueError``: 404 if the key does not exist.
+        """
         with self.lock:
             key = self.existing_flow_key(name)
             key.restart_period(self.clock.now_us())
             self._start_in_new_period(key)
 
     def reset_flow(self, name: str) -> None:
-        """Start a new period of a key, in which earlier messages do not count."""
+        """Start a new period of a key, in which deliveries in flight do not count. Acquires the lock.
+
+        Raises ``QueueError``: 404 if the key does not exist.
+        """
         with self.lock:
             key = self.existing_flow_key(name)
             self.recall_admitted(key)
-            # From now on, the deliveries in flight do not count (vendor's changelog).
-            key.active.clear()
+            key.active.clear()  # vendor's changelog
             self.reset_flow_rate(name)
 
     def _start_in_new_period(self, key: FlowKey) -> None:

@@ -33,7 +33,7 @@ class QueueRoute(Route):
 class RouteFamily:
     """The routes of one family of endpoints. Each request has its own instance.
 
-    A method reads the request, calls a method of the engine if data change, and makes the response.
+    A method reads the request, lets a method of the engine change data, and makes the response.
     """
 
     holds_lock: ClassVar[bool] = True
