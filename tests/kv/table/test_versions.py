@@ -103,6 +103,7 @@ def test_the_table_of_a_version_ends_there() -> None:
     assert "CLIENT NO-TOUCH" in tables[1].commands
     assert "HEXPIRE" not in tables[1].commands
     assert "HEXPIRE" in tables[2].commands
+    assert "vendor" not in {spec.only_in for spec in tables[-1].commands.values()}
     json = {name for name in COMMANDS if name.startswith("JSON.")}
     assert (
         command_table("redis", "7.0.15", ("ReJSON",)).commands.keys()
