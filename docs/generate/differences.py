@@ -9,7 +9,13 @@ from textwrap import fill
 
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.table.versions import LATER, MODULES, VENDOR, is_later
+from pytest_fakecloud.kv.table.versions import (
+    LATER_BEHAVIOURS,
+    LATER_OPTIONS,
+    MODULES,
+    VENDOR,
+    is_later,
+)
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
@@ -20,7 +26,7 @@ VALKEYS = (
     *(name for name, spec in COMMANDS.items() if spec.only_in == "valkey"),
     "the API of scripts as `server`",
 )
-"""Commands, and an entry of `LATER`, that exist in Valkey but in no version of Redis."""
+"""Commands, and one of `LATER_BEHAVIOURS`, that exist in Valkey but in no version of Redis."""
 
 
 def page() -> str:
@@ -52,7 +58,9 @@ def page() -> str:
 def _versions() -> Iterator[str]:
     announced = VERSION["vendor"]
     words = {
-        word: since for word, since in LATER.items() if since != VENDOR and word not in VALKEYS
+        word: since
+        for word, since in {**LATER_OPTIONS, **LATER_BEHAVIOURS}.items()
+        if since != VENDOR and word not in VALKEYS
     } | {
         spec.name: spec.since
         for spec in COMMANDS.values()

@@ -60,7 +60,7 @@ _CONDITIONS = dict.fromkeys(("MULTI", "EXEC"), "yes, within one pipeline")
 def _available(spec: CommandSpec) -> str:
     if spec.function is None:
         return "missing"
-    if not spec.over_rest:
+    if not spec.rest:
         return "no"
     reason = REASONS.get(spec.name) or REASONS.get(spec.name.split()[0])
     if reason and reason.startswith("accepted"):

@@ -231,7 +231,7 @@ class Access:
     @property
     def is_relative(self) -> bool:
         """Whether a second run of the command or call has a second effect."""
-        return self.changes and (self.call is not None or self.name in kinds.ADDS_AGAIN)
+        return self.changes and (self.call is not None or self.name in kinds.CHANGES_AGAIN)
 
     def overwrites(self, other: Access) -> bool:
         """Return whether a call writes a vector again that another call has written or deleted."""

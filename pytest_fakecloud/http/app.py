@@ -7,7 +7,7 @@ authenticates it, applies faults, calls the endpoint, encodes its result, and re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -176,7 +176,7 @@ class App:
     # -- defined by each service -----------------------------------------------------------------
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> Sequence[Route]:
         """Return the routes of the service, whose endpoints are methods of this class."""
         raise NotImplementedError
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from .messages import Request
 
 
-class Route(NamedTuple):
+@dataclass(frozen=True)
+class Route:
     """One endpoint: the methods and the path pattern that it fakes.
 
     ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
@@ -22,10 +24,7 @@ class Route(NamedTuple):
     request.
 
     ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket.
-    ``changes`` marks an endpoint that accepts GET although it changes data. ``limited`` is false for an
-    endpoint to which the service's limit of requests per second does not apply. ``publishes`` marks an
-    endpoint by which a client sends messages, whose IDs are in the response: reports, faults and
-    explorations treat its requests as messages.
+    ``changes`` marks an endpoint that accepts GET although it changes data.
     """
 
     methods: str
@@ -34,8 +33,6 @@ class Route(NamedTuple):
     endpoint: Callable[[Any, Request], object]
     lingers: bool = False
     changes: bool = False
-    limited: bool = True
-    publishes: bool = False
 
     @property
     def parameters(self) -> list[str]:

@@ -22,7 +22,7 @@ from .errors import CommandError
 from .reply import Map, SetReply
 from .settings import Dialect
 from .table.keys import KeySpec, sort_destination
-from .table.registry import EVERYTHING, CommandSpec, Table
+from .table.registry import CATEGORIES, EVERYTHING, CommandSpec, Table
 from .table.syntax import encoded
 
 Reason = Literal["command", "key", "channel"]
@@ -306,12 +306,6 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     return user
 
 
-CATEGORIES = (
-    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
-    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
-    "connection", "transaction", "scripting",
-)  # fmt: skip
-"""The categories of commands in the order of ACL CAT, without the ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search", "array", "vector")
 """Categories of commands that Redis 7.0 does not have without modules."""
 

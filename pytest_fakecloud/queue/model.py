@@ -10,10 +10,11 @@ returns an ``Outcome``.
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from ..core.calls import NO_HEADERS, Headers
 from ..core.timers import to_datetime
@@ -26,6 +27,17 @@ Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+T = TypeVar("T")
+
+
+def copy_of(item: T) -> T:
+    """Return a copy of a data class with its own lists, dicts and queues, whose items are shared."""
+    same = copy.copy(item)
+    for name, value in vars(same).items():
+        if isinstance(value, list | dict | deque):
+            setattr(same, name, copy.copy(value))
+    return same
+
 
 SUCCESS = range(200, 300)
 """The statuses that deliver a message. A redirect does not."""
@@ -326,12 +338,11 @@ class Message:
 
     def copy(self) -> Message:
         """Return a copy that further attempts do not change."""
-        same = copy.copy(self)
+        same = copy_of(self)
         same.attempts = [
             copy.copy(attempt) if attempt.state == "in flight" else attempt
             for attempt in self.attempts
         ]
-        same.log = list(self.log)
         return same
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from importlib import import_module
+from inspect import getsource, ismodule
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,12 +16,13 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import KVConfig
-from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, CommandSpec
-from pytest_fakecloud.kv.table.rows import _row
+from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, _specs_of
+from pytest_fakecloud.kv.table.rows import read
 from pytest_fakecloud.queue.engine.admission import OrderedQueue
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.rest.app import QueueApp
 from pytest_fakecloud.queue.rest.queues import QueueRoutes
+from pytest_fakecloud.queue.wire import records
 from tests import notations
 from tests.harness import PACKAGE
 from tests.kv import scenarios
@@ -54,8 +57,8 @@ def test_the_files_of_recipes_exist() -> None:
 def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (heading, rows), *others = parts("Add a key-value command")
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
-        name = row.split()[0].removeprefix("*")
-        monkeypatch.setitem(COMMANDS, name, CommandSpec(_row(name, f"{group}]", row)))
+        for name, spec in _specs_of(read(f"[{group}]\n{row}").values()).items():
+            monkeypatch.setitem(COMMANDS, name, spec)
     monkeypatch.setattr(
         EVERYTHING, "_members", {}
     )  # ACL categories, which contain the new commands
@@ -79,27 +82,33 @@ def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert played == 2
 
 
-def test_the_recipe_for_an_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (_, route_lines), (_, field_line), (_, method_lines), (_, scenario_lines) = parts(
-        "Add an endpoint"
-    )
-    route_line, method = route_lines.strip().split("\n", 1)
-    define(QueueRoutes, dedent(method), monkeypatch)
-    route = eval(route_line.rstrip(","), {"cls": QueueRoutes})
+@pytest.mark.parametrize("removed", ["", "queue.note = note\n", "queue.updated_us ="])
+def test_the_recipe_for_an_endpoint(
+    removed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its scenario passes, and fails without a line of the engine's method."""
+    (_, route), (_, of_queue), (_, method), (_, of_record), (_, lines) = parts("Add an endpoint")
+    route_line, of_family = route.strip().split("\n", 1)
+    define(QueueRoutes, dedent(of_family), monkeypatch)
+    note_queue = eval(route_line.rstrip(","), {"cls": QueueRoutes})
     routes = QueueRoutes.routes()
-    monkeypatch.setattr(QueueRoutes, "routes", classmethod(lambda cls: [*routes, route]))
+    monkeypatch.setattr(QueueRoutes, "routes", classmethod(lambda cls: [*routes, note_queue]))
     monkeypatch.setattr(QueueApp, "_table_of_class", None)
-    monkeypatch.setattr(OrderedQueue, field_line.partition(":")[0], "", raising=False)
-    define(Engine, method_lines, monkeypatch)
+    monkeypatch.setattr(OrderedQueue, of_queue.partition(":")[0], "", raising=False)
+    define(Engine, method.replace(removed, "pass  # ") if removed else method, monkeypatch)
+    *_, last = re.findall(r'"paused": queue.paused,\n', getsource(records.queue_record))
+    define(records, getsource(records.queue_record).replace(last, last + of_record), monkeypatch)
     file = tmp_path / "recipe.txt"
-    file.write_text(f"\n{scenario_lines}", encoding="utf-8")
-    for settings, lines in notations.scenarios(file).values():
-        play(settings, lines)
+    file.write_text(f"\n{lines}", encoding="utf-8")
+    for settings, scenario in notations.scenarios(file).values():
+        with pytest.raises(AssertionError) if removed else nullcontext():
+            play(settings, scenario)
 
 
-def define(owner: type, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add a method to a class, as if it stood in the module of the class."""
+def define(owner: Any, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a function to a module or to a class, as if it stood in the module of the class."""
     defined: dict[str, Any] = {}
-    exec(source, vars(import_module(owner.__module__)), defined)
+    module = owner if ismodule(owner) else import_module(owner.__module__)
+    exec(source, vars(module), defined)
     for name, method in defined.items():
         monkeypatch.setattr(owner, name, method, raising=False)

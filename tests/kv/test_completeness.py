@@ -17,6 +17,7 @@ from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.errors import CommandError, Template
 from pytest_fakecloud.kv.scripting import errors as scripting_errors
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
+from pytest_fakecloud.kv.table.effects import UNITS
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from pytest_fakecloud.kv.table.registry import command_table
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES, TEMPLATES_FILE
@@ -54,16 +55,11 @@ def test_every_data_command_is_compared_with_real_servers() -> None:
     assert not compared & excluded
 
 
-SHOWN_AS = {
-    "value_at": "value@", "ttl_at": "seconds@ (or of another unit)", "takes_ttl": "ttl",
-    "reads_clock": "time", "event": "event=",
-}  # fmt: skip
-"""The attributes of ``registry.Effects`` that scenarios compare with what a command does, with the
-effects in rows.
-"""
+SHOWN = {"value", *UNITS, "ttl", "time", "event", "no-event"}
+"""The effects in rows that scenarios compare with what a command does."""
 NOT_SHOWN = {
-    ("RESTORE", "value_at"), ("RESTORE-ASKING", "value_at"),  # the value is that of the payload
-    *((name, "reads_clock") for name in TABLE if name.startswith("SEARCH.")),  # read by the index
+    ("RESTORE", "value"), ("RESTORE-ASKING", "value"),  # the value is that of the payload
+    *((name, "time") for name in TABLE if name.startswith("SEARCH.")),  # read by the index
 }  # fmt: skip
 """Effects that no scenario can show."""
 
@@ -149,10 +145,7 @@ def played() -> Played:
 def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
     commands = {spec.name for spec in TABLE.values() if not spec.subcommands}
     words = {(spec.name, word) for spec in TABLE.values() for word in spec.options}
-    effects = {
-        (spec.name, effect) for spec in TABLE.values() for effect in SHOWN_AS
-        if getattr(spec.effects, effect) not in (None, False, 0)
-    }  # fmt: skip
+    effects = {(spec.name, word) for spec in TABLE.values() for word in spec.effects.words & SHOWN}
     missing = [
         *((name, f"a line of {name} that succeeds") for name in commands - played.commands),
         *(
@@ -160,8 +153,8 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
             for name, word in words - played.options
         ),
         *(
-            (name, f"a line of {name} that shows the effect {SHOWN_AS[effect]}")
-            for name, effect in effects - played.effects - NOT_SHOWN
+            (name, f"a line of {name} that shows the effect {word}")
+            for name, word in effects - played.effects - NOT_SHOWN
         ),
     ]
     complete_scenarios((name, line) for name, line in missing if TABLE[name].group != "cluster")

@@ -164,6 +164,13 @@ def find_database(session: Session, text: bytes) -> Keyspace:
     return session.engine.database(index)
 
 
+def parse_pop(args: Args) -> int | None:
+    """Parse ``key [count]`` of a command that pops; return the count, or None."""
+    if len(args) > 2:
+        raise CommandError(errors.SYNTAX)
+    return None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+
+
 def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
     """Parse ``key [count [flag]]``; return the count, or None, and whether the flag is given."""
     if len(args) == 1:

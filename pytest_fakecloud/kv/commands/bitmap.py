@@ -165,7 +165,7 @@ def bitop(session: Session, args: Args) -> Reply:
     """Combine strings bitwise, store the result in a key, and return its length in bytes."""
     operation, target, sources = args[0].upper(), args[1], args[2:]
     name = operation.decode("latin-1")
-    if operation not in _OPERATIONS or not session.engine.table.knows.get(f"BITOP {name}", True):
+    if operation not in running(session).option_words:
         raise CommandError(errors.SYNTAX)
     if operation == b"NOT" and len(sources) != 1:
         raise CommandError(errors.BITOP_NOT_ONE_SOURCE)

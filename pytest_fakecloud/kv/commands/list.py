@@ -21,6 +21,7 @@ from .arguments import (
     parse_bounds,
     parse_negatable,
     parse_options,
+    parse_pop,
     parse_timeout,
     pop_first,
     pop_several,
@@ -169,7 +170,7 @@ def _take(
 def pop(session: Session, args: Args, *, left: bool) -> Reply:
     if len(args) > 2:
         raise arity_error(session)
-    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    count = parse_pop(args)
     items = session.db.get(args[0], QuickList)
     if items is None:
         return None if count is None else NIL_ARRAY

@@ -17,6 +17,7 @@ from .arguments import (
     length,
     parse_negatable,
     parse_options,
+    parse_pop,
     random_indexes,
     remove_all,
     running,
@@ -82,9 +83,7 @@ def smembers(session: Session, args: Args) -> Reply:
 @command("SPOP")
 def spop(session: Session, args: Args) -> Reply:
     """Remove and return one or more random members of a set."""
-    if len(args) > 2:
-        raise CommandError(errors.SYNTAX)
-    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    count = parse_pop(args)
     members = session.db.get(args[0], SetValue)
     if members is None or count == 0:
         return None if count is None else SetReply()

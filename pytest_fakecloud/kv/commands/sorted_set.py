@@ -27,6 +27,7 @@ from .arguments import (
     length,
     parse_bounds,
     parse_options,
+    parse_pop,
     parse_random,
     pop_first,
     pop_several,
@@ -171,9 +172,7 @@ def zmscore(session: Session, args: Args) -> Reply:
 def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     if len(args) > 3:
         raise arity_error(session)
-    with_score = len(args) == 3
-    if with_score and args[2].upper() != b"WITHSCORE":
-        raise CommandError(errors.SYNTAX)
+    with_score = b"WITHSCORE" in dict(parse_options(args, 2, running(session).option_sizes))
     members = get_or_empty(session, args[0], SortedSet)
     rank = members.rank(args[1], reverse=reverse)
     if rank is None:
@@ -212,9 +211,7 @@ def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count:
 @variant("ZPOPMIN", "Remove and return the members with the lowest scores.", lowest=True)
 @variant("ZPOPMAX", "Remove and return the members with the highest scores.", lowest=False)
 def zpop(session: Session, args: Args, *, lowest: bool) -> Reply:
-    if len(args) > 2:
-        raise CommandError(errors.SYNTAX)
-    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    count = parse_pop(args)
     members = get_or_empty(session, args[0], SortedSet)
     if not members or count == 0:
         return []
@@ -275,6 +272,7 @@ RangeKind = Literal["rank", "score", "lex"]
 Interval = tuple[Any, Any]
 """Both ends of a range, as `slice_bounds()` or the methods of `SortedSet` take them."""
 _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
+"""The options of all ranges: a server also parses those that it rejects for one kind of range."""
 
 
 def _score_bound(text: bytes) -> float:

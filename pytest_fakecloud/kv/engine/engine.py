@@ -280,7 +280,7 @@ class KVEngine:
             # EXEC and scripts are shown before the commands that they run.
             self._show_to_monitors(session, argv, start_us)
         # Between commands, the test may read, which counts as no hit or miss.
-        db.counts_reads, db.notes_accesses = spec.reads_keys, not session.no_touch
+        db.counts_reads, db.notes_accesses = spec.lookup, not session.no_touch
         reply: Reply = None
         try:
             self._check_room(session, spec, argv)
@@ -410,7 +410,7 @@ class KVEngine:
         """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
         are in the order of real servers.
         """
-        if session.interface == "rest" and (spec.may_wait or not spec.over_rest):
+        if session.interface == "rest" and (spec.may_wait or not spec.rest):
             check_over_rest(spec, argv)
         if not spec.documented and not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))

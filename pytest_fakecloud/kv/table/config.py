@@ -20,6 +20,7 @@ from ..algorithms.glob import matcher
 from ..errors import CommandError
 from .registry import EVERYTHING, Table
 from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
+from .versions import LATER_PARAMETERS
 
 Parser: TypeAlias = Callable[[str], str]
 """Returns the value to store, given the value that a client sent.
@@ -554,6 +555,7 @@ class Config:
 
 @cache
 def _defaults(dialect: str, table: Table) -> Mapping[str, str]:
-    knows, own = table.knows, _VENDOR if dialect == "vendor" else PARAMETERS
-    names = (name for name in PARAMETERS if knows.get(f"CONFIG {name}", True))
+    own = _VENDOR if dialect == "vendor" else PARAMETERS
+    later = {name for name, since in LATER_PARAMETERS.items() if not table.has(since)}
+    names = (name for name in PARAMETERS if name not in later)
     return MappingProxyType({name: own[name].default for name in names})

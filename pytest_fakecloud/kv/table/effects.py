@@ -36,31 +36,38 @@ _WORDS = frozenset(
 class Effects:
     """The last column of a command's row, whose words ``commands.txt`` explains.
 
-    ``words`` are the effects without a value. ``value_at`` and ``ttl_at`` are positions in the command
-    line, or 0. ``event`` and ``over_rest`` are None if the row does not declare them. ``repetition`` is
-    one of the words about repetitions or, by default, an empty string.
+    ``words`` are the effects without their values. An attribute has the name of its word: ``ttl``,
+    ``time``, ``whole`` and ``lookup`` say whether the row declares it, ``value`` is a position in the
+    command line, or 0, and ``event`` and ``rest`` are None if the row declares neither them nor the
+    opposite. ``ttl_at`` and ``ttl_unit`` are from the effect with the name of a unit, such as
+    ``seconds@2``. ``repetition`` is one of the words about repetitions or, by default, an empty string.
     """
 
     def __init__(self, text: str) -> None:
-        self.value_at = self.ttl_at = 0
+        self.value = self.ttl_at = 0
         self.ttl_unit: Unit | None = None
-        self.words = _WORDS.intersection(text.split())
-        self.takes_ttl = "ttl" in self.words
-        self.reads_clock = "time" in self.words
-        self.looks_up = "lookup" in self.words
-        self.whole = "whole" in self.words
-        self.event: str | None = "" if "no-event" in self.words else None
-        self.over_rest: bool | None = None
-        if not self.words.isdisjoint({"rest", "no-rest"}):
-            self.over_rest = "rest" in self.words
-        self.repetition = "".join(self.words & {"overwrites", "again", "varies"})
-        for word in text.split():
-            name, _, position = word.partition("@")
-            if name in UNITS and position.isdigit():
-                self.ttl_at, self.ttl_unit = int(position), UNITS[name]
-            elif name == "value" and position.isdigit():
-                self.value_at = int(position)
-            elif word.startswith("event="):
-                self.event = word.removeprefix("event=")
-            elif word not in _WORDS:
-                raise ValueError(f"{word!r} is not an effect; commands.txt lists the effects")
+        self.event: str | None = None
+        words = set()
+        for effect in text.split():
+            word, at, position = effect.partition("@")
+            word, is_equal, event = word.partition("=")
+            if word in UNITS and position.isdigit():
+                self.ttl_at, self.ttl_unit = int(position), UNITS[word]
+            elif word == "value" and position.isdigit():
+                self.value = int(position)
+            elif word == "event" and event and not at:
+                self.event = event
+            elif word not in _WORDS or at or is_equal:
+                raise ValueError(
+                    f"{effect!r} is not an effect; use one that the head of commands.txt explains"
+                )
+            words.add(word)
+        self.words = frozenset(words)
+        self.ttl = "ttl" in words
+        self.time = "time" in words
+        self.lookup = "lookup" in words
+        self.whole = "whole" in words
+        self.rest = "rest" in words if words & {"rest", "no-rest"} else None
+        self.repetition = "".join(words & {"overwrites", "again", "varies"})
+        if "no-event" in words:
+            self.event = ""

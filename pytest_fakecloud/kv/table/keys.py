@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from .syntax import integer_at_start, option_places
+
+_POSITION = re.compile(
+    r"unknown|(?:(?P<keyword>[A-Za-z]+)@)?(?P<first>-?[1-9]\d*)(?:\.\.(?P<last>-?\d+))?"
+    r"(?:/(?P<step>[1-9]\d*))?(?:%(?P<limit>[1-9]\d*))?"
+)
+"""For example ``STREAMS@1..-1/2%2``, of which only the first number is required."""
+FLAGS = (
+    "RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "not_key", "incomplete",
+    "variable_flags",
+)  # fmt: skip
+"""The flags of keys in ``COMMAND INFO``."""
 
 
 class KeySpec:
@@ -10,17 +23,21 @@ class KeySpec:
 
     def __init__(self, text: str) -> None:
         *flags, position = text.split()
-        # For example `STREAMS@1..-1/2%2`, of which only the first number is required.
-        keyword, _, position = position.rpartition("@")
-        position, _, limit = position.partition("%")
-        position, _, step = position.partition("/")
-        first, _, last = position.partition("..")
+        match = _POSITION.fullmatch(position)
+        if match is None:
+            raise ValueError(
+                f"{position!r} is not a position of keys; write e.g. 1, 1..-1/2, numkeys@2 or STORE@5"
+            )
+        for flag in flags:
+            if flag not in FLAGS:
+                raise ValueError(f"{flag!r} is not a flag of keys; use one of {', '.join(FLAGS)}")
+        keyword = match["keyword"]
         self.flags = tuple(flags)
-        self.unknown = first == "unknown"
+        self.unknown = position == "unknown"
         self.numkeys = keyword == "numkeys"
         self.keyword = keyword.encode() if keyword and not self.numkeys else None
-        self.first, self.last = 0 if self.unknown else int(first), int(last or 0)
-        self.step, self.limit = int(step or 1), int(limit or 0)
+        self.first, self.last = int(match["first"] or 0), int(match["last"] or 0)
+        self.step, self.limit = int(match["step"] or 1), int(match["limit"] or 0)
 
     @property
     def writes(self) -> bool:

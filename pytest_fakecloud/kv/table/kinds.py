@@ -56,7 +56,7 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 
 OVERWRITES = _all(lambda spec: spec.effects.repetition == "overwrites")
 """Commands whose effect does not depend on the data that they overwrite or delete."""
-ADDS_AGAIN = _all(lambda spec: spec.effects.repetition == "again")
+CHANGES_AGAIN = _all(lambda spec: spec.effects.repetition == "again")
 """Commands that change the data again each time they are repeated."""
 TAKES = _all(
     lambda spec: (

@@ -17,7 +17,7 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     like BLPOP, and the vendor's own queue library relies on the error. This function checks single
     commands and each command of a pipeline or transaction; the transaction is then discarded.
     """
-    if not spec.over_rest:
+    if not spec.rest:
         raise CommandError(not_available(spec.name))
     if spec.may_wait and asks_to_wait(argv):
         raise CommandError(not_available(spec.name))
@@ -25,7 +25,7 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
 
 def check_container_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     """Raise the vendor's error if no subcommand of a container command is available over REST."""
-    if not any(subcommand.over_rest for subcommand in (spec.subcommands or {}).values()):
+    if not any(subcommand.rest for subcommand in (spec.subcommands or {}).values()):
         raise CommandError(not_available(b" ".join(argv[:2]).upper()))
 
 

@@ -17,15 +17,21 @@ from ..errors import CommandError, not_available, unknown_command, unknown_subco
 from ..reply import Reply
 from .effects import TTL_OPTIONS, Effects
 from .keys import KeySpec, migrated_keys
-from .rows import ROWS, Row
+from .rows import ROWS, Row, naming
 from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
-from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
+from .versions import ARITIES, EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
 Function: TypeAlias = Callable[[Any, Args], Reply]
 """A function that runs a command. The session is untyped: the table must not import it."""
 
+CATEGORIES = (
+    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
+    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
+    "connection", "transaction", "scripting",
+)  # fmt: skip
+"""The ACL categories of commands in the order of ACL CAT, without the ``@`` sign."""
 GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
 """ACL categories of command groups, if the names differ."""
 
@@ -39,8 +45,24 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     return specs, only_key, any("RO" in spec.flags for spec in specs)
 
 
+FLAGS = (
+    "write", "readonly", "denyoom", "fast", "blocking", "admin", "pubsub", "noscript", "loading",
+    "stale", "no_auth", "no_multi", "no_async_loading", "no_mandatory_keys", "allow_busy", "asking",
+    "skip_monitor", "skip_slowlog",
+)  # fmt: skip
+"""The flags of commands in ``COMMAND INFO``."""
+
+
 def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     words = text.split()
+    for word in words:
+        _, at, category = word.removeprefix("-").partition("@")
+        if at and category not in CATEGORIES:
+            raise ValueError(
+                f"{word!r} is not an ACL category; use one of @{', @'.join(CATEGORIES)}"
+            )
+        if not at and word not in FLAGS:
+            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(FLAGS)}")
     flags = frozenset(word for word in words if "@" not in word)
     categories = {"@fast" if "fast" in flags else "@slow"}
     categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
@@ -85,10 +107,11 @@ class CommandSpec:
       the key.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
-    - ``over_rest``: the command is available over REST, at least without BLOCK.
+    - ``rest``: the command is available over REST, at least without BLOCK.
     - ``protection``: the parameter that has to allow the command, or None.
     - ``derives``: the command stores data that it derives from other keys.
-    - ``reads_keys``: looking up a key counts as a hit or a miss.
+    - ``lookup``: looking up a key counts as a hit or a miss.
+    - ``time``: the effect or the reply of each line depends on the time.
     - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
       the flag ``skip_monitor``, before the commands that they call.
     """
@@ -110,28 +133,26 @@ class CommandSpec:
         self.readonly = "readonly" in self.flags
         self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
         writes_another = self.write and only_reads_a_key
-        self.reads_keys = self.readonly or writes_another or self.effects.looks_up
+        self.lookup = self.readonly or writes_another or self.effects.lookup
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.function: Function | None = None
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
         self.argument_words = slice(2 if " " in row.name else 1, None)
         self.synopsis = row.arguments
-        self._later_words = row.later
+        self.arguments: Sequence[Argument] = parse(row.arguments, row.later)
         self.may_wait = "BLOCK " in row.arguments
-        self.over_rest = self.may_wait or "blocking" not in self.flags
-        if self.effects.over_rest is not None:
-            self.over_rest = self.effects.over_rest
+        self.rest = self.may_wait or "blocking" not in self.flags
+        if self.effects.rest is not None:
+            self.rest = self.effects.rest
+        blocks = "blocking" in self.flags and not self.may_wait
+        self.time = blocks or self.effects.time or self.effects.ttl_unit is not None
         self.protection = _PROTECTIONS.get(row.name)
 
     def call(self, session: Any, argv: list[bytes]) -> Reply:
         """Call the function with the words after the command's name."""
         assert self.function is not None
         return self.function(session, argv[self.argument_words])
-
-    @cached_property
-    def arguments(self) -> Sequence[Argument]:
-        return parse(self.synopsis, self._later_words)
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -177,17 +198,12 @@ class CommandSpec:
         return self.full_name.replace("|", "-") if event is None else event
 
     @cached_property
-    def _is_timed(self) -> bool:
-        blocks = "blocking" in self.flags and not self.may_wait
-        return blocks or self.effects.reads_clock or self.effects.ttl_unit is not None
-
-    @cached_property
     def _timed_words(self) -> frozenset[bytes]:
         return self.option_words & _TIMED
 
     def depends_on_time(self, argv: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
-        if self._is_timed:
+        if self.time:
             return True
         words = self._timed_words
         return bool(words) and not words.isdisjoint(map(bytes.upper, argv[1:]))
@@ -215,7 +231,8 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
     """
     specs: dict[str, CommandSpec] = {}
     for row in rows:
-        spec = specs[row.name] = CommandSpec(row)
+        with naming(row.name):
+            spec = specs[row.name] = CommandSpec(row)
         parent, _, child = row.name.partition(" ")
         if child:
             spec.container = container = specs[parent]
@@ -231,40 +248,44 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
 class Table:
     """The commands and behaviours of servers that announce a certain version.
 
-    If the version is None, the table contains all commands and behaviours. ``modules`` are the
-    modules that a server with a version has loaded, by their names in ``versions.MODULES``.
+    If the version is None, the server is the vendor's, which has all commands and behaviours.
+    ``modules`` are the modules that a server with a version has loaded, by their names in
+    ``versions.MODULES``.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
-    their specs. ``knows`` maps each entry of ``versions.LATER`` to whether the version has it.
+    their specs. ``knows`` maps each of ``LATER_BEHAVIOURS`` to whether the version has it.
     """
 
     def __init__(self, version: str | None = None, modules: tuple[str, ...] = ()) -> None:
-        self.knows = {
-            word: version is None or not is_later(since, version) for word, since in LATER.items()
-        }
+        self.version = version
+        self.knows = {behaviour: self.has(since) for behaviour, since in LATER_BEHAVIOURS.items()}
         self._members: dict[str, frozenset[CommandSpec]] = {}
         if version is None:
             self.commands = _specs_of(ROWS.values())
         else:
-            self.commands = _specs_of(self._rows_of(version, modules))
+            self.commands = _specs_of(self._rows_of(modules))
             for name, spec in self.commands.items():
                 spec.function = COMMANDS[name].function
 
-    def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
+    def has(self, since: str) -> bool:
+        """Return whether servers with this table have what a version added."""
+        return self.version is None or not is_later(since, self.version)
+
+    def _rows_of(self, modules: tuple[str, ...]) -> Iterator[Row]:
         loaded = {MODULES[module] for module in modules}
-        missing = [entry for entry, is_known in self.knows.items() if not is_known]
+        missing = [option for option, since in LATER_OPTIONS.items() if not self.has(since)]
         for row in ROWS.values():
             if row.group in MODULES.values():
                 if row.group not in loaded:
                     continue
-            elif row.only_in == "vendor" or is_later(row.since, version):
+            elif row.only_in == "vendor" or not self.has(row.since):
                 continue
             if earlier := EARLIER.get(row.name):
                 since, flags, effects = earlier
-                if is_later(since, version):
+                if not self.has(since):
                     row = row._replace(flags=flags, effects=effects)
             start = f"{row.name} "
-            later = {entry.removeprefix(start) for entry in missing if entry.startswith(start)}
+            later = {option.removeprefix(start) for option in missing if option.startswith(start)}
             arity = ARITIES.get(row.name, row.arity) if later else row.arity
             yield row._replace(arity=arity, later=frozenset(later))
 
@@ -284,7 +305,7 @@ class Table:
         spec = self.find(argv)
         if spec is None:
             container = self.find_by_first_word(argv)
-            if self is EVERYTHING:
+            if self.version is None:
                 words = argv[:2] if container else argv[:1]
                 raise CommandError(not_available(b" ".join(words).upper()))
             if container is None:

@@ -1,13 +1,16 @@
 """The rows of the table of commands.
 
-``commands.txt`` explains the notation of the columns. ``keys.py`` reads the column *keys*,
-``synopsis.py`` the column *arguments* and ``effects.py`` the column *effects*.
+``commands.txt`` explains the notation of the columns. This module splits the rows. ``registry.py`` reads
+the column *flags*, ``keys.py`` the column *keys*, ``synopsis.py`` the column *arguments* and
+``effects.py`` the column *effects*. Each of them raises a ``ValueError`` for a wrong column, to which
+``naming()`` adds the name of the row.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...core.assets import asset
@@ -33,42 +36,80 @@ class Row(NamedTuple):
     later: frozenset[str] = frozenset()
 
 
-def _lines(table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each command, the heading of its group and its line. The commands of a group are
-    in the order of their names.
-    """
-    for section in f"\n{table}".split("\n[")[1:]:
-        heading, *lines = section.strip().split("\n")
-        yield from sorted(
-            (word.removeprefix("*").replace("|", " "), heading, line)
-            for line in lines
-            for word in line.partition(" | ")[0].split()[:-2]
-        )
-
-
+_HEAD = re.compile(
+    r"(?P<names>\*?[A-Z][\w.|-]*(?: \*?[A-Z][\w.|-]*)*) (?P<arity>-?[1-9]\d*) "
+    r"(?:(?P<only_in>redis|valkey|vendor)-)?(?P<since>\d+\.\d+\.\d+)",
+    re.ASCII,
+)
+_COLUMNS = ("flags", "keys", "arguments", "effects")
+"""The columns after the first one."""
 _, _SHARED, _TABLE = asset(__file__, "commands.txt").replace("\n  ", " ").split("\n\n", 2)
 _PARTS = dict(line[1:].split(" = ", 1) for line in _SHARED.split("\n"))
 """The parts that synopses share, by name."""
 
 
-def _row(name: str, heading: str, line: str) -> Row:
-    group, _, of_group = heading.partition("]")
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Add the name of a row to the errors about its columns."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"commands.txt, row {name}: {error}") from None
+
+
+def read(table: str) -> dict[str, Row]:
+    """Return the rows of a table by the names of their commands. The commands of a group are in the
+    order of their names.
+    """
+    rows: dict[str, Row] = {}
+    for section in f"\n{table}".split("\n[")[1:]:
+        heading, *lines = section.strip().split("\n")
+        group, _, shared_effects = heading.partition("]")
+        for row in sorted(row for line in lines for row in _rows(group, shared_effects, line)):
+            with naming(row.name):
+                if row.name in rows:
+                    raise ValueError("it is the second row of this command; remove one of them")
+            rows[row.name] = row
+    return rows
+
+
+def _rows(group: str, shared_effects: str, line: str) -> list[Row]:
+    """Return the row of each command of a line, which has the effects of its group, too."""
     head, *columns = line.split(" | ")
-    *words, arity, added = head.split()
-    only_in, _, since = added.rpartition("-")
-    columns = ["" if column == "-" else column for column in columns]
-    flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
-    if of_group:
-        effects = f"{of_group} {effects}"
-    arguments = _written_out(arguments)
-    documented = f"*{name.replace(' ', '|')}" in words
-    return Row(name, documented, int(arity), group, only_in, since, flags, keys, arguments, effects)
+    with naming(head.split()[0].removeprefix("*")):
+        match = _HEAD.fullmatch(head)
+        if match is None:
+            raise ValueError(
+                f"{head!r} is not a name, an arity and a version; write e.g. `*GET 2 1.0.0` or "
+                "`*GET 2 vendor-1.0.0`"
+            )
+        if len(columns) > len(_COLUMNS):
+            raise ValueError(
+                f"{columns[-1]!r} is column {len(columns) + 1}, but the last one is column "
+                f"{len(_COLUMNS) + 1}, the effects; write `-` for an empty column, and join the others"
+            )
+        columns = ["" if column == "-" else column for column in columns]
+        flags, keys, arguments, effects = [*columns, "", "", "", ""][: len(_COLUMNS)]
+        arguments = _written_out(arguments)
+    arity, only_in, since = int(match["arity"]), match["only_in"] or "", match["since"]
+    effects = f"{shared_effects} {effects}".strip()
+    return [
+        Row(name.removeprefix("*").replace("|", " "), name.startswith("*"), arity, group, only_in,
+            since, flags, keys, arguments, effects)
+        for name in match["names"].split()
+    ]  # fmt: skip
 
 
 def _written_out(arguments: str) -> str:
     """Return the column *arguments* with the shared parts written out."""
-    return re.sub(r"\$(\w+)", lambda part: _written_out(_PARTS[part[1]]), arguments)
+
+    def part(name: re.Match[str]) -> str:
+        if name[1] not in _PARTS:
+            raise ValueError(f"{name[0]} is not a shared part; use one of ${', $'.join(_PARTS)}")
+        return _written_out(_PARTS[name[1]])
+
+    return re.sub(r"\$(\w+)", part, arguments)
 
 
-ROWS = {name: _row(name, heading, line) for name, heading, line in _lines(_TABLE)}
+ROWS = read(_TABLE)
 """All rows, by the names of their commands."""

@@ -38,7 +38,11 @@ def parse(synopsis: str, without: Collection[str] = ()) -> list[Argument]:
     """Return the arguments of a synopsis. Parts in brackets that begin with a word of ``without`` are
     left out.
     """
-    return _sequence(_TOKEN.findall(synopsis), without)
+    tokens = _TOKEN.findall(synopsis)
+    arguments = _sequence(tokens, without)
+    if tokens:
+        raise ValueError(f"{tokens[0]} in {synopsis!r} has no opening bracket; add it")
+    return arguments
 
 
 def _sequence(tokens: list[str], without: Collection[str]) -> list[Argument]:
@@ -49,7 +53,7 @@ def _sequence(tokens: list[str], without: Collection[str]) -> list[Argument]:
         if token == "...":
             arguments = [_joined(arguments)._replace(multiple=True)]
         elif token in "[(":
-            group = _group(tokens, without)
+            group = _group(tokens, without, closing="]" if token == "[" else ")")
             arguments += [argument._replace(optional=token == "[") for argument in group]
         else:
             is_literal = token.upper() == token and not token.isdigit()
@@ -58,11 +62,14 @@ def _sequence(tokens: list[str], without: Collection[str]) -> list[Argument]:
     return arguments
 
 
-def _group(tokens: list[str], without: Collection[str]) -> list[Argument]:
+def _group(tokens: list[str], without: Collection[str], closing: str) -> list[Argument]:
     """Parse the content of brackets, and the closing bracket. The result has at most one item."""
     alternatives = [_joined(_sequence(tokens, without))]
-    while tokens.pop(0) == "|":
+    while tokens and tokens[0] == "|":
+        del tokens[0]
         alternatives.append(_joined(_sequence(tokens, without)))
+    if not tokens or tokens.pop(0) != closing:
+        raise ValueError(f"a `{closing}` is missing after {alternatives[-1].name!r}; add it")
     alternatives = [argument for argument in alternatives if argument.token not in without]
     if len(alternatives) < 2:
         return alternatives
@@ -72,6 +79,8 @@ def _group(tokens: list[str], without: Collection[str]) -> list[Argument]:
 
 def _joined(sequence: list[Argument]) -> Argument:
     """Return a sequence as one argument. A literal word becomes the token of what follows it."""
+    if not sequence:
+        raise ValueError("an argument is missing before `|`, `...` or a bracket; add it")
     first, *others = sequence
     if not others:
         return first

@@ -45,7 +45,7 @@ def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
     if not sets_ttl(spec):
         return None
     keys = spec.key_positions([word.encode("utf-8", "replace") for word in line])
-    first = 1 + max([effects.value_at, *(at + key.step - 1 for at, key in keys)])
+    first = 1 + max([effects.value, *(at + key.step - 1 for at, key in keys)])
     options = [word.upper() for word in line[first:]]
     if "FIELDS" in options:
         del options[options.index("FIELDS") :]  # what follows are names and values

@@ -17,28 +17,42 @@ ESTIMATED_COUNTERS = "the counter of groups before the first entry is estimated"
 MESSAGES_FOLLOW = "messages that a transaction sends to its own client follow its reply"
 SHORTEST_DOUBLES = "doubles are printed with the fewest digits"
 
-_ADDITIONS = {
-    "7.2.0": (
-        "CLIENT LIST lib-name", "TIME is constant in scripts and transactions",
-        "CONFIG set-max-listpack-entries", "CONFIG set-max-listpack-value",
-        "LPOS rejects the lowest rank", "XINFO CONSUMERS inactive",
-        "XSETID checks the highest deleted id", "ZRANK WITHSCORE", "ZREVRANK WITHSCORE",
-        "`os.clock` in scripts", ALL_KEYS_AGAIN, "deleted groups are reported with the usual error",
-        "lists and sets are listpacks", "timeouts that overflow are out of range",
-        "SCAN TYPE reads no keys",
-        EARLY_CONSUMERS, ESTIMATED_COUNTERS, MESSAGES_FOLLOW, SHORTEST_DOUBLES,
-    ),
-    "7.2.5": ("the API of scripts as `server`",),
-    "7.4.0": ("HSCAN NOVALUES", "XREAD +"),
-    "8.2.0": (
-        "BITOP ANDOR", "BITOP DIFF", "BITOP DIFF1", "BITOP ONE", "XADD ACKED", "XADD DELREF",
-        "XADD KEEPREF", "XTRIM ACKED", "XTRIM DELREF", "XTRIM KEEPREF",
-    ),
-    "8.4.0": ("SET IFDEQ", "SET IFDNE", "SET IFEQ", "SET IFNE"),
-    VENDOR: ("SCAN WITHTYPE",),
+LATER_OPTIONS = {
+    "ZRANK WITHSCORE": "7.2.0", "ZREVRANK WITHSCORE": "7.2.0",
+    "HSCAN NOVALUES": "7.4.0",
+    "BITOP ANDOR": "8.2.0", "BITOP DIFF": "8.2.0", "BITOP DIFF1": "8.2.0", "BITOP ONE": "8.2.0",
+    "XADD ACKED": "8.2.0", "XADD DELREF": "8.2.0", "XADD KEEPREF": "8.2.0",
+    "XTRIM ACKED": "8.2.0", "XTRIM DELREF": "8.2.0", "XTRIM KEEPREF": "8.2.0",
+    "SET IFDEQ": "8.4.0", "SET IFDNE": "8.4.0", "SET IFEQ": "8.4.0", "SET IFNE": "8.4.0",
+    "SCAN WITHTYPE": VENDOR,
 }  # fmt: skip
-LATER = {addition: version for version, added in _ADDITIONS.items() for addition in added}
-"""The first version that has each option, field, parameter or behaviour."""
+"""The first version that has an option word, which came later than its command."""
+
+LATER_PARAMETERS = {
+    "set-max-listpack-entries": "7.2.0", "set-max-listpack-value": "7.2.0",
+}  # fmt: skip
+"""The first version that has a parameter of CONFIG."""
+
+LATER_BEHAVIOURS = {
+    "CLIENT LIST lib-name": "7.2.0",
+    "LPOS rejects the lowest rank": "7.2.0",
+    "SCAN TYPE reads no keys": "7.2.0",
+    "TIME is constant in scripts and transactions": "7.2.0",
+    "XINFO CONSUMERS inactive": "7.2.0",
+    "XSETID checks the highest deleted id": "7.2.0",
+    "`os.clock` in scripts": "7.2.0",
+    "deleted groups are reported with the usual error": "7.2.0",
+    "lists and sets are listpacks": "7.2.0",
+    "timeouts that overflow are out of range": "7.2.0",
+    ALL_KEYS_AGAIN: "7.2.0",
+    EARLY_CONSUMERS: "7.2.0",
+    ESTIMATED_COUNTERS: "7.2.0",
+    MESSAGES_FOLLOW: "7.2.0",
+    SHORTEST_DOUBLES: "7.2.0",
+    "the API of scripts as `server`": "7.2.5",
+    "XREAD +": "7.4.0",
+}
+"""The first version that has a behaviour, for which functions ask with ``Table.knows``."""
 
 ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
 """Arities of commands in older versions, which lack some option words."""

@@ -29,7 +29,6 @@ import heapq
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -38,7 +37,7 @@ from ...core.clock import Timekeeper
 from ...core.ids import Ids
 from ...core.timers import Lane, Timer
 from ..errors import existing, quota
-from ..model import SECOND, FlowSettings, Message, Outcome, Report
+from ..model import SECOND, FlowSettings, Message, Outcome, Report, copy_of
 from ..settings import QueueConfig
 from ..wire.values import check_name
 
@@ -150,9 +149,7 @@ class FlowKey:
         }
 
     def copy(self) -> FlowKey:
-        same = copy(self)
-        same.active, same.waiting = dict(self.active), deque(self.waiting)
-        return same
+        return copy_of(self)
 
 
 @dataclass(eq=False)
@@ -173,10 +170,7 @@ class OrderedQueue:
     waiting: deque[str] = field(default_factory=deque)
 
     def copy(self) -> OrderedQueue:
-        same = copy(self)
-        same.active, same.parked = self.active.copy(), list(self.parked)
-        same.waiting = deque(self.waiting)
-        return same
+        return copy_of(self)
 
 
 class Admission:
@@ -462,6 +456,62 @@ class Admission:
         if name not in self.flow_keys:
             self.flow_keys[name] = FlowKey(name, now_us)
         return self.flow_keys[name]
+
+    def set_flow_paused(self, name: str, paused: bool) -> None:
+        """Pause or resume a flow-control key, which need not exist. Acquires the lock."""
+        with self.lock:
+            key = self.get_or_create_flow_key(name, self.clock.now_us())
+            key.paused = paused
+            if paused:
+                self.recall_admitted(key)
+            # This also plans or cancels the timer that opens the key.
+            self.start_waiting_for_flow(key)
+
+    def pin_flow(
+        self, name: str, *, parallelism: int | None, rate: int | None, period_us: int
+    ) -> None:
+        """Pin limits of a flow-control key, which need not exist. Acquires the lock."""
+        with self.lock:
+            now = self.clock.now_us()
+            key = self.get_or_create_flow_key(name, now)
+            key.pin(now, parallelism, rate, period_us)
+            self._start_in_new_period(key)
+
+    def unpin_flow(self, name: str, *, parallelism: bool, rate: bool) -> None:
+        """Let messages change limits of a key again. Acquires the lock.
+
+        Raises ``QueueError``: 404 if the key does not exist.
+        """
+        with self.lock:
+            key = self.existing_flow_key(name)
+            key.pinned_parallelism &= not parallelism
+            key.pinned_rate &= not rate
+
+    def reset_flow_rate(self, name: str) -> None:
+        """Start a new period of a key. Acquires the lock.
+
+        Raises ``QueueError``: 404 if the key does not exist.
+        """
+        with self.lock:
+            key = self.existing_flow_key(name)
+            key.restart_period(self.clock.now_us())
+            self._start_in_new_period(key)
+
+    def reset_flow(self, name: str) -> None:
+        """Start a new period of a key, in which deliveries in flight do not count. Acquires the lock.
+
+        Raises ``QueueError``: 404 if the key does not exist.
+        """
+        with self.lock:
+            key = self.existing_flow_key(name)
+            self.recall_admitted(key)
+            key.active.clear()  # vendor's changelog
+            self.reset_flow_rate(name)
+
+    def _start_in_new_period(self, key: FlowKey) -> None:
+        # Recall messages that have not started, because they count in the new period.
+        self.recall_admitted(key)
+        self.start_waiting_for_flow(key)
 
     def start_waiting_for_flow(self, key: FlowKey) -> None:
         now = self.clock.now_us()

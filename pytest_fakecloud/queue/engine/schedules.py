@@ -21,7 +21,6 @@ whole seconds from the schedule's creation.
 
 from __future__ import annotations
 
-import copy
 import re
 import zoneinfo
 from contextlib import suppress
@@ -34,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
-from ..model import MINUTE, SECOND, Api, HeaderList, PublishSettings
+from ..model import MINUTE, SECOND, Api, HeaderList, PublishSettings, copy_of
 from ..wire.values import LATEST_US
 from ..wire.waits import go_duration_us
 
@@ -269,9 +268,7 @@ class MessageSchedule:
     error: str | None = None
 
     def copy(self) -> MessageSchedule:
-        same = copy.copy(self)
-        same.last_ids = list(self.last_ids)
-        return same
+        return copy_of(self)
 
     def next_runs(self, count: int, after_us: int) -> list[datetime]:
         """Return the times of the next runs, even if the schedule is paused."""

@@ -10,14 +10,13 @@ endpoint's name may be any printable string, including spaces.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from ..errors import bad_request, existing, not_found, quota
-from ..model import HeaderList
+from ..model import HeaderList, copy_of
 from ..settings import PlanLimits
 from ..wire.headers import check_url
 from ..wire.values import check_name
@@ -93,8 +92,8 @@ class UrlGroup:
                 del self._by_key[key]
 
     def copy(self) -> UrlGroup:
-        endpoints = {endpoint.id: copy.copy(endpoint) for endpoint in self.endpoints}
-        return replace(self, headers=list(self.headers), by_id=endpoints)
+        endpoints = {endpoint.id: copy_of(endpoint) for endpoint in self.endpoints}
+        return replace(copy_of(self), by_id=endpoints)
 
 
 class UrlGroups:
@@ -141,6 +140,11 @@ class UrlGroups:
         group.name = name
         group.updated_us = now_us
 
+    def set_headers(self, group: UrlGroup, headers: HeaderList, now_us: int) -> None:
+        """Set the default headers of a group."""
+        group.headers = headers
+        group.updated_us = now_us
+
     def remove(self, group: UrlGroup) -> None:
         del self.by_name[group.name]
 
@@ -179,6 +183,17 @@ class UrlGroups:
         for url, endpoint_name in endpoints:
             self.add(group, url, endpoint_name, now_us)
         return group
+
+    def change_endpoint(self, group: UrlGroup, endpoint: Endpoint, url: str, now_us: int) -> None:
+        """Change the URL of an endpoint; raise a 400 error if it is invalid."""
+        check_url(url, "endpoint")
+        group.change(endpoint, url, endpoint.name)
+        group.updated_us = now_us
+
+    def remove_endpoint(self, group: UrlGroup, endpoint: Endpoint, now_us: int) -> None:
+        """Remove an endpoint. A group without endpoints remains, as in ``/v1``."""
+        group.remove(endpoint)
+        group.updated_us = now_us
 
     def remove_endpoints(
         self, group: UrlGroup, endpoints: Iterable[Mapping[str, Any]], now_us: int

@@ -13,7 +13,6 @@ from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.matching import Field
 from ...http.app import App
 from ...http.messages import Answer, Request, bearer_token, same
-from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
 from ..views import DESTINATION, LABEL, NAME
@@ -21,7 +20,7 @@ from ..wire.values import as_text, first_setting, read_labels
 from .bulk_actions import BulkActionRoutes
 from .chat import ChatRoutes
 from .dead_letters import DeadLetterRoutes
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .flow_control import FlowControlRoutes
 from .keys import KeyRoutes
 from .logs import LogRoutes
@@ -87,7 +86,7 @@ class QueueApp(App):
         self.read_only_token = read_only_token
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [route for family in _FAMILIES for route in family.routes()]
 
     def authenticate(self, request: Request) -> object:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...http.messages import Request
-from ...http.routing import Route
 from ..engine.bulk_actions import BulkAction, Source
 from ..errors import QueueError
 from ..wire import records
 from ..wire.values import without_none
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import query_of
 
 _ACTION_STATES = ("IN_PROGRESS", "FINISHED")
@@ -18,7 +17,7 @@ class BulkActionRoutes(RouteFamily):
     """Endpoints that list and show bulk actions of messages and of workflow runs."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         workflow = "/v2/workflows/bulkActions"
         return [
             cls.route("GET", "/v2/bulkActions", "list_bulk_actions", cls.list_bulk_actions),

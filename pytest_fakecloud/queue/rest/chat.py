@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from ...core.timers import finished
 from ...http.messages import Answer, Request
-from ...http.routing import Route
 from ..errors import QueueError
 from ..model import Delivery, first
 from ..wire.headers import LLM_URL
 from ..wire.values import HOP_BY_HOP, failure_text
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 
 
 class ChatRoutes(RouteFamily):
@@ -22,7 +21,7 @@ class ChatRoutes(RouteFamily):
     holds_lock = False
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route(
                 "POST", "/llm/v1/chat/completions", "chat", cls.chat, lingers=True, limited=False

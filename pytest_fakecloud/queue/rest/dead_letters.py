@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...http.messages import Json, Request
-from ...http.routing import Route
 from ..errors import not_found
 from ..model import Message
 from ..wire import records
 from ..wire.values import without_none
 from .bulk_requests import bulk_filters, has_id_field
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import query_of
 
 
@@ -22,7 +21,7 @@ class DeadLetterRoutes(RouteFamily):
     """Whether an empty filter of a bulk request matches nothing. Otherwise it is ignored."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("GET", "/v2/dlq", "list_dead_letters", cls.list_dead_letters),
             cls.route("DELETE", "/v2/dlq", "delete_dead_letters", cls.delete_dead_letters),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from ...http.messages import Answer, Request
@@ -14,12 +15,25 @@ if TYPE_CHECKING:
     from .app import QueueApp
 
 
+@dataclass(frozen=True)
+class QueueRoute(Route):
+    """An endpoint of the queue.
+
+    ``publishes`` marks an endpoint by which a client sends messages, whose IDs are in the response:
+    reports, faults and explorations treat its requests as messages. ``limited`` says whether the burst
+    limit applies to the endpoint. It does not apply to endpoints that publish, nor to some others
+    (vendor's page on rate limits). Decided here: webhooks count as notifications, and chat requests have
+    a limit of their own.
+    """
+
+    publishes: bool = False
+    limited: bool = True
+
+
 class RouteFamily:
     """The routes of one family of endpoints. Each request has its own instance.
 
-    The burst limit does not apply to routes that publish, nor to those that are not ``limited``
-    (vendor's page on rate limits). Decided here: webhooks count as notifications, and chat requests
-    have a limit of their own.
+    A method reads the request, lets a method of the engine change data, and makes the response.
     """
 
     holds_lock: ClassVar[bool] = True
@@ -30,7 +44,7 @@ class RouteFamily:
         self.runs = engine.workflow
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         raise NotImplementedError
 
     @classmethod
@@ -45,7 +59,7 @@ class RouteFamily:
         changes: bool = False,
         limited: bool = True,
         publishes: bool = False,
-    ) -> Route:
+    ) -> QueueRoute:
         """Return a route that calls a method of this family, and counts the request if the burst limit
         applies to it. A method that returns None responds with an empty body.
         """
@@ -60,4 +74,13 @@ class RouteFamily:
                 result = method(cls(engine), request)
             return Answer() if result is None else result
 
-        return Route(methods, pattern, name, endpoint, lingers, changes, limited, publishes)
+        return QueueRoute(
+            methods,
+            pattern,
+            name,
+            endpoint,
+            lingers=lingers,
+            changes=changes,
+            publishes=publishes,
+            limited=limited,
+        )

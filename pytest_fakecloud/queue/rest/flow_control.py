@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from ...http.messages import Request
-from ...http.routing import Route
-from ..engine.admission import FlowKey
 from ..errors import bad_request
 from ..model import SECOND
 from ..wire.values import LONGEST_PERIOD_US, read_flag, read_integer
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import query_of
 
 
@@ -16,7 +14,7 @@ class FlowControlRoutes(RouteFamily):
     """Endpoints that show, pause, pin and reset flow-control keys."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("GET", "/v2/flowControl", "list_flow_controls", cls.list_flow_controls),
             cls.route("GET", "/v2/flowControl/{key}", "get_flow_control", cls.get_flow_control),
@@ -38,13 +36,7 @@ class FlowControlRoutes(RouteFamily):
         return self.engine.flow_record(self.engine.existing_flow_key(request.segment("key")))
 
     def set_paused(self, request: Request) -> None:
-        engine = self.engine
-        key = engine.get_or_create_flow_key(request.segment("key"), engine.clock.now_us())
-        key.paused = request.route == "pause_flow"
-        if key.paused:
-            engine.recall_admitted(key)
-        # This also plans or cancels the timer that opens the key.
-        engine.start_waiting_for_flow(key)
+        self.engine.set_flow_paused(request.segment("key"), request.route == "pause_flow")
 
     def pin(self, request: Request) -> None:
         numbers: dict[str, int | None] = {"parallelism": None, "rate": None, "period": None}
@@ -59,15 +51,12 @@ class FlowControlRoutes(RouteFamily):
             raise bad_request("invalid pin: pass parallelism, rate, or both")
         if period is not None and rate is None:
             raise bad_request("invalid pin: a period needs a rate")
-        now = self.engine.clock.now_us()
-        key = self.engine.get_or_create_flow_key(request.segment("key"), now)
-        key.pin(now, parallelism, rate, (period or 1) * SECOND)
-        self._begin_period(key)
-
-    def _begin_period(self, key: FlowKey) -> None:
-        # Recall messages that have not started, because they count in the new period.
-        self.engine.recall_admitted(key)
-        self.engine.start_waiting_for_flow(key)
+        self.engine.pin_flow(
+            request.segment("key"),
+            parallelism=parallelism,
+            rate=rate,
+            period_us=(period or 1) * SECOND,
+        )
 
     def unpin(self, request: Request) -> None:
         flags = {"parallelism": False, "rate": False}
@@ -75,22 +64,13 @@ class FlowControlRoutes(RouteFamily):
             if name not in flags:
                 raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
             flags[name] = read_flag(value, name)
-        key = self.engine.existing_flow_key(request.segment("key"))
-        key.pinned_parallelism &= not flags["parallelism"]
-        key.pinned_rate &= not flags["rate"]
+        self.engine.unpin_flow(request.segment("key"), **flags)
 
     def reset(self, request: Request) -> None:
-        key = self.engine.existing_flow_key(request.segment("key"))
-        self.engine.recall_admitted(key)
-        # From now on, the deliveries in flight do not count (vendor's changelog).
-        key.active.clear()
-        self.reset_rate(request)
+        self.engine.reset_flow(request.segment("key"))
 
     def reset_rate(self, request: Request) -> None:
-        engine = self.engine
-        key = engine.existing_flow_key(request.segment("key"))
-        key.restart_period(engine.clock.now_us())
-        self._begin_period(key)
+        self.engine.reset_flow_rate(request.segment("key"))
 
     def global_parallelism(self, request: Request) -> object:
         return {

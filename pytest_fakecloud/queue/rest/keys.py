@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from ...http.messages import Request
-from ...http.routing import Route
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 
 
 class KeyRoutes(RouteFamily):
     """Endpoints that show and rotate the signing keys."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("GET", "/v2/keys", "get_keys", cls.get_keys),
             cls.route("POST GET", "/v2/keys/rotate", "rotate_keys", cls.rotate_keys, changes=True),

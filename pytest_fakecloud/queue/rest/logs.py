@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ...http.messages import Request
-from ...http.routing import Route
 from ..wire import records
 from ..wire.values import without_none
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import query_of
 
 _MAX_LOGS = 1000
@@ -19,7 +18,7 @@ class LogRoutes(RouteFamily):
     """Endpoints that list the entries of the log, which the API also calls events."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("GET", "/v2/events", "list_events", cls.list_logs),
             cls.route("GET", "/v2/logs", "list_logs", cls.list_logs),

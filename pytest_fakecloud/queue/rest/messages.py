@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.messages import Json, Request
-from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Published
@@ -21,7 +20,7 @@ from ..wire import records
 from ..wire.values import as_text, as_wire, check_name, first_setting, json_headers
 from ..workflow.runs import report_rejected_step
 from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import caller_of, destination_of, field_of, json_array
 from .schedules import SCHEDULES
 
@@ -30,7 +29,7 @@ class MessageRoutes(RouteFamily):
     """Endpoints that publish, and endpoints for published messages."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             *(
                 cls.route("POST", pattern, name, method, publishes=True)

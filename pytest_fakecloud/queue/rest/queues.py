@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ...http.messages import Request
-from ...http.routing import Route
 from ..errors import bad_request
 from ..wire import records
 from ..wire.values import check_name
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import field_of, json_object
 
 
@@ -15,7 +14,7 @@ class QueueRoutes(RouteFamily):
     """Endpoints that configure and pause queues."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("GET", "/v2/queues", "list_queues", cls.list_queues),
             cls.route("POST", "/v2/queues", "upsert_queue", cls.upsert_queue),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ...http.messages import Request
-from ...http.routing import Route
 from ..wire import records
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
@@ -15,7 +14,7 @@ class ScheduleRoutes(RouteFamily):
     """Endpoints that list, pause and delete schedules."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             *(route for base in SCHEDULES for route in cls._at(base)),
             cls.route("GET", "/v1/schedules", "list_schedules_v1", cls.list_schedules),
@@ -23,7 +22,7 @@ class ScheduleRoutes(RouteFamily):
         ]
 
     @classmethod
-    def _at(cls, base: str) -> list[Route]:
+    def _at(cls, base: str) -> list[QueueRoute]:
         return [
             cls.route("GET", base, "list_schedules", cls.list_schedules),
             cls.route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", cls.set_paused),

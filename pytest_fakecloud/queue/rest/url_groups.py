@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.messages import Request
-from ...http.routing import Route
 from ..errors import bad_request
 from ..model import HeaderList
 from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_wire, json_headers
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import field_of, json_object
 
 
@@ -19,7 +18,7 @@ class UrlGroupRoutes(RouteFamily):
     """Endpoints that change URL groups and their endpoints."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("GET", "/v2/topics", "list_groups", cls.list_groups),
             cls.route("GET", "/v2/topics/{name}", "get_group", cls.get_group),
@@ -49,9 +48,9 @@ class UrlGroupRoutes(RouteFamily):
             is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
             defaults.append((name if is_own else f"Upstash-Forward-{name}", value))
         read_given(defaults)  # Raises an error for an invalid setting.
-        group = self.engine.url_groups.get(request.segment("name"))
-        group.headers = defaults
-        group.updated_us = self.engine.clock.now_us()
+        groups = self.engine.url_groups
+        group = groups.get(request.segment("name"))
+        groups.set_headers(group, defaults, self.engine.clock.now_us())
 
     def add_endpoints(self, request: Request) -> None:
         endpoints = [

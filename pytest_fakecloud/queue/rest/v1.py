@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.messages import Json, Request
-from ...http.routing import Route
 from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records
 from ..wire.headers import check_url
 from ..wire.values import as_text, as_wire, check_name, without_none
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .messages import publish
 from .requests import destination_of, json_object
 
@@ -35,7 +34,7 @@ class V1Routes(RouteFamily):
     """Endpoints of ``/v1``."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route(
                 "POST", "/v1/publish/{destination*}", "publish_v1", cls.publish, publishes=True
@@ -96,16 +95,16 @@ class V1Routes(RouteFamily):
         return records.endpoint_record(*self.engine.url_groups.endpoint(request.segment("id")))
 
     def change_endpoint(self, request: Request) -> object:
-        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
+        groups = self.engine.url_groups
+        group, endpoint = groups.endpoint(request.segment("id"))
         url = as_wire(_text(json_object(request, required=True), "url"))
-        group.change(endpoint, check_url(url, "endpoint"), endpoint.name)
-        group.updated_us = self.engine.clock.now_us()
+        groups.change_endpoint(group, endpoint, url, self.engine.clock.now_us())
         return records.endpoint_record(group, endpoint)
 
     def delete_endpoint(self, request: Request) -> object:
-        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
-        group.remove(endpoint)
-        group.updated_us = self.engine.clock.now_us()
+        groups = self.engine.url_groups
+        group, endpoint = groups.endpoint(request.segment("id"))
+        groups.remove_endpoint(group, endpoint, self.engine.clock.now_us())
         return OK
 
     def list_topics(self, request: Request) -> object:

@@ -11,7 +11,6 @@ pending failure callback, or deletes the dead letter of a failed one.
 from __future__ import annotations
 
 from ...http.messages import Request
-from ...http.routing import Route
 from ..errors import bad_request, not_found
 from ..model import Message
 from ..wire import records
@@ -20,6 +19,7 @@ from ..wire.values import as_text, unprefixed, without_none
 from ..workflow.model import WorkflowRun
 from .bulk_requests import bulk_filters
 from .dead_letters import DeadLetterRoutes
+from .family import QueueRoute
 
 _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
@@ -31,7 +31,7 @@ class WorkflowDeadLetterRoutes(DeadLetterRoutes):
     keeps_empty_filters = False
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         dlq = "/v2/workflows/dlq"
         return [
             cls.route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
@@ -92,11 +92,7 @@ class WorkflowDeadLetterRoutes(DeadLetterRoutes):
         run, failure = self._failure_of(request)
         if failure is None or not (failure.pending or failure.state == "FAILED"):
             raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
-        if failure.state == "FAILED":
-            self.engine.dead_letters.pop(failure.dlq_id or "", None)
-            run.failure_message_id = None
-        else:
-            self.engine.cancel_all([failure])
+        self.runs.give_up_failure(run, failure)
         return {"deleted": 1}
 
     def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:

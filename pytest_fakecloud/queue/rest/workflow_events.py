@@ -13,9 +13,8 @@ from __future__ import annotations
 import json
 
 from ...http.messages import Json, Request
-from ...http.routing import Route
 from ..wire.values import check_name, encoded, header_map
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import json_object
 
 HOOKS = "/v2/workflows/hooks/"
@@ -27,7 +26,7 @@ class WorkflowEventRoutes(RouteFamily):
     """Endpoints with which workflow runs wait for events, and with which they are notified."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait, limited=False),
             cls.route("POST", "/v2/notify/{event}", "notify_event", cls.notify, limited=False),

@@ -16,7 +16,6 @@ from typing import Any, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from ...http.messages import Json, Request
-from ...http.routing import Route
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import records
@@ -25,7 +24,7 @@ from ..wire.values import as_text, as_wire, first_setting, read_flag, unprefixed
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
 from ..workflow.runs import wire_pairs
 from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
-from .family import RouteFamily
+from .family import QueueRoute, RouteFamily
 from .requests import caller_of, destination_of, json_array, query_of
 
 _ALL_RUNS = ("workflowRuns", "true")
@@ -65,7 +64,7 @@ class WorkflowRunRoutes(RouteFamily):
     """Endpoints that trigger, list and end workflow runs."""
 
     @classmethod
-    def routes(cls) -> list[Route]:
+    def routes(cls) -> list[QueueRoute]:
         return [
             cls.route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", cls.get_steps),
             cls.route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", cls.end_run),

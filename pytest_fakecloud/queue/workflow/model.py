@@ -8,11 +8,19 @@ delivery are in Unix milliseconds, the duration of a wait in whole seconds (``36
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..model import NOTHING_REDACTED, SECOND, Message, Outcome, PublishSettings, Redaction, first
+from ..model import (
+    NOTHING_REDACTED,
+    SECOND,
+    Message,
+    Outcome,
+    PublishSettings,
+    Redaction,
+    copy_of,
+    first,
+)
 from ..wire.records import Record, labels_record, ms
 from ..wire.values import (
     as_text,
@@ -154,17 +162,12 @@ class WorkflowRun:
         ]
 
     def copy(self) -> WorkflowRun:
-        first = last = self._copy_alone()
+        first = last = copy_of(self)
         # There may be more former runs than levels of recursion.
         while last.former is not None:
-            last.former = last.former._copy_alone()
+            last.former = copy_of(last.former)
             last = last.former
         return first
-
-    def _copy_alone(self) -> WorkflowRun:
-        same = copy(self)
-        same.steps, same.message_ids = list(self.steps), list(self.message_ids)
-        return same
 
 
 class EventWait(NamedTuple):

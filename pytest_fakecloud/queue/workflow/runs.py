@@ -389,6 +389,14 @@ class WorkflowRuns:
         )
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
+    def give_up_failure(self, run: WorkflowRun, failure: Message) -> None:
+        """Cancel the failure callback of a run or, if it has failed, delete it."""
+        if failure.state == "FAILED":
+            self._engine.dead_letters.pop(failure.dlq_id or "", None)
+            run.failure_message_id = None
+        else:
+            self._engine.cancel_all([failure])
+
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
             part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip

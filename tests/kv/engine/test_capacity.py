@@ -117,7 +117,7 @@ def test_only_the_value_counts_of_a_command_that_replaces_one() -> None:
         for spec in COMMANDS.values()
         if "denyoom" in spec.flags and spec.only_key and "OW" in spec.keys[0].flags
     }
-    undeclared = {name for name in replacing if not COMMANDS[name].effects.value_at}
+    undeclared = {name for name in replacing if not COMMANDS[name].effects.value}
     complete(
         TABLE_FILE,
         (

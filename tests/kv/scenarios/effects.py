@@ -14,6 +14,7 @@ from pytest_fakecloud.kv.engine.messages import _CLASS_OF
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
+from pytest_fakecloud.kv.table.effects import UNITS
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from pytest_fakecloud.kv.table.syntax import decoded
 from pytest_fakecloud.kv.values.array import ArrayValue
@@ -32,7 +33,7 @@ class ObservedEffects:
 
     ``undeclared`` are what rows lack, ``unknown_events`` events without a class, ``unreported`` changes
     that functions did not report to the keyspace, and ``shown`` the declared effects that commands
-    had, by the attributes of their specs. Flags are those of commands that no real server here has:
+    had, by their words. Flags are those of commands that no real server here has:
     `tests/kv/test_self_description.py` compares the others.
     """
 
@@ -59,7 +60,7 @@ class ObservedEffects:
             *((Keyspace, name, self._note_key) for name in ("lookup", "peek", "find")),
             *((Keyspace, name, self._note_change) for name in ("set", "touch", "touch_unwatched")),
             (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "announce", self._check_event),
-            (HashValue, "expire_at", lambda *_: self._show("ttl_at")),
+            (HashValue, "expire_at", lambda *_: self._show_ttl()),
         ):  # fmt: skip
             monkeypatch.setattr(owner, method, self._checked(getattr(owner, method), check))
         run = self.engine.run
@@ -85,9 +86,9 @@ class ObservedEffects:
             self._check_removals(spec, argv, before, self._contents(db, spec, argv), reply)
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
-            value_at = spec.effects.value_at
+            value_at = spec.effects.value
             if value_at and session.db.values.get(argv[spec.only_key]) == argv[value_at]:
-                self._show("value_at")
+                self._show("value")
             return reply
 
         monkeypatch.setattr(self.engine, "run", followed, raising=False)
@@ -95,8 +96,12 @@ class ObservedEffects:
     def _note(self, spec: CommandSpec, addition: str) -> None:
         self.undeclared.add(f"to the row of {spec.name}: {addition}")
 
-    def _show(self, attribute: str) -> None:
-        self.shown.add((self.engine.running.name, attribute))
+    def _show(self, *words: str) -> None:
+        self.shown.update((self.engine.running.name, word) for word in words)
+
+    def _show_ttl(self) -> None:
+        """Note that a TTL is the one of the row's effect, which has the name of one of the units."""
+        self._show(*UNITS)
 
     # -- keys ----------------------------------------------------------------------------------------
 
@@ -212,14 +217,14 @@ class ObservedEffects:
     def _now_ms(self, session: Session) -> int:
         spec = self.engine.running
         if spec is not None:
-            self._show("reads_clock")
+            self._show("time")
             if not spec.depends_on_time(self.engine.line):
                 self._note(spec, "the effect time")
         return session.db.now_ms
 
     def _now_us(self, engine: Any) -> int:
         if self.inside:
-            self._show("reads_clock")
+            self._show("time")
         now_us: int = vars(engine)["now_us"]
         return now_us
 
@@ -234,9 +239,9 @@ class ObservedEffects:
     def _check_ttl(self, db: Keyspace, key: bytes, at_ms: int) -> None:
         deadline_us = _command(self.engine, self.engine.line).deadline_us
         if deadline_us == at_ms * 1000:
-            self._show("ttl_at")
-        elif self.engine.running.effects.takes_ttl:
-            self._show("takes_ttl")
+            self._show_ttl()
+        elif self.engine.running.effects.ttl:
+            self._show("ttl")
         else:
             self._note(self.engine.running, "the effect seconds@N (or with another unit)")
 
@@ -251,7 +256,7 @@ class ObservedEffects:
         spec = self.engine.running
         default = spec.event
         if event is None:
-            self._show("event")
+            self._show("event" if default else "no-event")
         if event and event not in _CLASS_OF:
             self.unknown_events.add(f"to _CLASSES: {event}, the event of {spec.name}")
         if event is None and default and default not in _CLASS_OF:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pytest_fakecloud.kv.table.effects import Effects
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, spec_of
-from pytest_fakecloud.kv.table.rows import ROWS, Row
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of, spec_of
+from pytest_fakecloud.kv.table.rows import ROWS, Row, read
 from pytest_fakecloud.kv.table.ttl import find_ttl
 from tests.kv.table import TABLE_FILE
-from tests.notations import complete
+from tests.kv.table.__main__ import facts_of
+from tests.notations import complete, rows
 
 NEVER_FOLLOW = {"count", "names", "if-new", "removes", "claims", "finishes"}
 """Effects that follow from no other column."""
@@ -19,9 +23,9 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(row)
         effects = spec.effects
-        of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
+        of_ttl = effects.value, effects.ttl_at, effects.ttl, spec.depends_on_time([])
         of_writes = spec.event, effects.repetition
-        return spec.over_rest, spec.reads_keys, effects.whole, *of_writes, *of_ttl
+        return spec.rest, spec.lookup, effects.whole, *of_writes, *of_ttl
 
     for row in ROWS.values():
         words = row.effects.split()
@@ -30,9 +34,18 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
             assert facts(row._replace(effects=rest)) != facts(row), (row.name, word)
 
 
-def test_an_unknown_effect_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'fast' is not an effect"):
-        Effects("time fast")
+@pytest.mark.parametrize(
+    ("line", "error"), rows(Path(__file__).with_name("wrong_rows.txt"), "errors", raw=True)
+)
+def test_a_wrong_row_is_an_error_that_names_it(line: str, error: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(error.removesuffix("…"))) as raised:
+        _specs_of(read(f"[list]\n{line}").values())
+    assert str(raised.value).startswith("commands.txt, row LSHED: ")
+
+
+def test_two_rows_of_a_command_are_an_error() -> None:
+    with pytest.raises(ValueError, match="row LSHED: it is the second row of this command"):
+        read("[list]\nLSHED 2 1.0.0\n[string]\nLSHED 2 1.0.0")
 
 
 ACCESS = {"RO", "RW", "OW", "RM"}
@@ -75,8 +88,20 @@ def test_the_only_key_is_at_a_fixed_position() -> None:
     assert [COMMANDS[name].only_key for name in names] == [1, 2, 0, 0, 0, 0]
 
 
+def test_the_facts_that_follow_from_a_row() -> None:
+    assert [*facts_of("blpop")] == [
+        "BLPOP",
+        "  ACL categories: @blocking @list @slow @write",
+        "  event: blpop",
+        "  options: none",
+        "  true: time",
+        "  false: derives has_fields hidden lookup may_wait rest",
+        "  kinds: BLOCKING CONSUMES OF_QUEUES TAKES",
+    ]
+
+
 def test_a_row_overrides_the_effects_of_its_group() -> None:
-    assert Effects("no-rest rest").over_rest is True
+    assert Effects("no-rest rest").rest is True
 
 
 NOW_US = 1_000_000_000

@@ -6,12 +6,15 @@ import pytest
 
 from docs.generate.differences import VALKEYS
 from pytest_fakecloud.kv.settings import VERSION
+from pytest_fakecloud.kv.table.config import PARAMETERS
 from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table
 from pytest_fakecloud.kv.table.rows import ROWS
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
     EARLIER,
-    LATER,
+    LATER_BEHAVIOURS,
+    LATER_OPTIONS,
+    LATER_PARAMETERS,
     MODULES,
     VENDOR,
     as_numbers,
@@ -100,6 +103,7 @@ def test_the_table_of_a_version_ends_there() -> None:
     assert "CLIENT NO-TOUCH" in tables[1].commands
     assert "HEXPIRE" not in tables[1].commands
     assert "HEXPIRE" in tables[2].commands
+    assert "vendor" not in {spec.only_in for spec in tables[-1].commands.values()}
     json = {name for name in COMMANDS if name.startswith("JSON.")}
     assert (
         command_table("redis", "7.0.15", ("ReJSON",)).commands.keys()
@@ -136,21 +140,23 @@ def test_the_vendor_announces_one_version_and_knows_more(run: Run) -> None:
             for name in sorted(later - documented)
         ),
     )
-    stock = {word: since for word, since in LATER.items() if since != VENDOR}
+    later_words = {**LATER_OPTIONS, **LATER_PARAMETERS, **LATER_BEHAVIOURS}
+    stock = {word: since for word, since in later_words.items() if since != VENDOR}
     words = {word for word, since in stock.items() if is_later(since, announced)}
     assert words == {"SET IFEQ", "SET IFNE", "SET IFDEQ", "SET IFDNE"}
     assert documented.isdisjoint(VALKEYS)
 
 
 def test_every_entry_of_the_table_of_versions_means_something() -> None:
-    """The words belong to their commands, and the versions can be compared."""
-    for entry, since in LATER.items():
-        command, _, word = entry.partition(" ")
-        if command in COMMANDS and word.isupper() and command != "HSCAN":
-            assert word in COMMANDS[command].options, entry
+    """Options and parameters exist, and the versions can be compared."""
+    for option in LATER_OPTIONS:
+        name, _, word = option.rpartition(" ")
+        assert word in COMMANDS[name].options, option
+    assert LATER_PARAMETERS.keys() <= PARAMETERS.keys()
+    for since in {*LATER_OPTIONS.values(), *LATER_PARAMETERS.values(), *LATER_BEHAVIOURS.values()}:
         assert since == VENDOR or as_numbers(since) > as_numbers(VERSION["redis"])
     for name in ARITIES:
-        assert any(entry.startswith(f"{name} ") for entry in LATER)
+        assert any(option.startswith(f"{name} ") for option in LATER_OPTIONS)
     for name, (since, flags, effects) in EARLIER.items():
         assert as_numbers(since) > as_numbers(VERSION["redis"])
         row = ROWS[name]

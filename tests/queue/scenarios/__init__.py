@@ -90,11 +90,11 @@ class _Player(RequestPlayer):
             match = table.find(method, bare_path)
             if isinstance(match, tuple) and match[0].name not in PUBLISHING | NOT_PUBLISHING:
                 is_answer = b'"messageId"' in fetched.body and engine.messages.keys() - messages
-                assert not is_answer, "this sends a message: set `publishes=True` in its Route"
+                assert not is_answer, "this sends a message: set `publishes=True` in its route"
             return fetched
         before = state_of(self.fake)
         fetched = self.scene.request(method, path, headers, body)
-        assert state_of(self.fake) == before, "this changes data: set `changes=True` in its Route"
+        assert state_of(self.fake) == before, "this changes data: set `changes=True` in its route"
         return fetched
 
     def answer(self, request: DeliveredRequest) -> Response:
