@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from ...core.budget import Budgeted, OverBudget
+from ...core import budget
+from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -250,10 +251,14 @@ class KVEngine:
         spec = self._accept(session, argv, self._check_state)
         if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
             return _queue(session, spec, argv)
+        # All commands of a transaction or script share this budget of steps. Not as a context manager,
+        # whose end a signal's handler could interrupt.
+        steps = of_thread.own
+        steps.left = budget.STEPS
         try:
-            with Budgeted():  # All commands of a transaction or script share this budget.
-                return self.run(session, spec, argv)
+            return self.run(session, spec, argv)
         finally:
+            steps.left = UNBOUNDED
             if self._records_changes:
                 self.process_changes(session)
 
