@@ -75,7 +75,7 @@ class Context:
         self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
         self.fixture_settings: Mapping[str, Any] = {}
-        """Settings of the fixtures' fakes, by fixture name."""
+        """The settings of the fixtures' cloud; those of a fake are under the name of its fixture."""
         self.fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
@@ -227,7 +227,9 @@ class Fake:
         context.mount(app, host=host, port=port, prepare=self._prepare)
 
     def _prepare(self, mount: Mount) -> None:
-        """Add a server that does not accept connections yet. Subclasses also configure it."""
+        """Add a server that does not accept connections yet, so that the fake also stops it if what
+        follows is interrupted. Subclasses also configure it.
+        """
         mount.on_error.append(partial(_report_failure, self._context.violations, self.name))
         self._mounts.append(mount)
 

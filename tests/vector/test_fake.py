@@ -247,7 +247,7 @@ def test_dir_shows_what_a_test_may_use(index: VectorIndex) -> None:
     assert own == {
         "aio", "assert_not_queried", "assert_not_upserted", "assert_queried", "assert_upserted",
         "clock",
-        "client", "closed", "faults", "holding", "journal", "matches", "namespaces", "pending",
+        "client", "faults", "holding", "journal", "matches", "namespaces", "pending",
         "read_only_token", "vectors",
     }  # fmt: skip
 
