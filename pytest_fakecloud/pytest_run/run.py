@@ -44,10 +44,6 @@ class TestState:
 
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
-    fakecloud_settings: Mapping[str, Any] | None = None
-    """The value of that fixture for a test whose fakes may outlive it, once its code begins; None if it
-    does not request the fixture (see ``Run.settings_of_test()``).
-    """
     has_variables: bool = False
     """Whether the variables of the fixtures' fakes have been set."""
     observation: Observation | None = None
@@ -185,14 +181,14 @@ class Run:
         from the settings of their cloud.
 
         If the fakes outlive the test, the value of ``fakecloud_settings`` is that for the first test
-        until the code of this one begins. In its own, only ``strict`` may differ: ``check_unchanged()``.
+        until this one has run. In its own, only ``strict`` may differ (``check_unchanged()``).
         """
-        item, owner, settings = self._item(), self._owner, self.test.fakecloud_settings
-        if owner is None:
-            return self.options.merged_settings(item, settings)
-        if settings is None:
-            settings = owner.fakecloud_settings
-        return self.options.merged_settings(item, settings, owner.fakecloud_session_settings)
+        item, owner = self._item(), self._owner
+        settings = None if owner is None else owner.fakecloud_settings
+        session_settings = None if owner is None else owner.fakecloud_session_settings
+        if self.options.scope != "function" and self.test.has_run:
+            settings = getattr(item, "funcargs", {}).get(SETTINGS, settings)
+        return self.options.merged_settings(item, settings, session_settings)
 
     def _set_env(self, cloud: Cloud | None) -> None:
         """Set the variables of the fixtures' cloud until the test ends, if it uses the cloud and its
@@ -206,7 +202,8 @@ class Run:
 
     def _observe(self) -> None:
         """Record what the report of the current test needs to know of the fixtures' cloud, or else of
-        the session's, which the application can use.
+        the session's, which the application can use: when the cloud opens, or when a later test begins,
+        and again before the code of a test, because its set-up may have imported a framework.
         """
         owner = self._owner or self.session_owner
         if owner is not None and self.test.observation is not None:
@@ -286,7 +283,7 @@ class Run:
 
     def end_imports(self) -> None:
         """Let the early fakes stay, with the credentials that conftests and modules have given them.
-        Note what these have changed otherwise, which the first test does not find.
+        Note their other changes, which the first test does not find.
         """
         for owner in self._owners:
             owner.let_stay(BeforeFixture().new_credentials(owner.cloud))
@@ -299,9 +296,9 @@ class Run:
     def end_fixture(
         self, fixture: pytest.FixtureDef[Any], states: Mapping[Cloud, BeforeFixture]
     ) -> None:
-        """Let the fakes that a fixture of a wide scope has started or rotated stay, and note its other
-        changes. A baseline that it has set ends with it. A cloud of which there is no state was opened
-        by the fixture.
+        """Let the fakes and credentials that a fixture of a wide scope has created stay, and note its
+        other changes. A baseline that it has set ends with it. A cloud of which there is no state was
+        opened by the fixture.
         """
         for owner in self._owners:
             before = states.get(owner.cloud, BeforeFixture())
@@ -326,8 +323,6 @@ class Run:
         self.test.sleep = SleepMeter()
         item, owner = self._item(), None if self.cloud is None else self._owner
         check_later_test(self.options, item, owner, self.session_owner)
-        if self.options.scope != "function":
-            self.test.fakecloud_settings = getattr(item, "funcargs", {}).get(SETTINGS)
         self._observe()
         for owner in self._owners:
             owner.mark_earlier_calls()
