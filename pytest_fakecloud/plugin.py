@@ -102,20 +102,27 @@ _RUN = pytest.StashKey["Run"]()
 fake or the marker.
 """
 _TEST = pytest.StashKey[pytest.Item]()
-"""The current test of a configuration. A fixture of a wide scope does not get it from ``request``."""
+"""The current test of a configuration without a run; of a run, it is ``Run.test``. A fixture of a wide
+scope does not get it from ``request``.
+"""
 
 
 def run_of(config: pytest.Config) -> Run:
     """Return the run of a configuration, created on first use. It starts no fake. pytest closes it when
     it unconfigures, or if it cannot even import a conftest.
+
+    A test that creates the run begins here, in its set-up or in its code. Later tests begin in
+    ``pytest_runtest_setup()``, which cannot begin all of them: in a run without fakes, it must not
+    import the module of the run. Early fakes create the run before the first test.
     """
     if _RUN not in config.stash:
         from .pytest_run.run import Run
 
         run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
         config.add_cleanup(run.close)
-        if _TEST in config.stash:  # Early fakes start before the first test.
+        if _TEST in config.stash:
             run.begin_test(config.stash[_TEST])
+            del config.stash[_TEST]
     return config.stash[_RUN]
 
 
@@ -137,9 +144,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     _keep_bytecode(early_config)
     if _is_early(early_config):
         from .pytest_run.early import start_early_fakes
-        from .pytest_run.options import check_settings
+        from .pytest_run.options import check_run_options
 
-        check_settings(early_config)
+        check_run_options(early_config)
         start_early_fakes(run_of(early_config))
     yield
 
@@ -170,9 +177,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
     if _is_set(config):
-        from .pytest_run.options import check_settings
+        from .pytest_run.options import check_run_options
 
-        check_settings(config)
+        check_run_options(config)
 
 
 def _is_set(config: pytest.Config) -> bool:
@@ -201,7 +208,7 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note that conftests, the application and the tests have been imported."""
+    """Note what conftests, the application and the tests have done to early fakes at their import."""
     if _RUN in session.config.stash:
         session.config.stash[_RUN].end_imports()
 
@@ -209,18 +216,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Begin a test. Reject a marker with unknown keys, even without fixtures."""
+    """Begin a test, or note it if there is no run. Check its markers, even without fixtures."""
     stash = item.config.stash
-    stash[_TEST] = item
     _check_fixtures(item)
     if _RUN in stash:
         stash[_RUN].begin_test(item)
+    else:
+        stash[_TEST] = item
     if item.get_closest_marker("fakecloud") is not None:
-        from .pytest_run.checks import check_own_settings
+        from .pytest_run.checks import check_markers
 
-        options = run_of(item.config).options
-        options.merged(item)
-        check_own_settings(options, item, {})
+        check_markers(run_of(item.config).options, item)
     try:
         yield
     finally:
@@ -246,7 +252,9 @@ def _check_fixtures(item: pytest.Item) -> None:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Let what a fixture of a wide scope starts in clouds that outlive tests stay for later tests."""
+    """Let the fakes that a fixture of a wide scope starts in clouds that outlive tests stay, and note
+    what else it changes in them.
+    """
     stash = request.config.stash
     if fixturedef.scope == "function":
         return (yield)
@@ -288,9 +296,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
         outcomes.check(run, item)
     if item.get_closest_marker("fakecloud") is not None:
-        from .pytest_run.checks import check_marker
+        from .pytest_run.checks import check_marker_effect
 
-        check_marker(item, run.cloud, has_session_cloud=run.session_owner is not None)
+        check_marker_effect(item, run.cloud, has_session_cloud=run.session_owner is not None)
 
 
 def _end_call(item: pytest.Item) -> Run | None:
@@ -313,7 +321,9 @@ def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, righ
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the journal of the test's fakes to its report."""
+    """End the test after the report of its teardown, in which the state of the test and its cloud are
+    still read. Add the journal of its fakes to its reports, and advice to errors about scopes.
+    """
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
     # A test can use this package without a fixture.
     if failed and "pytest_fakecloud.core.errors" in sys.modules:
@@ -405,7 +415,7 @@ def fakecloud_session(
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return run_of(request.config).session(fakecloud_session_settings).cloud
+    return run_of(request.config).open_session_cloud(fakecloud_session_settings).cloud
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:

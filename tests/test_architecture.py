@@ -32,6 +32,7 @@ FLOORS = (
     ("http",),
     ("faults",),
     ("process",),
+    ("cloud.actions",),
     ("cloud.fake", "cloud.files"),
     tuple(NAMES),
     ("cloud.services",),

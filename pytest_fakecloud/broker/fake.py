@@ -10,7 +10,8 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
-from ..cloud.fake import Aio, action, look
+from ..cloud.actions import action, look
+from ..cloud.fake import Aio
 from ..core.calls import Call
 from ..core.clock import in_thread
 from ..core.errors import ContractError, brief, counted, importing, unknown_name

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..cloud.fake import action_as
+from ..cloud.actions import action_as
 from ..core.errors import ContractError
 from ..core.field_types import TEXT, OneOf, WholeNumber
 from ..core.journal import Results, results_of

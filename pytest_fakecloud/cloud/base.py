@@ -53,8 +53,8 @@ class BaseCloud:
     A context manager that closes the fakes.
 
     By default, queues deliver in the background, because without pytest's fixtures a cloud usually
-    serves an application that runs beside the code that creates it. The fixtures' clouds are
-    ``"driven"`` (``pytest_run.cloud_owner``).
+    serves an application that runs beside the code that creates it. The clouds of pytest's fixtures are
+    ``"driven"`` (``pytest_run.cloud_owner``), except that of the session.
     """
 
     _last_fakes: Sequence[Fake] = ()
@@ -76,20 +76,14 @@ class BaseCloud:
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
-        if process_time is not False:
-            PROCESS_TIME.read("process_time", process_time, "Cloud")
-            if process_time and clock == "running":
-                raise ContractError(f"clock='running' is not possible: {STANDS}")
-        if transport != "socket":
-            TRANSPORT.read("transport", transport, "Cloud")
-        if delivery != "driven":
-            DELIVERY.read("delivery", delivery, "Cloud")
-        if tls is not False:
-            SWITCH.read("tls", tls, "Cloud")
-        if share_tls_context is not True:
-            SWITCH.read("share_tls_context", share_tls_context, "Cloud")
-        if _dropped:
-            _close_dropped()
+        PROCESS_TIME.read("process_time", process_time, "Cloud")
+        if process_time and clock == "running":
+            raise ContractError(f"clock='running' is not possible: {STANDS}")
+        TRANSPORT.read("transport", transport, "Cloud")
+        DELIVERY.read("delivery", delivery, "Cloud")
+        SWITCH.read("tls", tls, "Cloud")
+        SWITCH.read("share_tls_context", share_tls_context, "Cloud")
+        _close_dropped()
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
@@ -201,10 +195,12 @@ class BaseCloud:
         """
         # A name is taken only when its fake has started, and close() must not miss that fake.
         with self._starting:
-            return self._start_alone(fixture, settings)
+            return self._start_locked(fixture, settings)
 
-    def _start_alone(self, fixture: str, settings: Mapping[str, Any]) -> Fake:
-        """Start a fake while no other thread starts one or closes the cloud."""
+    def _start_locked(self, fixture: str, settings: Mapping[str, Any]) -> Fake:
+        """Start a fake while the lock ``_starting`` keeps other threads from that, and from closing the
+        cloud.
+        """
         if self.closed:
             raise ContractError("this cloud is closed: create a new one")
         service = find(fixture)

@@ -1,23 +1,19 @@
-"""The base class of all fakes, the context that the fakes of one cloud share, and actions of tests."""
+"""The base class of all fakes, and the context that the fakes of one cloud share."""
 
 from __future__ import annotations
 
-import functools
 import re
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
-from ..core.arguments import arguments_shown
 from ..core.calls import Call
 from ..core.clock import Clock, Mode, Timekeeper
 from ..core.errors import ContractError, ends_the_test, shown
 from ..core.exits import Exits, call_all
 from ..core.field_types import FLAG, TEXT, URL, check_function
-from ..core.frames import CodePlace, code_place, is_own
 from ..core.ids import Ids, new_token
 from ..core.journal import Journal, Results
 from ..core.matching import Field
@@ -29,6 +25,7 @@ from ..core.violations import Allowances, Violation, Violations, new_violation
 from ..faults.plan import FaultPlan
 from ..http.app import App
 from ..http.hub import default_hub
+from .actions import action
 
 if TYPE_CHECKING:
     from ..core.typed import CallFields
@@ -78,7 +75,7 @@ class Context:
         self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
         self.fixture_settings: Mapping[str, Any] = {}
-        """Settings of the fixtures' fakes, by fixture name."""
+        """The settings of the fixtures' cloud; those of a fake are under the name of its fixture."""
         self.fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
@@ -126,110 +123,6 @@ def was_given(token: str) -> bool:
 def secrets_of(fake: Fake) -> set[str]:
     """Return the credentials that a fake currently accepts."""
     return {value for name in SECRETS if isinstance(value := getattr(fake, name, None), str)}
-
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-_IMMUTABLE = frozenset((str, bytes, int, float, bool, type(None)))
-"""The types of most arguments. They are formatted only when a report is made."""
-
-
-def action(method: Method) -> Method:
-    """Decorate a method, so that calls of it by a test appear in reports as actions on the fake."""
-
-    @functools.wraps(method)
-    def recorded(self: Fake, *positional: Any, **named: Any) -> Any:
-        __tracebackhide__ = True
-        caller = sys._getframe(1)
-        if is_own(caller):
-            return method(self, *positional, **named)
-        return perform(self, method, code_place(caller), positional, named)
-
-    return cast("Method", recorded)
-
-
-def look(method: Method) -> Method:
-    """Decorate a method that inspects a fake's data, so that reports can tell what a test looked at."""
-
-    @functools.wraps(method)
-    def noted(self: Fake, *positional: Any, **named: Any) -> Any:
-        __tracebackhide__ = True
-        caller = sys._getframe(1)
-        if not is_own(caller):
-            self._recorder.note_look(method.__name__, code_place(caller), (positional, named))
-        return method(self, *positional, **named)
-
-    return cast("Method", noted)
-
-
-def action_as(kind: str) -> Callable[[Method], Method]:
-    """Like ``action``, for a method of a part of a fake, or of a thing that a fake contains.
-
-    ``kind`` is how a test reaches the method: ``faults.crash`` for ``fake.faults.crash()``, and
-    ``topic.delete`` for ``fake.topic(name).delete()``. The object's ``_owner()`` returns the fake,
-    and the arguments with which the test looks the object up.
-    """
-
-    def decorate(method: Method) -> Method:
-        @functools.wraps(method)
-        def recorded(self: Any, *positional: Any, **named: Any) -> Any:
-            __tracebackhide__ = True
-            caller = sys._getframe(1)
-            if is_own(caller):
-                return method(self, *positional, **named)
-            fake, lookup = self._owner()
-
-            def act(_: Fake, *arguments: Any, **named: Any) -> Any:
-                __tracebackhide__ = True
-                return method(self, *arguments[len(lookup) :], **named)
-
-            return perform(fake, act, code_place(caller), (*lookup, *positional), named, kind)
-
-        return cast("Method", recorded)
-
-    return decorate
-
-
-def action_method(fake: Fake, kind: str, positional: Sequence[Any]) -> Callable[..., Any]:
-    """Return a function that repeats an action (see ``action_as()``) on another fake, given the
-    action's positional arguments.
-    """
-    owner, _, name = kind.rpartition(".")
-    if not owner:
-        return cast("Callable[..., Any]", getattr(fake, name))
-    # A thing that a test finds only in a list has a private look-up.
-    part = getattr(fake, f"_{owner}", None) or getattr(fake, owner)
-    if not callable(part):
-        return cast("Callable[..., Any]", getattr(part, name))
-    method = getattr(part(positional[0]), name)
-    return lambda _, *arguments, **named: method(*arguments, **named)
-
-
-def perform(
-    fake: Fake,
-    method: Callable[..., Any],
-    place: CodePlace,
-    positional: Sequence[Any],
-    named: Mapping[str, Any],
-    kind: str = "",
-) -> Any:
-    """Call a method as an action that the test takes on the fake, at a place of the test's code,
-    with the method's name as its ``kind`` unless another is given.
-    """
-    __tracebackhide__ = True
-    recorder = fake._recorder
-    number = recorder.reserve()
-    result = method(fake, *positional, **named)
-    shown = None
-    for value in (*positional, *named.values()) if named else positional:
-        if type(value) not in _IMMUTABLE:
-            shown = arguments_shown(positional, named)
-            break
-    # Read the private attribute, because reading the public id counts as an inspection by the test.
-    message = getattr(result, "_id", None)
-    call = positional, named
-    kind = kind or method.__name__
-    recorder.record_action(kind, place, number, call, shown, message)
-    return result
 
 
 Client = TypeVar("Client")
@@ -334,7 +227,9 @@ class Fake:
         context.mount(app, host=host, port=port, prepare=self._prepare)
 
     def _prepare(self, mount: Mount) -> None:
-        """Add a server that does not accept connections yet. Subclasses also configure it."""
+        """Add a server that does not accept connections yet, so that the fake also stops it if what
+        follows is interrupted. Subclasses also configure it.
+        """
         mount.on_error.append(partial(_report_failure, self._context.violations, self.name))
         self._mounts.append(mount)
 

@@ -49,7 +49,9 @@ class Exits:
     def callback(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> Callable[[], None]:
-        """Register a function to be called with these arguments. Return one that calls it earlier."""
+        """Register a function to be called with these arguments, before all functions so far. Return one
+        that calls it earlier.
+        """
         registered = partial(function, *args, **kwargs)
         self._functions[registered] = None
         return partial(self._call, registered)

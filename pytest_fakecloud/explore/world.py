@@ -353,7 +353,7 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
         return
     world.note_written(touches)
     simulation.state.touch(touches)
-    if session.transport == "local":
+    if session.interface == "local":
         simulation.calls.add_command_of_test(argv)
     simulation.calls.note_access(session, line)
     simulation.clock.note_data(line.times_us)

@@ -10,7 +10,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 from urllib.parse import quote
 
-from ..cloud.fake import Aio, Snapshot, action, look, perform, secrets_of
+from ..cloud.actions import action, look, perform
+from ..cloud.fake import Aio, Snapshot, secrets_of
 from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.field_types import check_function
 from ..core.frames import code_place

@@ -20,7 +20,7 @@ def credentials_of(cloud: Cloud) -> Credentials:
 
 class BeforeFixture(NamedTuple):
     """The state of a cloud before a fixture of a wide scope; by default, of a cloud that did not exist.
-    The methods tell what the fixture has done since.
+    The methods return what the fixture has done since.
     """
 
     credentials: Credentials = _NO_FAKES
@@ -33,6 +33,7 @@ class BeforeFixture(NamedTuple):
 
     @classmethod
     def of(cls, cloud: Cloud) -> Self:
+        """Return the present state. This uses up a number of the journal."""
         fakes, context = cloud.fakes(), cloud._context
         return cls(
             credentials_of(cloud),
@@ -42,8 +43,8 @@ class BeforeFixture(NamedTuple):
             context.recorder.reserve(),
         )
 
-    def started(self, cloud: Cloud) -> Credentials:
-        """Return the fakes that were started or whose credentials were rotated, with these."""
+    def new_credentials(self, cloud: Cloud) -> Credentials:
+        """Return the credentials of the fakes that were started, and those that were rotated."""
         return {
             fake: credentials
             for fake, credentials in credentials_of(cloud).items()

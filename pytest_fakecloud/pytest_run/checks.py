@@ -1,10 +1,28 @@
-"""Checks that fail a test whose settings would have no effect, in the order in which they are made."""
+"""Checks that fail a test whose settings would have no effect, in the order in which they are made.
+
+=====================  ====================================  =========================================
+Moment                 Called by                             Checks
+=====================  ====================================  =========================================
+set-up begins          ``plugin.pytest_runtest_setup()``     ``reject_parameters``, ``check_markers``
+a cloud opens          ``Run.open_cloud()``                  ``check_narrow_settings``
+the session's opens    ``Run.open_session_cloud()``          ``check_session_settings``; for another use
+                                                             ``check_unchanged``
+early fakes restart    ``Run.open_session_cloud()``,         ``check_early_addresses``,
+                       ``CloudOwner.replace_cloud()``        ``check_early_variables``
+in a fixture           ``plugin.fakecloud_env``              ``check_env``
+set-up has failed      ``plugin.pytest_runtest_makereport``  ``scope_advice``
+the code begins        ``Run.begin_call()``                  ``check_later_test``
+the test has passed    ``plugin.pytest_runtest_call()``      ``check_marker_effect``
+=====================  ====================================  =========================================
+
+``RunOptions.merged_settings()`` checks single values, and ``check_run_options()`` the ini settings.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +39,9 @@ from .options import (
     fixture_of,
     misuse,
 )
+
+if TYPE_CHECKING:
+    from .cloud_owner import CloudOwner
 
 # -- before the fixtures of a test -----------------------------------------------------------------
 
@@ -45,7 +66,15 @@ def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
             )
 
 
-def check_own_settings(options: RunOptions, item: pytest.Item, settings: Mapping[str, Any]) -> None:
+def check_markers(options: RunOptions, item: pytest.Item) -> None:
+    """Fail a test with invalid markers, even if it uses no fake, or with own ones that cannot apply."""
+    options.merged_settings(item)
+    check_narrow_settings(options, item, {})
+
+
+def check_narrow_settings(
+    options: RunOptions, item: pytest.Item, settings: Mapping[str, Any]
+) -> None:
     """Fail a test whose own settings, of its marker or of ``fakecloud_settings``, cannot apply to its
     fakes, because they outlive it. Also called when the fakes open and before the test's code, because
     the value ``settings`` of that fixture is known only then.
@@ -54,10 +83,10 @@ def check_own_settings(options: RunOptions, item: pytest.Item, settings: Mapping
         raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {settings!r}")
     if options.scope == "function":
         return
-    owner = options.node_of_scope(item)
-    if owner is item:
+    scope_node = options.node_of_scope(item)
+    if scope_node is item:
         return
-    shared = owner.listchain()
+    shared = scope_node.listchain()
     names = {
         fixture_of(name)
         for node, marker in item.iter_markers_with_node("fakecloud")
@@ -109,16 +138,27 @@ def check_session_settings(scope: str, settings: object) -> None:
         )
 
 
-def check_same_session_settings(settings: object, former: Mapping[str, Any]) -> None:
-    """Fail a test with other settings than those that the session's fakes have. Also called before the
-    code of a later test, which may have other ones.
+def check_unchanged(
+    fixture: str, scope: str, settings: Mapping[str, Any], former: Mapping[str, Any]
+) -> None:
+    """Fail a test if a fixture has other settings than the former ones, with which the fakes of its
+    scope have started. Only ``strict`` of ``fakecloud_settings`` may differ. ``env`` may not, unless a
+    marker has it: variables are set before the fixtures of a test, when its markers are known, but not
+    yet what a fixture returns for it.
     """
-    if settings is not former and settings != former:
-        raise misuse(
-            f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
-            "the session's fakes start only once: override the fixture once, without "
-            "parameters, in the top conftest.py"
-        )
+    if fixture == SETTINGS:
+        settings, former = {**settings, "strict": None}, {**former, "strict": None}
+    if settings is former or settings == former:
+        return
+    reasons = {
+        SETTINGS: f"the fakes live for the whole {scope} (fakecloud_scope): override the fixture once "
+        f"for the {scope}",
+        SESSION_SETTINGS: "the session's fakes start only once: override the fixture once, without "
+        "parameters, in the top conftest.py",
+    }
+    raise misuse(
+        f"{fixture} has other settings for this test than for an earlier one, but {reasons[fixture]}"
+    )
 
 
 def check_early_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
@@ -196,24 +236,31 @@ def scope_advice(error: str, fixtures: Container[str]) -> str:
 # -- before the code of a test whose fakes outlive it ----------------------------------------------
 
 
-def check_same_settings(scope: str, settings: Mapping[str, Any], former: Mapping[str, Any]) -> None:
-    """Fail a test if more than strict mode differs from the settings of an earlier one."""
-    present, earlier = (
-        {name: value for name, value in values.items() if name != "strict"}
-        for values in (settings, former)
-    )
-    if present != earlier:
-        raise misuse(
-            f"{SETTINGS} has other settings for this test than for an earlier one, but the fakes "
-            f"live for the whole {scope} (fakecloud_scope): override the fixture once for the "
-            f"{scope}"
-        )
+def check_later_test(
+    options: RunOptions,
+    item: pytest.Item,
+    owner: CloudOwner | None,
+    session_owner: CloudOwner | None,
+) -> None:
+    """Fail a test whose settings cannot apply to the clouds that outlive it, given the owners of those
+    that it uses: that of the fixtures, and that of the session. pytest returns the value of a fixture
+    of a wide scope, such as ``fakecloud``, without looking at the settings again.
+    """
+    scope, values = options.scope, getattr(item, "funcargs", {})
+    is_session_used = scope == "session" or "fakecloud_session" in values
+    if is_session_used and SESSION_SETTINGS in values and session_owner is not None:
+        former = session_owner.fakecloud_session_settings
+        check_unchanged(SESSION_SETTINGS, scope, values[SESSION_SETTINGS], former)
+    if scope != "function" and SETTINGS in values:
+        check_narrow_settings(options, item, values[SETTINGS])
+        if owner is not None and owner.fakecloud_settings is not None:
+            check_unchanged(SETTINGS, scope, values[SETTINGS], owner.fakecloud_settings)
 
 
 # -- after the code of a passing test --------------------------------------------------------------
 
 
-def check_marker(item: pytest.Item, cloud: Cloud | None, *, has_session_cloud: bool) -> None:
+def check_marker_effect(item: pytest.Item, cloud: Cloud | None, *, has_session_cloud: bool) -> None:
     """Fail a passing test whose own marker had no effect. That of a class or a module may be
     meant for its other tests.
     """

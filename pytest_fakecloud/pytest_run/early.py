@@ -21,13 +21,13 @@ def start_early_fakes(run: Run) -> None:
     """Start the early fakes in the cloud of the session, and set their variables until the run ends.
 
     Now, ``fakecloud_session_settings`` cannot be read, so the cloud has the default settings.
-    ``Run.session()`` applies those of the session before the first test.
+    ``Run.open_session_cloud()`` applies those of the session before the first test.
     """
     config = run.options.config
     config.pluginmanager.register(sys.modules[__name__])
     fixtures = _early_fixtures(config)
     try:
-        owner = run.open_session("session", {})
+        owner = run.new_session_owner("session", {})
         owner.is_early = True
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():

@@ -127,8 +127,8 @@ CHOICES = {
 """Ini settings with a list of values, the default first. An empty string also means the default."""
 
 
-def check_settings(config: pytest.Config) -> None:
-    """Reject invalid ini settings, whether or not a test uses fakes."""
+def check_run_options(config: pytest.Config) -> None:
+    """Reject invalid options and ini settings, whether or not a test uses fakes."""
     for name, choices in CHOICES.items():
         value = ini_value(config, name)
         if value not in ("", *choices):
@@ -277,18 +277,18 @@ class RunOptions:
             "share_tls_context": _switch(config, "fakecloud_share_tls_context"),
         }
 
-    def merged(
+    def merged_settings(
         self,
         node: Node | None = None,
-        settings: Mapping[str, Any] | None = None,
-        session_settings: Mapping[str, Any] | None = None,
+        fakecloud_settings: Mapping[str, Any] | None = None,
+        fakecloud_session_settings: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return all settings of a test, or those that the tests of a class or module have in common:
         markers of the function > of the class > of the module > ``fakecloud_settings`` >
         ``fakecloud_session_settings`` > options > ini. Settings of a service are merged key by key.
         """
         merged = dict(self.defaults)
-        layers = [session_settings or {}, settings or {}, *markers_of(node)]
+        layers = [fakecloud_session_settings or {}, fakecloud_settings or {}, *markers_of(node)]
         if not any(layers):
             return merged
         cloud_settings = settings_of(CloudConfig)

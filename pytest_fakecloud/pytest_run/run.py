@@ -19,10 +19,10 @@ from ..process.surroundings import Variables
 from .before_fixture import BeforeFixture
 from .checks import (
     check_early_addresses,
-    check_own_settings,
-    check_same_session_settings,
-    check_same_settings,
+    check_later_test,
+    check_narrow_settings,
     check_session_settings,
+    check_unchanged,
 )
 from .cloud_owner import CloudOwner
 from .env import publish_env
@@ -44,8 +44,6 @@ class TestState:
 
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """The value of ``fakecloud_settings``; until the test's own is known, that of the open cloud."""
     has_variables: bool = False
     """Whether the variables of the fixtures' fakes have been set."""
     observation: Observation | None = None
@@ -77,7 +75,7 @@ class Run:
     owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
 
     For each test, the hooks call ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()`` and
-    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``session()``.
+    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
     """
 
     def __init__(self, config: pytest.Config, scope: str) -> None:
@@ -104,16 +102,16 @@ class Run:
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures, given the values of the fixtures with settings."""
         item, options = self._item(), self.options
-        check_own_settings(options, item, settings)
+        check_narrow_settings(options, item, settings)
         if options.scope == "session":
-            owner = self.session(session_settings)
+            owner = self.open_session_cloud(session_settings)
         else:
             if session_settings:
                 self._warn_of_session_settings(item)
-            merged = options.merged(options.node_of_scope(item), settings)
-            owner = CloudOwner(self._exits, options.config, item.nodeid, merged)
+            cloud_settings = options.merged_settings(options.node_of_scope(item), settings)
+            owner = CloudOwner(self._exits, options.config, item.nodeid, cloud_settings)
             self._fixture_owner = owner
-        owner.settings = self.test.settings = settings
+        owner.fakecloud_settings = settings
         self._observe()
         self._set_env(owner.cloud)
         return owner.cloud
@@ -124,31 +122,33 @@ class Run:
             self._fixture_owner.close()
 
     @without_traceback
-    def session(self, settings: Any) -> CloudOwner:
+    def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
         first use opens the cloud, or gives early fakes these settings. Fail a test with other settings
         than an earlier one.
         """
         item, owner = self._item(), self.session_owner
         if owner is not None and not owner.is_early:
-            check_same_session_settings(settings, owner.session_settings)
+            former = owner.fakecloud_session_settings
+            check_unchanged(SESSION_SETTINGS, "session", settings, former)
             return owner
         check_session_settings(self.options.scope, settings)
         if owner is None:
-            owner = self.open_session(item.nodeid, settings)
+            owner = self.new_session_owner(item.nodeid, settings)
         elif settings:
             check_early_addresses(owner.cloud, settings)
-            owner.replace_cloud(item.nodeid, self.options.merged(session_settings=settings))
-        owner.is_early, owner.session_settings = False, settings
+            cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
+            owner.replace_cloud(item.nodeid, cloud_settings)
+        owner.is_early, owner.fakecloud_session_settings = False, settings
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         return owner
 
-    def open_session(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
-        """Open the cloud of the session: for early fakes, or else on first use."""
-        merged = self.options.merged(session_settings=settings)
+    def new_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
+        """Create the owner and the cloud of the session: for early fakes, or else on first use."""
+        cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
         # Applications use the queues beside the tests, so no test could run them for all.
-        owner = CloudOwner(self._exits, self.options.config, seed, merged, "background")
+        owner = CloudOwner(self._exits, self.options.config, seed, cloud_settings, "background")
         self.session_owner = owner
         return owner
 
@@ -175,11 +175,20 @@ class Run:
         is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
         return owner.cloud if owner is not None and is_requested else None
 
-    def _settings(self) -> dict[str, Any]:
-        """Return all settings of the current test."""
-        owner = self._owner
-        session_settings = None if owner is None else owner.session_settings
-        return self.options.merged(self._item(), self.test.settings, session_settings)
+    def settings_of_test(self) -> dict[str, Any]:
+        """Return the settings of the current test: with its own markers, and the values of the fixtures
+        with settings. Only ``strict`` and ``env`` are read from them, because the fakes have the others
+        from the settings of their cloud.
+
+        If the fakes outlive the test, the value of ``fakecloud_settings`` is that for the first test
+        until this one has run. In its own, only ``strict`` may differ (``check_unchanged()``).
+        """
+        item, owner = self._item(), self._owner
+        settings = None if owner is None else owner.fakecloud_settings
+        session_settings = None if owner is None else owner.fakecloud_session_settings
+        if self.options.scope != "function" and self.test.has_run:
+            settings = getattr(item, "funcargs", {}).get(SETTINGS, settings)
+        return self.options.merged_settings(item, settings, session_settings)
 
     def _set_env(self, cloud: Cloud | None) -> None:
         """Set the variables of the fixtures' cloud until the test ends, if it uses the cloud and its
@@ -187,13 +196,14 @@ class Run:
         in which a fixture may have requested the cloud at run time.
         """
         test = self.test
-        if cloud is not None and not test.has_variables and self._settings()["env"]:
+        if cloud is not None and not test.has_variables and self.settings_of_test()["env"]:
             test.has_variables = True
             publish_env(cloud, test.exits)
 
     def _observe(self) -> None:
         """Record what the report of the current test needs to know of the fixtures' cloud, or else of
-        the session's, which the application can use.
+        the session's, which the application can use: when the cloud opens, or when a later test begins,
+        and again before the code of a test, because its set-up may have imported a framework.
         """
         owner = self._owner or self.session_owner
         if owner is not None and self.test.observation is not None:
@@ -224,7 +234,7 @@ class Run:
 
     @property
     def has_clouds(self) -> bool:
-        """Whether a cloud is open, whose fakes a report can show."""
+        """Whether a report can show a cloud: one that is open, or has been closed with the test."""
         return bool(self._owners)
 
     def clouds(self) -> list[Cloud]:
@@ -252,15 +262,14 @@ class Run:
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
-        return cast("tuple[str, ...]", self._settings()["strict"])
+        return cast("tuple[str, ...]", self.settings_of_test()["strict"])
 
     # -- the phases of a test --------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
-        settings = None if self._owner is None else self._owner.settings
-        self.test = TestState(item, settings or {})
+        self.test = TestState(item)
         self.test.observation = Observation(self.options, item, self.test.exits)
         add_test(str(item.path))
         for owner in self._owners:
@@ -273,9 +282,12 @@ class Run:
         self._set_env(self.cloud)
 
     def end_imports(self) -> None:
-        """Let what conftests and modules have done to early fakes while they were imported stay."""
+        """Let the early fakes stay, with the credentials that conftests and modules have given them.
+        Note their other changes, which the first test does not find.
+        """
         for owner in self._owners:
-            owner.keep(AT_IMPORT, BeforeFixture())
+            owner.let_stay(BeforeFixture().new_credentials(owner.cloud))
+            owner.note_changes(AT_IMPORT, BeforeFixture())
 
     def begin_fixture(self) -> dict[Cloud, BeforeFixture]:
         """Return the state of the open clouds before a fixture of a wide scope."""
@@ -284,14 +296,16 @@ class Run:
     def end_fixture(
         self, fixture: pytest.FixtureDef[Any], states: Mapping[Cloud, BeforeFixture]
     ) -> None:
-        """Let what a fixture of a wide scope has started in the open clouds stay. A baseline that it has
-        set ends with it. A cloud of which there is no state was opened by the fixture.
+        """Let the fakes and credentials that a fixture of a wide scope has created stay, and note its
+        other changes. A baseline that it has set ends with it. A cloud of which there is no state was
+        opened by the fixture.
         """
         for owner in self._owners:
             before = states.get(owner.cloud, BeforeFixture())
             for restore in before.restore_functions():
                 fixture.addfinalizer(restore)
-            owner.keep(fixture.argname, before)
+            owner.let_stay(before.new_credentials(owner.cloud))
+            owner.note_changes(fixture.argname, before)
 
     def abandon_fixture(self, states: Mapping[Cloud, BeforeFixture]) -> None:
         """Restore the baselines that a fixture of a wide scope replaced before it raised an exception.
@@ -307,7 +321,8 @@ class Run:
         measuring how long it sleeps.
         """
         self.test.sleep = SleepMeter()
-        self._check_settings(self._item())
+        item, owner = self._item(), None if self.cloud is None else self._owner
+        check_later_test(self.options, item, owner, self.session_owner)
         self._observe()
         for owner in self._owners:
             owner.mark_earlier_calls()
@@ -317,8 +332,9 @@ class Run:
         self.test.has_run = True
 
     def end_test(self) -> None:
-        """End what ends with the test, and forget it and the clouds that have ended with it, which the
-        report of its teardown has read.
+        """End what ends with the test, and forget it and the clouds that have ended with it. Called
+        after the report of its teardown, which reads them; if pytest was interrupted and makes no such
+        report, when the next test begins or the run ends.
         """
         self.test.exits.close()
         self.test = TestState()
@@ -330,21 +346,3 @@ class Run:
     def close(self) -> None:
         """End the run: what is open, the test, and the variables of early fakes. Can be repeated."""
         self._exits.close()
-
-    # -- settings of tests whose fakes outlive them ------------------------------------------------
-
-    def _check_settings(self, item: pytest.Item) -> None:
-        """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
-        value of a fixture of a wide scope without looking at the settings again.
-        """
-        scope, session_owner = self.options.scope, self.session_owner
-        funcargs = getattr(item, "funcargs", {})
-        is_session_used = scope == "session" or "fakecloud_session" in funcargs
-        if is_session_used and SESSION_SETTINGS in funcargs and session_owner is not None:
-            check_same_session_settings(funcargs[SESSION_SETTINGS], session_owner.session_settings)
-        if scope != "function" and SETTINGS in funcargs:
-            settings, owner = funcargs[SETTINGS], self._owner
-            check_own_settings(self.options, item, settings)
-            if owner is not None and owner.settings is not None and self.cloud is not None:
-                check_same_settings(scope, settings, owner.settings)
-            self.test.settings = settings

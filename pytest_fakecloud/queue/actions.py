@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from ..cloud.fake import Aio, action
+from ..cloud.actions import action
+from ..cloud.fake import Aio
 from ..core.clock import Target, Timekeeper, drive
 from ..core.errors import ContractError, FakecloudError, counted, unknown_name
 from ..core.ids import Ids

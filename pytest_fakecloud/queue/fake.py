@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ..cloud.fake import Snapshot, action, look, secrets_of
+from ..cloud.actions import action, look
+from ..cloud.fake import Snapshot, secrets_of
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from ..cloud.fake import action_as
+from ..cloud.actions import action_as
 from ..core.calls import Headers
 from ..core.errors import ContractError, brief
 from ..core.field_types import (

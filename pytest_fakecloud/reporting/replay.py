@@ -13,8 +13,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..cloud.actions import action_method
 from ..cloud.base import BaseCloud
-from ..cloud.fake import Context, Fake, action_method
+from ..cloud.fake import Context, Fake
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper

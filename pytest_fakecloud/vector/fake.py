@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 import numpy as np
 import orjson
 
-from ..cloud.fake import Aio, action, look, perform
+from ..cloud.actions import action, look, perform
+from ..cloud.fake import Aio
 from ..core.calls import Call, field_of
 from ..core.errors import SHOWN, ContractError, brief, unknown_name
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber

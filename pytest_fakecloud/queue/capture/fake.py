@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...cloud.fake import Snapshot, look
+from ...cloud.actions import look
+from ...cloud.fake import Snapshot
 from ...core.clock import drive, in_thread
 from ...core.errors import ContractError, counted
 from ...core.journal import Results, expect, results_of
