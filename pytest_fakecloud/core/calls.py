@@ -344,7 +344,7 @@ def record_cut(call: Call, sizes: Mapping[str, int]) -> None:
         call.note = f"{call.note}\ncut by the journal: {listed}".lstrip()
 
 
-def end_faults(call: Call, number: int) -> None:
+def set_faults_end(call: Call, number: int) -> None:
     """Set the journal number that was reserved when the effects of faults on a call had ended. It
     tells reports which other calls came before it was executed (``executed_at`` in
     ``reporting/calls.py``).
@@ -352,18 +352,18 @@ def end_faults(call: Call, number: int) -> None:
     call._faults_end = number
 
 
-def faults_ended(call: Call) -> int:
-    """Return the number that ``end_faults()`` set; 0 if no fault was active."""
+def faults_end(call: Call) -> int:
+    """Return the number that ``set_faults_end()`` set; 0 if no fault was active."""
     return call._faults_end
 
 
-def end_interruptions(call: Call, number: int) -> None:
+def set_interruptions_end(call: Call, number: int) -> None:
     """Set the journal number that was reserved when the interruptions before a command had ended."""
     call._interruptions_end = number
 
 
-def interruptions_ended(call: Call) -> int:
-    """Return the number that ``end_interruptions()`` set; 0 without interruptions."""
+def interruptions_end(call: Call) -> int:
+    """Return the number that ``set_interruptions_end()`` set; 0 without interruptions."""
     return call._interruptions_end
 
 

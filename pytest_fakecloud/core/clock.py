@@ -520,7 +520,9 @@ class Timekeeper:
                 hand_over(work)
 
     def settle(self) -> int:
-        """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
+        """Fire the due timers that change data (lane ``"state"``), before somebody reads it; return the
+        current time.
+        """
         now = self.now_us()  # Every request calls this, so check without the lock first.
         # Take a slice, because another thread may remove the only timer.
         first = self._state_timers and self._state_timers[:1]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..cloud.base import BaseCloud
 from ..core.accesses import ALL, READS_CLOCK, Touch
-from ..core.calls import end_faults
+from ..core.calls import set_faults_end
 from ..core.clock import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
 from ..core.exits import Exits
@@ -331,7 +331,7 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed)
         return simulation.calls.at_call(fake, request, proceed)
     finally:
         if request.call.fault is not None:
-            end_faults(request.call, fake._recorder.reserve())
+            set_faults_end(request.call, fake._recorder.reserve())
 
 
 def _pause_in_pipeline(world: World) -> None:

@@ -23,7 +23,7 @@ from functools import partial
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
-from ..core.calls import end_faults
+from ..core.calls import set_faults_end
 from ..core.clock import Timekeeper
 from ..core.errors import ContractError, shown
 from ..core.field_types import check_function
@@ -363,7 +363,7 @@ class FaultPlan:
         finally:
             recorder = self._recorder()
             if recorder is not None:
-                end_faults(request.call, recorder.reserve())
+                set_faults_end(request.call, recorder.reserve())
 
     def _pass(self, faults: Sequence[Fault], request: Request, proceed: Proceed) -> AnyResponse:
         """Return the response of the first of these faults that fires, around that of the later ones."""

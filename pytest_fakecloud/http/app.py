@@ -303,7 +303,7 @@ class App:
         return self._encoded(result)
 
     def _reject(self, request: Request, error: ServiceError) -> AnyResponse:
-        """Return the response to a request that was not admitted, or which an interceptor rejects."""
+        """Return the response to a request that was not admitted."""
         length = int(request.fields.get("content-length", "0"))
         if len(request.body) < length:  # The server has not read all of it.
             record_cut(request.call, dict.fromkeys(("facts", "request_body"), length))

@@ -36,7 +36,7 @@ _TAIL = "trailers and chunk extensions"
 _TWO_HOSTS = "more than one Host header"
 
 
-class Rejection(Exception):
+class MalformedRequest(Exception):
     """A request that the server itself rejects, with the status and the reason. ``method`` and
     ``target`` are set only if the reason is the method.
     """
@@ -69,7 +69,7 @@ class RequestReader:
     Its state is that of the request that is being read, from ``_start()`` on: first its incomplete
     line, then its head, its body, and what surrounds the chunks of a body.
 
-    ``feed()`` appends complete requests to ``requests``. After invalid bytes, ``rejection`` contains
+    ``feed()`` appends complete requests to ``requests``. After invalid bytes, ``malformed`` contains
     the reason, and the caller must feed nothing more. ``pending`` is a request whose body is
     incomplete. ``client`` is the peer's address, which is passed to each request.
     """
@@ -86,7 +86,7 @@ class RequestReader:
         self.body_limit = body_limit
         self.requests: deque[ReceivedRequest] = deque()
         self.pending: ReceivedRequest | None
-        self.rejection: Rejection | None = None
+        self.malformed: MalformedRequest | None = None
         self._line = b""
         """The beginning of a request whose first line is incomplete."""
         self._restart()
@@ -119,7 +119,7 @@ class RequestReader:
 
     def feed(self, data: bytes) -> None:
         try:
-            while data and self.rejection is None:
+            while data and self.malformed is None:
                 if self._begun:
                     end = self._end_of_part(data)
                     self._parse(data[:end])
@@ -138,7 +138,7 @@ class RequestReader:
             # Wait for the rest of the line, so that the response does not depend on how TCP splits it.
             self._line = data
             if len(data) > self.head_limit:
-                self.rejection = self._too_large(_HEAD)
+                self.malformed = self._too_large(_HEAD)
             return b""
         data = _escape(data[:length]) + data[length:]
         end = self._end_of_part(data)
@@ -164,7 +164,7 @@ class RequestReader:
         """Reject the request that did not fit into memory, and free what was read of it."""
         self._body = self._line = b""
         reason = f"the request does not fit into memory: {shown(error)}"
-        self.rejection = Rejection(500, reason)
+        self.malformed = MalformedRequest(500, reason)
 
     def _add(self, part: bytes) -> None:
         # Use a bytearray from the second part on: a body can arrive in millions of parts.
@@ -188,19 +188,19 @@ class RequestReader:
             return
         # The parser calls no method while it reads an endless header, trailer or chunk extension.
         if self._overhead > self.head_limit:
-            self.rejection = self._too_large(_HEAD if self.pending is None else _TAIL)
+            self.malformed = self._too_large(_HEAD if self.pending is None else _TAIL)
 
     def _fail(self, error: httptools.HttpParserError, beginning: bytes) -> None:
         """Reject data that cannot be parsed. ``beginning`` is the data if a request begins with it."""
         reason = error.__context__
         if isinstance(reason, MemoryError):
             raise reason
-        if isinstance(reason, Rejection):
-            self.rejection = reason
+        if isinstance(reason, MalformedRequest):
+            self.malformed = reason
             return
-        self.rejection = Rejection(400, str(error))
+        self.malformed = MalformedRequest(400, str(error))
         if isinstance(error, httptools.HttpParserInvalidMethodError):
-            self.rejection = _no_method(beginning) or self.rejection
+            self.malformed = _no_method(beginning) or self.malformed
 
     def _serve_without_upgrade(self, data: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
@@ -208,7 +208,7 @@ class RequestReader:
         upgrade = self.requests.pop()
         if upgrade.method == "CONNECT":
             reason = "CONNECT is for proxies; this is not a proxy"
-            self.rejection = Rejection(405, reason, upgrade.method, upgrade.target)
+            self.malformed = MalformedRequest(405, reason, upgrade.method, upgrade.target)
             return
         headers = [f"{n}: {v}" for n, v in upgrade.headers.pairs if n.lower() != "upgrade"]
         lines = [f"{upgrade.method} {upgrade.target} HTTP/{upgrade.version}", *headers, "", ""]
@@ -217,11 +217,11 @@ class RequestReader:
         request = self.pending or (self.requests[-1] if self.requests else None)
         if request is not None:
             request.headers, request.fields = upgrade.headers, upgrade.fields
-        if data and self.rejection is None:
+        if data and self.malformed is None:
             self.feed(data)
 
-    def _too_large(self, parts: str) -> Rejection:
-        return Rejection(431, f"{parts} are limited to {self.head_limit} bytes")
+    def _too_large(self, parts: str) -> MalformedRequest:
+        return MalformedRequest(431, f"{parts} are limited to {self.head_limit} bytes")
 
     # -- called by the parser --------------------------------------------------------------------
 
@@ -257,14 +257,14 @@ class RequestReader:
         if size > self.head_limit:
             raise self._too_large(_HEAD)
         if len(self._headers) > HEADERS_LIMIT:
-            raise Rejection(431, f"a request is limited to {HEADERS_LIMIT} headers")
+            raise MalformedRequest(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
-            raise Rejection(505, f"HTTP/{version} is not supported, only HTTP/1.1")
+            raise MalformedRequest(505, f"HTTP/{version} is not supported, only HTTP/1.1")
         hosts = request.headers.getlist("Host")
         if len(hosts) > 1:
-            raise Rejection(400, _TWO_HOSTS)
+            raise MalformedRequest(400, _TWO_HOSTS)
         if not hosts and version == "1.1":
-            raise Rejection(400, "an HTTP/1.1 request needs a Host header")
+            raise MalformedRequest(400, "an HTTP/1.1 request needs a Host header")
         self._frame(request)
         self.pending = request
 
@@ -274,24 +274,28 @@ class RequestReader:
 
         coding = value_of("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
-            raise Rejection(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
+            raise MalformedRequest(
+                501, f"transfer coding {coding!r} is not supported, only 'chunked'"
+            )
         length = int(request.fields.get("content-length", "0"))
         self._length = length if coding is None else None
         if length > self.body_limit:
-            raise Rejection(413, f"a body is limited to {self.body_limit} bytes, got {length}")
+            raise MalformedRequest(
+                413, f"a body is limited to {self.body_limit} bytes, got {length}"
+            )
         expect = value_of("expect")
         if expect is not None and request.version == "1.1":
             if {expectation.strip().lower() for expectation in expect.split(",")} != {
                 "100-continue"
             }:
-                raise Rejection(
+                raise MalformedRequest(
                     417, f"the expectation {expect!r} is not supported, only '100-continue'"
                 )
             request.expects = coding is not None or length > 0
 
     def on_body(self, data: bytes) -> None:
         if len(self._body) + len(data) > self.body_limit:
-            raise Rejection(413, f"a body is limited to {self.body_limit} bytes")
+            raise MalformedRequest(413, f"a body is limited to {self.body_limit} bytes")
         self._add(data)
         self._overhead = 0
 
@@ -319,14 +323,14 @@ half as much memory again.
 """
 
 
-def _no_method(data: bytes) -> Rejection | None:
-    """Return the rejection of an unknown method or of TLS; None for other data."""
+def _no_method(data: bytes) -> MalformedRequest | None:
+    """Return the reason to reject an unknown method or TLS; None for other data."""
     if re.match(_METHOD, data):
         # The parser rejects methods that are not registered, but any token is valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
-        return Rejection(501, f"the method {method!r} is not known", method, target)
+        return MalformedRequest(501, f"the method {method!r} is not known", method, target)
     if data.startswith(b"\x16\x03"):
-        return Rejection(
+        return MalformedRequest(
             400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
         )
     return None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.timers import monotonic
 from .messages import Answer, ConnectionEffect, Stream, asks_to_close
-from .parsing import ReceivedRequest, Rejection, RequestReader
+from .parsing import MalformedRequest, ReceivedRequest, RequestReader
 
 if TYPE_CHECKING:
     from .app import App
@@ -329,8 +329,8 @@ class HTTPHandler:
                 self.sock.sendall(_CONTINUE)
             if not self._answer(request) or not request.keep_alive:
                 return False
-        if reader.rejection is not None:
-            self._send_rejection(reader.rejection)
+        if reader.malformed is not None:
+            self._send_malformed(reader.malformed)
             return False
         pending = reader.pending
         if pending is not None and not pending.is_admitted and _has_large_body(pending):
@@ -412,25 +412,25 @@ class HTTPHandler:
             stream.end()
         return chunked
 
-    def _send_rejection(self, rejection: Rejection) -> None:
+    def _send_malformed(self, malformed: MalformedRequest) -> None:
         """Send the reason for closing the connection, and let the client read it."""
         request = ReceivedRequest(
-            rejection.method or "GET", rejection.target, client=self.connection.address
+            malformed.method or "GET", malformed.target, client=self.connection.address
         )
         request.version, request.keep_alive = "1.1", False
-        self.sock.sendall(b"".join(encode(request, self._rejection_answer(rejection, request))))
+        self.sock.sendall(b"".join(encode(request, self._malformed_answer(malformed, request))))
         # Close only the sending side: a reset would discard the response before it is read.
         self.connection.shut_down(socket.SHUT_WR)
         self.connection.discard_until_closed(DRAIN_SECONDS)
 
-    def _rejection_answer(self, rejection: Rejection, request: ReceivedRequest) -> Answer:
-        """Record the rejection in the app's journal; return the response."""
-        if rejection.method:
+    def _malformed_answer(self, malformed: MalformedRequest, request: ReceivedRequest) -> Answer:
+        """Record a malformed request in the app's journal; return the response."""
+        if malformed.method:
             answer = self.app.unknown_method(request)
             assert isinstance(answer, Answer)  # because no interceptor sees it
             return answer
-        self.app.record_malformed(rejection.status, rejection.reason)
-        return rejection_text(rejection)
+        self.app.record_malformed(malformed.status, malformed.reason)
+        return malformed_text(malformed)
 
 
 def _has_large_body(request: ReceivedRequest) -> bool:
@@ -478,10 +478,10 @@ def stream_head(request: ReceivedRequest, stream: Stream) -> bytes:
     return head_bytes(f"{head}{''.join(header(*pair) for pair in stream.headers)}\r\n")
 
 
-def rejection_text(rejection: Rejection) -> Answer:
+def malformed_text(malformed: MalformedRequest) -> Answer:
     """Return the response to bytes that are not a valid request."""
-    text = f"{rejection.status} {phrase(rejection.status)}: {rejection.reason}\n"
-    return Answer(text.encode(), rejection.status, (), "text/plain")
+    text = f"{malformed.status} {phrase(malformed.status)}: {malformed.reason}\n"
+    return Answer(text.encode(), malformed.status, (), "text/plain")
 
 
 def chunk(part: bytes) -> bytes:

@@ -12,7 +12,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
 from .messages import Answer, asks_to_close, close_chunks
-from .parsing import ReceivedRequest, Rejection
+from .parsing import MalformedRequest, ReceivedRequest
 from .server import (
     LAST_CHUNK,
     Connection,
@@ -22,7 +22,7 @@ from .server import (
     head_bytes,
     header,
     http_date,
-    rejection_text,
+    malformed_text,
 )
 
 
@@ -84,8 +84,8 @@ class WSGIHandler(HTTPHandler):
         finally:
             self.connection.leave()
 
-    def _rejection_answer(self, rejection: Rejection, request: ReceivedRequest) -> Answer:
-        return rejection_text(rejection)
+    def _malformed_answer(self, malformed: MalformedRequest, request: ReceivedRequest) -> Answer:
+        return malformed_text(malformed)
 
 
 class WSGICall:

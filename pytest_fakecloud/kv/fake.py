@@ -61,7 +61,9 @@ else:
 
 T = TypeVar("T")
 AnyEngine: TypeAlias = "KVEngine | RedisEngine"
-"""The engine in memory or on a real server, which have the same methods. Each has its sessions."""
+"""The engine in memory or on a real server. Type checkers see that both have the methods which routes
+and fake use. Each has sessions of its own.
+"""
 _COMPARED = 1000
 """Maximum number of keys that are compared with a missing key's name."""
 

@@ -16,13 +16,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, 
 
 import orjson
 
-from ..core.calls import end_interruptions
+from ..core.calls import set_interruptions_end
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
 from ..http.app import App
-from ..http.messages import Answer, Json, Request, Result, Stream, bearer_token, decode_bytes, same
+from ..http.messages import (
+    Answer,
+    HeaderPairs,
+    Json,
+    Request,
+    Result,
+    Stream,
+    bearer_token,
+    decode_bytes,
+    same,
+)
 from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
@@ -43,7 +53,6 @@ if TYPE_CHECKING:
     from .sse import EventStream
 
 R = TypeVar("R")
-Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
 SYNC_TOKEN = "Upstash-Sync-Token"
 _SERVICE_SYNC_TOKEN = "Service-Sync-Token"
@@ -160,7 +169,7 @@ class KVApp(App):
             size = size_of(reply)
             self.command_limits.check_size(size)
         except CommandError as error:
-            # A reply like any other: unlike a ServiceError, it counts as reached.
+            # Caught here, because a reply that is an error is a reply: the call has reached the engine.
             return response_format.error(self.with_int_text(error))
         return response_format.reply(self.with_int_text(reply), size, self._headers(request))
 
@@ -334,9 +343,9 @@ class KVApp(App):
         sender = CommandSender(request.client, request.principal.name)
         for line in lines:
             is_interrupted = self.interruptions.before(sender, line, arrival)
-            # Of a pipeline, earlier commands were executed before the interruption.
+            # Not in a pipeline, of which earlier commands were executed before the interruption.
             if is_interrupted and arrival != "pipelined":
-                end_interruptions(request.call, self.recorder.reserve())
+                set_interruptions_end(request.call, self.recorder.reserve())
 
     def _session(self, request: Request) -> Any:
         """Open a session for a request; each engine has its own class. The engine does not refer to the
@@ -348,7 +357,7 @@ class KVApp(App):
             address = f"{request.client[0]}:{request.client[1]}"
         return self.engine.session(request.principal, "rest", address, request.call.at_us)
 
-    def _headers(self, request: Request) -> Headers:
+    def _headers(self, request: Request) -> HeaderPairs:
         # Like the service, send the header even if the request has no sync token.
         token = str(next(self._sync))
         headers = [(SYNC_TOKEN, token)]
@@ -466,7 +475,8 @@ def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes
 
 # -- formats of responses --------------------------------------------------------------------------
 
-# Large replies are encoded in pieces, so that memory never contains a second copy of a reply.
+# Large replies, for which max_request_size must be larger than by default, are encoded in pieces, so
+# that memory never contains a second copy of a reply.
 _BINARY = "application/octet-stream"
 _PIECE = 3 * 2**16
 """Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
@@ -478,7 +488,7 @@ class Format(NamedTuple):
     base64: bool
     resp2: bool
 
-    def reply(self, reply: Reply, size: int, headers: Headers) -> Result:
+    def reply(self, reply: Reply, size: int, headers: HeaderPairs) -> Result:
         """Return the response to a command, whose reply has ``size`` bytes of strings."""
         if size > STREAMED:
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
@@ -487,7 +497,7 @@ class Format(NamedTuple):
             return Answer(to_resp(reply), 200, headers, _BINARY)
         return Json({"result": to_json(reply, self.base64)}, 200, headers)
 
-    def replies(self, replies: list[Reply], size: int, headers: Headers) -> Result:
+    def replies(self, replies: list[Reply], size: int, headers: HeaderPairs) -> Result:
         """Return the response to several commands, which have ``size`` bytes of strings."""
         if size > STREAMED:
             encoded = chain.from_iterable(map(resp_parts, replies))
@@ -509,7 +519,7 @@ class Format(NamedTuple):
             return Answer(to_resp(error), 400, (), _BINARY)
         return Json({"error": str(error)}, 400)
 
-    def _in_pieces(self, parts: Iterable[bytes], headers: Headers) -> Stream:
+    def _in_pieces(self, parts: Iterable[bytes], headers: HeaderPairs) -> Stream:
         """Return a response in pieces."""
         pieces = (part[at : at + _PIECE] for part in parts for at in range(0, len(part), _PIECE))
         return Stream(pieces, _BINARY if self.resp2 else "application/json", 200, headers)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
-from ..core.calls import Call, Entry, Event, faults_ended, interruptions_ended
+from ..core.calls import Call, Entry, Event, faults_end, interruptions_end
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
 from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
@@ -59,8 +59,8 @@ def executed_at(entry: Entry) -> int:
     if not isinstance(entry, Call):
         return entry.number
     if any(fault.get("moment") == "before" for fault in entry.faults):
-        return faults_ended(entry)
-    return interruptions_ended(entry) or entry.number
+        return faults_end(entry)
+    return interruptions_end(entry) or entry.number
 
 
 def executed_but_lost(call: Call) -> bool:

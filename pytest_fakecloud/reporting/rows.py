@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, closed_addresses
 from ..cloud.services import report_part
-from ..core.calls import Action, Call, Entry, Event, faults_ended
+from ..core.calls import Action, Call, Entry, Event, faults_end
 from ..core.errors import describe_error
 from ..core.frames import place_at
 from ..core.recorder import CallLines, CallSite
@@ -177,7 +177,7 @@ class _Builder:
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._sites.get(call.number, CallSite())),
             library=_library_of(self._lines.get(call.number)),
-            ended=faults_ended(call) if any(fault.kind == "call" for fault in faults) else 0,
+            ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip

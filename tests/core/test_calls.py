@@ -16,14 +16,14 @@ from pytest_fakecloud.core.calls import (
     CutBytes,
     Headers,
     NamesOf,
-    end_faults,
-    end_interruptions,
-    faults_ended,
+    faults_end,
     field_of,
-    interruptions_ended,
+    interruptions_end,
     parts_of,
     record_cut,
     set_facts,
+    set_faults_end,
+    set_interruptions_end,
     shorten,
     weight_of,
 )
@@ -228,12 +228,12 @@ def test_the_parts_of_a_call_are_what_was_set() -> None:
         1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), read_facts=lambda recorded: {}
     )
     assert parts_of(entry).keys() == asked
-    end_faults(entry, 12)
-    end_interruptions(entry, 11)
+    set_faults_end(entry, 12)
+    set_interruptions_end(entry, 11)
     entry.status, entry.outcome = 200, "answered"
     assert parts_of(entry).keys() - asked == {"outcome", "status"}
     again = copy.copy(entry)
-    assert (faults_ended(again), interruptions_ended(again)) == (12, 11)
+    assert (faults_end(again), interruptions_end(again)) == (12, 11)
     assert (again.facts, parts_of(again)) == ({}, parts_of(entry))
     assert repr(again) == "<Call 1 demo_1 GET / -> 200>"
 

@@ -17,7 +17,7 @@ import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
-from pytest_fakecloud.core.calls import Call, faults_ended
+from pytest_fakecloud.core.calls import Call, faults_end
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault, ServiceFault
@@ -412,7 +412,7 @@ def test_a_failing_call_is_the_tests_own_violation(demo: Demo, client: httpx.Cli
     assert "the function of <call broken before" in violation.text
     assert "KeyError('typo')" in violation.text
     assert "bug of pytest-fakecloud" not in violation.text
-    assert faults_ended(demo.journal.calls().only())
+    assert faults_end(demo.journal.calls().only())
 
 
 @pytest.mark.parametrize("matcher", ["when", "command"])

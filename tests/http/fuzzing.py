@@ -110,16 +110,16 @@ def read(
             )
             if not message.keep_alive:
                 return seen, None, False  # the data after a rejection is ignored
-        if reader.rejection is not None:
+        if reader.malformed is not None:
             break
-    return seen, reader.rejection.status if reader.rejection else None, reader.pending is not None
+    return seen, reader.malformed.status if reader.malformed else None, reader.pending is not None
 
 
 def warmed(data: bytes) -> RequestReader | None:
     """Return a reader that has cached the heads of this data; None if it was refused."""
     reader = RequestReader(head_limit=2000, body_limit=10_000)
     reader.feed(data)
-    if reader.rejection is not None or reader.pending is not None or reader._begun or reader._line:
+    if reader.malformed is not None or reader.pending is not None or reader._begun or reader._line:
         return None
     if not all(message.keep_alive for message in reader.requests):
         return None

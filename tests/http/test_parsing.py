@@ -17,7 +17,7 @@ from pytest_fakecloud.http.parsing import HEAD_LIMIT, RequestReader
 def read_all(*parts: bytes) -> RequestReader:
     reader = RequestReader()
     for part in parts:
-        if reader.rejection is None:
+        if reader.malformed is None:
             reader.feed(part)
     return reader
 
@@ -38,7 +38,7 @@ def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(PIPELINE)]
     parts = [PIPELINE[a:b] for a, b in pairwise(edges) if a < b]
     reader = read_all(*parts)
-    assert reader.rejection is None
+    assert reader.malformed is None
     assert reader.pending is None
     assert [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.requests] == WHOLE
     assert [m.body for m in reader.requests] == [b"hello", b"hello", b""]
@@ -47,15 +47,15 @@ def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_no_bytes_break_the_reader(data: bytes, cut: int) -> None:
     reader = read_all(data[:cut], data[cut:])
-    if reader.rejection is not None:
-        assert 400 <= reader.rejection.status <= 505
+    if reader.malformed is not None:
+        assert 400 <= reader.malformed.status <= 505
 
 
 @given(st.integers(0, len(PIPELINE) - 1), st.binary(min_size=1, max_size=4))
 def test_no_damage_breaks_the_reader(position: int, damage: bytes) -> None:
     reader = read_all(PIPELINE[:position] + damage + PIPELINE[position + len(damage) :])
-    if reader.rejection is not None:
-        assert 400 <= reader.rejection.status <= 505
+    if reader.malformed is not None:
+        assert 400 <= reader.malformed.status <= 505
 
 
 @pytest.mark.parametrize("cut", range(40))
@@ -67,7 +67,7 @@ def test_each_request_has_its_own_version(cut: int) -> None:
     data = keep_alive + new + older + new + b"\r\n" + older + keep_alive
     parts = [data[:cut], data[cut : 2 * cut + 60], data[2 * cut + 60 :]]
     reader = read_all(*(part for part in parts if part))
-    assert reader.rejection is None
+    assert reader.malformed is None
     assert [m.version for m in reader.requests] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]
 
 
@@ -78,13 +78,13 @@ ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
 @pytest.mark.parametrize("lines", ["Host: a|Host: b", "Host: a|Host: a", "host: b|HOST: a", ""])
 def test_a_request_has_one_host(before: list[bytes], lines: str) -> None:
     reader = read_all(*(ONE_HOST % host for host in before))
-    assert (len(reader.requests), reader.rejection) == (len(before), None)
+    assert (len(reader.requests), reader.malformed) == (len(before), None)
     head = "".join(f"{line}\r\n" for line in lines.split("|") if line)
     reader.feed(f"GET / HTTP/1.1\r\n{head}\r\n".encode())
     assert len(reader.requests) == len(before)
-    assert reader.rejection is not None
-    assert reader.rejection.status == 400
-    assert "Host" in reader.rejection.reason
+    assert reader.malformed is not None
+    assert reader.malformed.status == 400
+    assert "Host" in reader.malformed.reason
 
 
 def test_the_body_limit_is_64_mib() -> None:
@@ -92,11 +92,11 @@ def test_the_body_limit_is_64_mib() -> None:
     reader = RequestReader()
     head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
     reader.feed((head % parsing.BODY_LIMIT).encode())
-    assert reader.rejection is None
+    assert reader.malformed is None
     reader = RequestReader()
     reader.feed((head % (parsing.BODY_LIMIT + 1)).encode())
-    assert reader.rejection is not None
-    assert reader.rejection.status == 413
+    assert reader.malformed is not None
+    assert reader.malformed.status == 413
 
 
 def described(reader: RequestReader) -> list[tuple[object, ...]]:
@@ -107,7 +107,7 @@ def described(reader: RequestReader) -> list[tuple[object, ...]]:
 
 
 def reasons(reader: RequestReader) -> tuple[object, ...]:
-    rejection = reader.rejection
+    rejection = reader.malformed
     return reader.pending is None, rejection and rejection.status, rejection and rejection.reason
 
 
@@ -142,7 +142,7 @@ def test_requests_are_read_alike_however_their_bytes_arrive(
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
     whole, parts = read_all(data), RequestReader()
     for start, end in pairwise(edges):
-        if start < end and parts.rejection is None:
+        if start < end and parts.malformed is None:
             parts.feed(data[start:end])
     assert described(whole) == described(parts)
     assert reasons(whole) == reasons(parts)
@@ -151,7 +151,7 @@ def test_requests_are_read_alike_however_their_bytes_arrive(
 def test_an_expectation_may_be_said_twice() -> None:
     head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n"
     reader = read_all(head + b"expect: 100-Continue\r\n\r\n")
-    assert reader.rejection is None
+    assert reader.malformed is None
     assert reader.pending is not None
     assert reader.pending.expects
 
@@ -207,19 +207,19 @@ def test_a_body_in_tiny_packets_costs_its_size(has_length: bool) -> None:
 def test_what_surrounds_a_body_is_bounded(begun: bytes, part: bytes) -> None:
     reader = read_all(CHUNKED, b"3\r\nabc\r\n", begun)
     fed = 0
-    while reader.rejection is None and fed < 1_000_000:
+    while reader.malformed is None and fed < 1_000_000:
         reader.feed(part)
         fed += len(part)
-    assert reader.rejection is not None
+    assert reader.malformed is not None
     if begun.startswith(b"0"):
-        assert reader.rejection.status == 431
+        assert reader.malformed.status == 431
     assert fed < 2 * HEAD_LIMIT
 
 
 def test_trailers_in_one_packet_are_bounded() -> None:
     reader = read_all(CHUNKED + b"0\r\n" + b"T: 1\r\n" * 20_000 + b"\r\n")
-    assert reader.rejection is not None
-    assert reader.rejection.status == 431
+    assert reader.malformed is not None
+    assert reader.malformed.status == 431
     assert not reader.requests
 
 
@@ -231,14 +231,14 @@ def test_a_few_trailers_are_let_by() -> None:
 
 def test_thousands_of_headers_are_refused() -> None:
     reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * 2000 + b"\r\n")
-    assert reader.rejection is not None
-    assert (reader.rejection.status, "1000 headers" in str(reader.rejection)) == (431, True)
+    assert reader.malformed is not None
+    assert (reader.malformed.status, "1000 headers" in str(reader.malformed)) == (431, True)
 
 
 def test_a_long_head_in_one_packet_is_refused_like_one_in_many() -> None:
     reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * HEAD_LIMIT + b"\r\n\r\n")
-    assert reader.rejection is not None
-    assert reader.rejection.status == 431
+    assert reader.malformed is not None
+    assert reader.malformed.status == 431
 
 
 @pytest.mark.parametrize("lines", ["keep-alive\r\nConnection: close", "close, keep-alive", "Close"])
@@ -252,8 +252,8 @@ def test_a_client_that_says_close_is_not_waited_for(lines: str) -> None:
 def test_an_unknown_method_behind_another_request() -> None:
     reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nBREW / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert [message.method for message in reader.requests] == ["GET"]
-    assert reader.rejection is not None
-    assert (reader.rejection.status, reader.rejection.method) == (501, "BREW")
+    assert reader.malformed is not None
+    assert (reader.malformed.status, reader.malformed.method) == (501, "BREW")
 
 
 CUT = {
@@ -276,7 +276,7 @@ def test_the_response_does_not_depend_on_where_packets_end(name: str) -> None:
 
     def result(*parts: bytes) -> object:
         reader = read_all(*parts)
-        rejection = reader.rejection and (reader.rejection.status, *vars(reader.rejection).values())
+        rejection = reader.malformed and (reader.malformed.status, *vars(reader.malformed).values())
         return [(m.method, m.target, m.body) for m in reader.requests], rejection
 
     whole = result(data)
@@ -297,13 +297,13 @@ def test_a_request_that_does_not_fit_into_memory_is_an_error_of_the_server(
     head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"
     reader = RequestReader()
     reader.feed(head + b"x")
-    assert reader.rejection is not None
-    assert reader.rejection.status == 500
-    assert "MemoryError" in reader.rejection.reason
+    assert reader.malformed is not None
+    assert reader.malformed.status == 500
+    assert "MemoryError" in reader.malformed.reason
     # The head of an earlier request is cached, and the parser does not see the body.
     monkeypatch.undo()
     reader = read_all(head + b"123456789")
     monkeypatch.setattr(RequestReader, "_add", exhausted)
     reader.feed(head + b"x")
-    assert reader.rejection is not None
-    assert reader.rejection.status == 500
+    assert reader.malformed is not None
+    assert reader.malformed.status == 500

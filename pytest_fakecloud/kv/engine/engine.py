@@ -16,6 +16,7 @@ from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.locks import holding
 from ...core.registry import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
@@ -218,33 +219,24 @@ class KVEngine:
         Raises ``ScriptRunning`` if a script of another client holds the lock, and the line is handled
         meanwhile, as by a real server.
         """
-        # A signal's handler can raise between acquire() and the next instruction, so the lock is
-        # taken inside the block that releases it. Whether that has happened, only the lock knows:
-        # ask it like threading.Condition does.
-        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
-        try:
-            if is_outer:
-                self._take_lock(argv)
-            return action()
-        except (CommandError, ScriptRunning):
-            raise
-        except BaseException:
-            self._mend()
-            raise
-        finally:
-            if is_outer:
-                try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
-                    self.lock.release()
-                except RuntimeError:
-                    pass  # It was not taken.
+
+        def mended_action() -> T:
+            try:
+                return action()
+            except CommandError:
+                raise
+            except BaseException:
+                self._mend()
+                raise
+
+        return holding(self.lock, partial(self._take_lock, argv), mended_action)
 
     def _mend(self) -> None:
         """Make the data consistent after an exception in the middle of a command, such as that of a
         signal's handler. The command may be half done.
         """
-        with self.lock:
-            for keyspace in self.databases:
-                keyspace.mend()
+        for keyspace in self.databases:
+            keyspace.mend()
 
     def execute_now(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line, or queue it in a transaction. The caller holds the lock (``in_turn()``)."""

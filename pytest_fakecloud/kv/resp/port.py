@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...core.calls import NO_HEADERS, Call, CutBytes, end_interruptions, record_cut
+from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut, set_interruptions_end
 from ...core.errors import ContractError, ServiceError
 from ...core.timers import monotonic
 from ...http.hub import Mount
@@ -416,7 +416,7 @@ class PortConnection:
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
             if self.app.interruptions.before(CommandSender(self.client), argv, arrival):
-                end_interruptions(call, self.app.recorder.reserve())
+                set_interruptions_end(call, self.app.recorder.reserve())
         mode = session.reply_mode
         if session.db.indexes is not None:
             try:
