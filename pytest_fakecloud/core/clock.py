@@ -149,7 +149,7 @@ class Timekeeper:
         # the clock still runs afterwards, because another thread may have stopped it earlier.
         offset = self._live_us
         if offset is not None:
-            running = self._process_us() + offset
+            running = floor(process_seconds(self._note_replaced) * 1e6) + offset
             if self._live_us is offset:
                 if self.reads is not None:
                     self.reads.append((threading.get_ident(), running))

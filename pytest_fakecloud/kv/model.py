@@ -41,13 +41,10 @@ class CommandLimits:
             )
             if limit is not None
         ]
+        self.counts_commands = bool(self._windows)
+        """Whether the number of commands is limited."""
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
-
-    @property
-    def counts_commands(self) -> bool:
-        """Whether the number of commands is limited."""
-        return bool(self._windows)
 
     def check(self, line: list[bytes]) -> None:
         """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""

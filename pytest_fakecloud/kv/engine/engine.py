@@ -16,7 +16,6 @@ from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.locks import holding
 from ...core.registry import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
@@ -213,30 +212,39 @@ class KVEngine:
             return self.execute_during_script(session, argv)
 
     def in_turn(self, argv: list[bytes], action: Callable[[], T]) -> T:
-        """Wait for the lock, and return ``action()``, called while it is held. An exception other than
-        ``CommandError`` leaves the data consistent and the lock free, at whatever moment it is raised.
+        """Wait for the lock, and return ``action()``, called while it is held.
 
         Raises ``ScriptRunning`` if a script of another client holds the lock, and the line is handled
-        meanwhile, as by a real server.
+        meanwhile, as by a real server. An exception other than ``CommandError``, such as that of a
+        signal's handler at any moment, leaves the data consistent and the lock free.
         """
-
-        def mended_action() -> T:
-            try:
-                return action()
-            except CommandError:
-                raise
-            except BaseException:
-                self._mend()
-                raise
-
-        return holding(self.lock, partial(self._take_lock, argv), mended_action)
+        # ``with self.lock`` would wait for the script. Of a handler that raises between acquire() and
+        # the next instruction, only the lock knows whether it was taken: ask it like
+        # threading.Condition does.
+        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
+        try:
+            if is_outer:
+                self._take_lock(argv)
+            return action()
+        except (CommandError, ScriptRunning):
+            raise
+        except BaseException:
+            self._mend()
+            raise
+        finally:
+            if is_outer:
+                try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
+                    self.lock.release()
+                except RuntimeError:
+                    pass  # It was not taken.
 
     def _mend(self) -> None:
         """Make the data consistent after an exception in the middle of a command, such as that of a
         signal's handler. The command may be half done.
         """
-        for keyspace in self.databases:
-            keyspace.mend()
+        with self.lock:
+            for keyspace in self.databases:
+                keyspace.mend()
 
     def execute_now(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line, or queue it in a transaction. The caller holds the lock (``in_turn()``)."""
@@ -275,7 +283,8 @@ class KVEngine:
             listener(session, spec, argv)
         if "skip_monitor" in spec.flags:
             # EXEC and scripts are shown before the commands that they run.
-            self._show_to_monitors(session, argv, start_us)
+            for monitor in self.monitors:
+                monitor(start_us, session, argv)
         # Between commands, the test may read, which counts as no hit or miss.
         db.counts_reads, db.notes_accesses = spec.lookup, not session.no_touch
         reply: Reply = None
@@ -295,11 +304,8 @@ class KVEngine:
             db.counts_reads, db.notes_accesses = False, True
             self._count(session, spec, argv, start_us, reply)
             if not spec.hidden:
-                self._show_to_monitors(session, argv, start_us)
-
-    def _show_to_monitors(self, session: Session, argv: list[bytes], start_us: int) -> None:
-        for monitor in self.monitors:
-            monitor(start_us, session, argv)
+                for monitor in self.monitors:
+                    monitor(start_us, session, argv)
 
     def _check_room(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a client's command may store more than the limits of the database

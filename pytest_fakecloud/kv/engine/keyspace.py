@@ -166,14 +166,11 @@ class Keyspace:
         value = self.peek(key)
         if value is None:
             return None
-        self._note_access(key)
+        if self.notes_accesses or key not in self.accessed:
+            self.accessed[key] = self.now_ms
         if self.frequencies is not None:
             self.frequencies.note(key, self.now_ms)
         return value
-
-    def _note_access(self, key: bytes) -> None:
-        if self.notes_accesses or key not in self.accessed:
-            self.accessed[key] = self.now_ms
 
     def peek(self, key: bytes, *, announces_miss: bool = True) -> Any:
         value = self.find(key)
@@ -280,7 +277,8 @@ class Keyspace:
             else:
                 self.signal(key, type_name(value))
         values[key] = value
-        self._note_access(key)
+        if self.notes_accesses or key not in self.accessed:
+            self.accessed[key] = self.now_ms
         if event is None or event:
             self.changes += 1
         if self.watchers or self.ready is not None:

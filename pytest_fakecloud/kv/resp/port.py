@@ -473,7 +473,8 @@ class PortConnection:
     def _encode_reply(self, argv: list[bytes], mode: str, reply: Reply) -> Answer:
         session = self.session
         reply = self.app.with_int_text(reply)
-        reply = self._with_messages(reply)
+        if self._confirmations or self._messages:
+            reply = self._with_messages(reply)
         size = size_of(reply)
         try:
             self.app.command_limits.check_size(size)
@@ -488,7 +489,8 @@ class PortConnection:
             data = b""
         elif session.reply_mode == "off":
             data = b""
-        data += self._take_after_reply()
+        if self._after_reply:
+            data += self._take_after_reply()
         return self._reply(data, 400 if isinstance(reply, CommandError) else 200)
 
     def _reply(self, data: bytes, status: int = 200) -> Answer:
@@ -504,7 +506,7 @@ class PortConnection:
         """
         confirmations, self._confirmations = self._confirmations, {}
         messages, self._messages = self._messages, {}
-        if not (confirmations or messages) or not isinstance(reply, list):
+        if not isinstance(reply, list):
             return reply
         replies: list[Reply] = list(reply)
         for at, confirmation in confirmations.items():
