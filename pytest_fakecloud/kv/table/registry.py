@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
 from itertools import takewhile
@@ -343,12 +344,24 @@ def command_table(dialect: str, version: str, modules: tuple[str, ...] = ()) -> 
 
 
 def command(*names: str) -> Callable[[F], F]:
-    """Return a decorator for the function of commands; ``KeyError`` for an unknown name."""
+    """Return a decorator for the function of commands. It raises ``ValueError`` for a name without a
+    row, and for a command that already has a function.
+    """
 
     def register(function: F) -> F:
         for name in names:
-            spec = COMMANDS[name]
-            assert spec.function is None, name
+            spec = COMMANDS.get(name)
+            if spec is None:
+                similar = ", ".join(get_close_matches(name.upper(), COMMANDS)) or "none"
+                raise ValueError(
+                    f"{name!r} has no row in commands.txt; add one, or use the name of a row, in upper "
+                    f"case and with a space before a subcommand (similar names: {similar})"
+                )
+            if spec.function is not None:
+                raise ValueError(
+                    f"{name} already has the function {spec.function.__name__} of "
+                    f"{spec.function.__module__}; remove one of them"
+                )
             spec.function = function
         return function
 
