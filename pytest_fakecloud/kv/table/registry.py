@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from .effects import TTL_OPTIONS, Effects
+from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
 from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
@@ -33,8 +34,6 @@ CATEGORIES = (
     "connection", "transaction", "scripting",
 )  # fmt: skip
 """The ACL categories of commands in the order of ACL CAT, without the ``@`` sign."""
-GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
-"""ACL categories of command groups, if the names differ."""
 
 
 def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
@@ -71,8 +70,7 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
         categories.add("@dangerous")
     if "readonly" in flags and group != "scripting":
         categories.add("@read")
-    if group not in ("server", "cluster"):
-        categories.add("@" + GROUP_CATEGORIES.get(group, group))
+    categories.update(filter(None, [GROUPS[group].category]))
     categories.update(word for word in words if word.startswith("@"))
     categories.difference_update(word[1:] for word in words if word.startswith("-@"))
     return flags, frozenset(categories)
@@ -87,8 +85,6 @@ _PROTECTIONS = {
 
 _TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 """The options that make a command depend on the time."""
-_WITH_FIELDS = frozenset({"hash", "set", "sorted-set", "geo", "array"})
-"""Groups of commands whose fields, members and indexes do not depend on each other."""
 
 
 class CommandSpec:
@@ -175,7 +171,7 @@ class CommandSpec:
 
     @cached_property
     def _field_words(self) -> slice | None:
-        return field_words(self.arguments) if self.group in _WITH_FIELDS else None
+        return field_words(self.arguments) if GROUPS[self.group].has_fields else None
 
     @property
     def has_fields(self) -> bool:
@@ -240,8 +236,7 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
             if container.subcommands is None:
                 container.subcommands = {}
                 # A container command itself does not access its group's data.
-                own = GROUP_CATEGORIES.get(container.group, container.group)
-                container.categories -= {"@" + own}
+                container.categories -= {GROUPS[container.group].category}
             container.subcommands[child.encode()] = spec
     return specs
 

@@ -147,7 +147,8 @@ def leading_options(arguments: Sequence[Argument]) -> list[Argument]:
     return list(takewhile(is_option, arguments[1:]))
 
 
-_FIELD = re.compile(r"(?:field|member|index)\d?")
+FIELD = re.compile(r"(?:field|member|index)\d?")
+"""The names of arguments that are fields, members or indexes."""
 
 
 def field_words(arguments: Sequence[Argument]) -> slice | None:
@@ -168,11 +169,11 @@ def field_words(arguments: Sequence[Argument]) -> slice | None:
         required, others = [*required, *others[0].inner[:-1]], others[0].inner[-1:]
     places = [
         at for at, argument in enumerate(required, first)
-        if at > 1 and _FIELD.fullmatch(argument.name)
+        if at > 1 and FIELD.fullmatch(argument.name)
     ]  # fmt: skip
     if not places:
         return None
     period = [argument.inner or [argument] for argument in others if argument.multiple]
-    if period and any(_FIELD.fullmatch(argument.name) for argument in period[0]):
+    if period and any(FIELD.fullmatch(argument.name) for argument in period[0]):
         return slice(places[0], None, len(period[0]))
     return slice(places[0], places[-1] + 1)

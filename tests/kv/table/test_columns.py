@@ -69,6 +69,13 @@ def test_a_wrong_name_of_a_function_is_an_error_that_names_it(name: str, error: 
         command(name)(lambda session, args: None)
 
 
+def test_an_unknown_group_is_an_error_that_names_its_row() -> None:
+    with pytest.raises(
+        ValueError, match=r"row LSHED: \[lists\] above it is not a group; use one of "
+    ):
+        read("[lists]\nLSHED 2 1.0.0")
+
+
 def test_two_rows_of_a_command_are_an_error() -> None:
     with pytest.raises(ValueError, match="row LSHED: it is the second row of this command"):
         read("[list]\nLSHED 2 1.0.0\n[string]\nLSHED 2 1.0.0")
@@ -119,6 +126,7 @@ def test_the_facts_that_follow_from_a_row() -> None:
         "BLPOP",
         "  ACL categories: @blocking @list @slow @write",
         "  event: blpop",
+        "  repetition: takes",
         "  options: none",
         "  true: time",
         "  false: derives has_fields hidden lookup may_wait rest",
