@@ -135,9 +135,3 @@ OF_QUEUES = CLAIMS | _all(
 
 FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0 and not spec.effects.whole)
 """Commands that access only the fields, members or indexes in their arguments."""
-
-
-def leading_options(name: str) -> frozenset[str]:
-    """Return the options directly after the key of a command; none for the name of a route."""
-    spec = COMMANDS.get(name)
-    return frozenset() if spec is None else spec.leading_options

@@ -20,7 +20,7 @@ from .effects import TTL_OPTIONS, Effects
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
+from .synopsis import Argument, field_words, leading_arguments, option_sizes, parse, tokens_of
 from .versions import ARITIES, EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
@@ -45,7 +45,7 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     return specs, only_key, any("RO" in spec.flags for spec in specs)
 
 
-FLAGS = (
+COMMAND_FLAGS = (
     "write", "readonly", "denyoom", "fast", "blocking", "admin", "pubsub", "noscript", "loading",
     "stale", "no_auth", "no_multi", "no_async_loading", "no_mandatory_keys", "allow_busy", "asking",
     "skip_monitor", "skip_slowlog",
@@ -61,8 +61,8 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
             raise ValueError(
                 f"{word!r} is not an ACL category; use one of @{', @'.join(CATEGORIES)}"
             )
-        if not at and word not in FLAGS:
-            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(FLAGS)}")
+        if not at and word not in COMMAND_FLAGS:
+            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(COMMAND_FLAGS)}")
     flags = frozenset(word for word in words if "@" not in word)
     categories = {"@fast" if "fast" in flags else "@slow"}
     categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
@@ -162,12 +162,12 @@ class CommandSpec:
 
     @cached_property
     def option_sizes(self) -> dict[bytes, int]:
-        """The number of arguments of each option, or ``REST``."""
+        """The number of arguments of each option, or ``TO_THE_END``."""
         return {word.encode(): size for word, size in option_sizes(self.arguments).items()}
 
     @cached_property
     def leading_options(self) -> frozenset[str]:
-        return frozenset(tokens_of(leading_options(self.arguments)))
+        return frozenset(tokens_of(leading_arguments(self.arguments)))
 
     @cached_property
     def _field_words(self) -> slice | None:
