@@ -18,10 +18,10 @@ from ..engine.keyspace import Keyspace, String
 from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
+from ..syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..table.effects import TTL_OPTIONS, Unit
 from ..table.registry import Args, CommandSpec
 from ..table.synopsis import TO_THE_END
-from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet

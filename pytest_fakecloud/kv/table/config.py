@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeAlias
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
+from ..syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
 from .registry import EVERYTHING, Table
-from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
 from .versions import LATER_PARAMETERS
 
 Parser: TypeAlias = Callable[[str], str]

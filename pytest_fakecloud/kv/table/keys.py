@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .syntax import integer_at_start, option_places
+from ..syntax import integer_at_start, option_places
 
 _POSITION = re.compile(
     r"unknown|(?:(?P<keyword>[A-Za-z]+)@)?(?P<first>-?[1-9]\d*)(?:\.\.(?P<last>-?\d+))?"
