@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table.effects import Effects
 from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of, command, spec_of
 from pytest_fakecloud.kv.table.rows import ROWS, Row, read
@@ -55,13 +56,10 @@ def test_a_wrong_row_is_an_error_that_names_it(line: str, error: str) -> None:
         ("LPUSHH", "'LPUSHH' has no row in commands.txt; add one, or use .* names: LPUSH, LPUSHX"),
         ("xgroup create", "'xgroup create' has no row .* names: XGROUP CREATE,"),
         (
-            "LPUSH",
-            r"LPUSH already has the function \w+ of pytest_fakecloud.kv.commands.list; remove",
+            "GET",
+            f"GET already has the function get of {commands.__name__}.string; remove one of them",
         ),
-        (
-            "BLPOP",
-            r"BLPOP already has the function \w+ of pytest_fakecloud.kv.commands.list; remove",
-        ),
+        ("LLEN", f"LLEN already has the function length of {commands.__name__}.arguments; remove"),
     ],
 )
 def test_a_wrong_name_of_a_function_is_an_error_that_names_it(name: str, error: str) -> None:
