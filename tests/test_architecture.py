@@ -49,7 +49,7 @@ FLOORS = (
 modules of ``cloud/``, each of which has a floor: a fake is below them, and a cloud of fakes above."""
 
 PURE = {"acl", "algorithms", "commands", "engine", "filter", "rdb", "scripting", "search", "table",
-        "values", "wire", "workflow", "errors", "model", "reply", "settings"}  # fmt: skip
+        "values", "wire", "workflow", "errors", "model", "reply", "settings", "syntax"}  # fmt: skip
 """Folders of a service without HTTP, pytest, the wall clock, or its own interfaces."""
 OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl", "time", "urllib3",
            "werkzeug"}  # fmt: skip

@@ -297,7 +297,8 @@ class Access:
         return tuple(COMMANDS[self.name].fields_of(self.words))
 
     def _without_flags(self) -> tuple[str, ...]:
-        flags = kinds.leading_options(self.name)
+        spec = COMMANDS.get(self.name)  # None for a route
+        flags = frozenset() if spec is None else spec.leading_options
         return tuple(word for word in self.words if word.upper() not in flags)
 
     @property

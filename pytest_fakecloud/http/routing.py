@@ -52,11 +52,13 @@ _INDEXED = 2
 
 class RouteTable:
     """All routes of a service. The most specific matching route wins: in the first segment in which the
-    patterns differ, a literal precedes a parameter, and that the rest of the path.
+    patterns differ, a literal precedes a parameter, and that the rest of the path. Two routes with the
+    same method and pattern, whatever the names of its parameters, raise ``ValueError``.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
+        _check_different(self.routes)
         self._by_head = _index(self.routes)
 
     def find(self, method: str, path: str) -> RouteMatch:
@@ -87,6 +89,19 @@ class RouteTable:
         # Compare only the beginning of a long path, because the time grows with its length.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
         return ", ".join(near or shapes[:3])
+
+
+def _check_different(routes: Sequence[Route]) -> None:
+    by_request: dict[tuple[str, str], Route] = {}
+    for route in routes:
+        for method in route.methods.split():
+            request = method, re.sub(r"\{\w+", "{", route.pattern)
+            if request in by_request:
+                raise ValueError(
+                    f"{route.name} and {by_request[request].name} are both {method} {route.pattern}; "
+                    "remove one of them, or change its method or pattern"
+                )
+            by_request[request] = route
 
 
 def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candidate]]:

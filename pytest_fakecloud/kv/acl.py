@@ -21,9 +21,9 @@ from .algorithms.glob import matcher
 from .errors import CommandError
 from .reply import Map, SetReply
 from .settings import Dialect
+from .syntax import encoded
 from .table.keys import KeySpec, sort_destination
 from .table.registry import CATEGORIES, EVERYTHING, CommandSpec, Table
-from .table.syntax import encoded
 
 Reason = Literal["command", "key", "channel"]
 _REASONS: tuple[Reason, ...] = get_args(Reason)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError, brief
 from .errors import CommandError, one_line
-from .table.syntax import format_double, parse_int
+from .syntax import format_double, parse_int
 from .values.types import type_name
 
 

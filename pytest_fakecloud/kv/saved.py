@@ -23,7 +23,7 @@ from .errors import CommandError
 from .fake import KVServer
 from .rdb.payloads import KeyRecord
 from .search.schema import Definition
-from .table.syntax import encoded
+from .syntax import encoded
 from .values.types import type_name
 
 

@@ -82,14 +82,20 @@ def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert played == 2
 
 
-@pytest.mark.parametrize("removed", ["", "queue.note = note\n", "queue.updated_us ="])
+@pytest.mark.parametrize(
+    ("removed", "http_method"),
+    [("", "PUT"), ("queue.note = note\n", "PUT"), ("queue.updated_us =", "PUT"), ("", "GET")],
+)
 def test_the_recipe_for_an_endpoint(
-    removed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    removed: str, http_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its scenario passes, and fails without a line of the engine's method."""
+    """Its scenario passes. It fails without a line of the engine's method, and if a GET changes data
+    without `changes=True`.
+    """
     (_, route), (_, of_queue), (_, method), (_, of_record), (_, lines) = parts("Add an endpoint")
     route_line, of_family = route.strip().split("\n", 1)
     define(QueueRoutes, dedent(of_family), monkeypatch)
+    route_line, lines = (text.replace("PUT", http_method) for text in (route_line, lines))
     note_queue = eval(route_line.rstrip(","), {"cls": QueueRoutes})
     routes = QueueRoutes.routes()
     monkeypatch.setattr(QueueRoutes, "routes", classmethod(lambda cls: [*routes, note_queue]))
@@ -101,7 +107,8 @@ def test_the_recipe_for_an_endpoint(
     file = tmp_path / "recipe.txt"
     file.write_text(f"\n{lines}", encoding="utf-8")
     for settings, scenario in notations.scenarios(file).values():
-        with pytest.raises(AssertionError) if removed else nullcontext():
+        is_wrong = removed or http_method == "GET"
+        with pytest.raises(AssertionError) if is_wrong else nullcontext():
             play(settings, scenario)
 
 

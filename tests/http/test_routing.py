@@ -80,6 +80,14 @@ def test_the_most_specific_route_wins() -> None:
     assert winner("GET", "/other") == "/{anything*}"
 
 
+@pytest.mark.parametrize("pattern", ["/a/{b}/{rest*}", "/a/{c}/{others*}"])
+def test_two_routes_with_the_same_method_and_pattern_are_an_error(pattern: str) -> None:
+    first = route("GET HEAD", "/a/{b}/{rest*}")
+    RouteTable([first, route("POST", pattern), route("GET", "/a/{b}/{rest}")])
+    with pytest.raises(ValueError, match=re.escape(f"are both HEAD {pattern}; remove one of them")):
+        RouteTable([first, route("HEAD POST", pattern)])
+
+
 def test_a_path_for_other_methods_names_all_of_them() -> None:
     table = RouteTable([route("GET HEAD", "/a/{b}"), route("POST", "/a/{b}"), route("PUT", "/c")])
     assert table.find("DELETE", "/a/1") == {"GET", "HEAD", "POST"}

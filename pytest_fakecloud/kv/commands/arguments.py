@@ -18,10 +18,10 @@ from ..engine.keyspace import Keyspace, String
 from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
+from ..syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..table.effects import TTL_OPTIONS, Unit
 from ..table.registry import Args, CommandSpec
-from ..table.synopsis import REST
-from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
+from ..table.synopsis import TO_THE_END
 from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
@@ -41,7 +41,7 @@ def parse_options(
     while at < len(args):
         word = args[at].upper()
         size = sizes.get(word)
-        end = len(args) if size == REST else at + 1 + (size or 0)
+        end = len(args) if size == TO_THE_END else at + 1 + (size or 0)
         if size is None or end > len(args):
             raise CommandError(error(args[at]) if isinstance(error, Template) else error)
         yield word, args[at + 1 : end]

@@ -34,8 +34,8 @@ from ..algorithms.linear_regex import LinearRegex, RegexError
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import BigNumber, Map, Reply
+from ..syntax import DECIMAL, I64_MAX, I64_MIN, decoded, format_double, parse_int, try_int
 from ..table.registry import Args, command, variant
-from ..table.syntax import DECIMAL, I64_MAX, I64_MIN, decoded, format_double, parse_int, try_int
 from ..values.array import MAX_INDEX, SLICE_SIZE, ArrayValue
 from .arguments import arity_error, existing, get_or_empty, length, parse_options, running
 

@@ -15,8 +15,8 @@ from ..engine.keyspace import String
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import Reply
+from ..syntax import parse_int, try_int
 from ..table.registry import Args, command, variant
-from ..table.syntax import parse_int, try_int
 from .arguments import choice, inclusive_range, is_first, parse_bounds, parse_options, running
 from .string import grow
 

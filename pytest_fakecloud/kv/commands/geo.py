@@ -18,8 +18,8 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, PrintedDouble, Reply
+from ..syntax import parse_float, parse_int
 from ..table.registry import Args, CommandSpec, command, variant
-from ..table.syntax import parse_float, parse_int
 from ..values.zset import SortedSet
 from .arguments import get_or_empty, parse_options, running
 from .sorted_set import add_scores, leading_words

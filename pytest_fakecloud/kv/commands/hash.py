@@ -10,9 +10,9 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
+from ..syntax import parse_int, parse_long_double
 from ..table.effects import UNITS
 from ..table.registry import Args, command, variant
-from ..table.syntax import parse_int, parse_long_double
 from ..values.containers import HashValue
 from .arguments import (
     SetOptions,

@@ -21,8 +21,8 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError, one_line
 from ..reply import OK, Reply, Status
+from ..syntax import parse_int
 from ..table.registry import Args, command, variant
-from ..table.syntax import parse_int
 from ..values.json import (
     DEEPEST,
     TYPE_WORDS,

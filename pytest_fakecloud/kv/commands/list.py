@@ -9,8 +9,8 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Reply
+from ..syntax import I64_MAX, I64_MIN, parse_int
 from ..table.registry import Args, command, variant
-from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.containers import QuickList
 from .arguments import (
     arity_error,

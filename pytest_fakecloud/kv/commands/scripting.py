@@ -8,8 +8,8 @@ from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
 from ..scripting.libraries import Library, library_shebang, sources_in
+from ..syntax import parse_int
 from ..table.registry import Args, command, variant
-from ..table.syntax import parse_int
 from .arguments import choice, subcommand_error
 
 

@@ -17,8 +17,8 @@ from ..search.metrics import format_number
 from ..search.queries import MODIFIERS, FieldValue, Hit, ScoreFunction, SearchQuery, run_query
 from ..search.retrievers import parse_query
 from ..search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
+from ..syntax import decoded, encoded, parse_float, try_int
 from ..table.registry import Args, command
-from ..table.syntax import decoded, encoded, parse_float, try_int
 
 
 @command("SEARCH.CREATE")

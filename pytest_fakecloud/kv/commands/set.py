@@ -9,8 +9,8 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import Reply, SetReply
+from ..syntax import I64_MAX, parse_int
 from ..table.registry import Args, command, variant
-from ..table.syntax import I64_MAX, parse_int
 from ..values.containers import SetValue
 from .arguments import (
     get_or_empty,

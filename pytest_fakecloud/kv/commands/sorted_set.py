@@ -16,8 +16,8 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import WRONGTYPE, CommandError, input_key_needed
 from ..reply import NIL_ARRAY, Reply
+from ..syntax import DECIMAL, I64_MAX, format_double, parse_float, parse_int
 from ..table.registry import Args, command, variant
-from ..table.syntax import DECIMAL, I64_MAX, format_double, parse_float, parse_int
 from ..values.containers import SetValue
 from ..values.zset import Item, SortedSet
 from .arguments import (

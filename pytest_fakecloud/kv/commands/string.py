@@ -18,8 +18,7 @@ from ..engine.keyspace import String
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
-from ..table.registry import Args, command, variant
-from ..table.syntax import (
+from ..syntax import (
     I64_MAX,
     I64_MIN,
     LongDouble,
@@ -29,6 +28,7 @@ from ..table.syntax import (
     parse_long_double,
     try_int,
 )
+from ..table.registry import Args, command, variant
 from ..values.measures import UnpackedInteger
 from .arguments import (
     COMPARISONS,

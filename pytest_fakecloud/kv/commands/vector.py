@@ -17,8 +17,8 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Map, Reply
+from ..syntax import parse_float, parse_int
 from ..table.registry import Args, command
-from ..table.syntax import parse_float, parse_int
 
 if TYPE_CHECKING:
     from ...similarity.dense import Floats

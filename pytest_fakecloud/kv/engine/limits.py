@@ -31,10 +31,10 @@ from .. import errors
 from ..errors import CommandError
 from ..model import Interface
 from ..settings import KVConfig
+from ..syntax import try_int
 from ..table.config import OPTIMISTIC, Config
 from ..table.keys import KeySpec
 from ..table.registry import CommandSpec
-from ..table.syntax import try_int
 from ..values.measures import ENTRY, content_size, usage
 from .keyspace import Keyspace
 

@@ -27,8 +27,8 @@ from ..errors import WRONGPASS, CommandError
 from ..model import Interface
 from ..reply import Blocked, Reply
 from ..settings import Dialect
+from ..syntax import encoded
 from ..table.registry import CommandSpec, Table
-from ..table.syntax import encoded
 from .keyspace import Keyspace
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from struct import pack, unpack, unpack_from
 from typing import Any
 
-from ..table.syntax import try_int
+from ..syntax import try_int
 from ..values.measures import back_length_size, integer_size
 
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}

@@ -23,9 +23,9 @@ from ..acl import join_selectors, selector_of
 from ..errors import CommandError
 from ..reply import OK, Reply
 from ..scripting.libraries import KEY_LOCKING, digest
+from ..syntax import option_places, parse_int
 from ..table.over_rest import OPTIONS_OF_READS
 from ..table.registry import CommandSpec
-from ..table.syntax import option_places, parse_int
 
 
 class Prefixes:

@@ -31,7 +31,7 @@ from ..reply import (
     double_text,
     with_17_digits,
 )
-from ..table.syntax import format_double
+from ..syntax import format_double
 from ..table.versions import SHORTEST_DOUBLES, as_numbers
 from .errors import LEVELS, HostLost, ScriptFailure
 from .libraries import LibraryFunction, allowed_flags, digest

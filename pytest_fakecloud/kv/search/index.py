@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...core.budget import Budgeted, OverBudget, spend
 from ..engine.keyspace import Keyspace
-from ..table.syntax import encoded
+from ..syntax import encoded
 from ..values.stream import StreamValue, format_id, make_id
 from ..values.types import type_name
 from .schema import KEY_TYPES, Definition, Document, SearchError, make_document

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..engine.keyspace import Keyspace
-from ..table.syntax import decoded, encoded
+from ..syntax import decoded, encoded
 from ..values.json import copy_json, write_json
 from .clauses import Clause, Matches, best
 from .index import SearchIndex, ValuePostings

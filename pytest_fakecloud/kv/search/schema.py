@@ -27,7 +27,7 @@ from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CommandError, one_line
-from ..table.syntax import encoded
+from ..syntax import encoded
 from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 

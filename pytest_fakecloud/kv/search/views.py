@@ -12,7 +12,7 @@ from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
 from ...core.journal import Results, expect, results_of
 from ...core.matching import Field, Query
 from ..engine.keyspace import Keyspace
-from ..table.syntax import decoded, encoded
+from ..syntax import decoded, encoded
 from ..values.types import type_name
 from .index import Search, SearchIndex, find_index
 from .retrievers import parse_query

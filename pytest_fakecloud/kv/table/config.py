@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeAlias
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
+from ..syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
 from .registry import EVERYTHING, Table
-from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
 from .versions import LATER_PARAMETERS
 
 Parser: TypeAlias = Callable[[str], str]
@@ -31,7 +31,7 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 U64_MAX = 2**64 - 1
 
 
-def choice(*words: str, reason: str = "") -> Parser:
+def word_in(*words: str, reason: str = "") -> Parser:
     def parse(value: str) -> str:
         if value.lower() not in words:
             expected = f"argument(s) must be one of the following: {', '.join(words)}"
@@ -41,7 +41,7 @@ def choice(*words: str, reason: str = "") -> Parser:
     return parse
 
 
-yes_or_no = choice("yes", "no", reason=errors.CONFIG_NOT_BOOLEAN)
+yes_or_no = word_in("yes", "no", reason=errors.CONFIG_NOT_BOOLEAN)
 
 
 def without_tls(value: str) -> str:
@@ -52,7 +52,7 @@ def without_tls(value: str) -> str:
 
 
 _SHUTDOWN_WORDS = ("default", "save", "nosave", "now", "force")
-_shutdown_word = choice(*_SHUTDOWN_WORDS)
+_shutdown_word = word_in(*_SHUTDOWN_WORDS)
 
 
 def shutdown_options(value: str) -> str:
@@ -363,7 +363,7 @@ _UNSORTED = {
     set-proc-title=yes socket-mark-id=0 supervised=no syslog-enabled=no syslog-facility=local0
     syslog-ident=redis tcp-backlog=511 unixsocket= unixsocketperm=0
     """, errors.CONFIG_FIXED),
-    "acl-pubsub-default": Parameter("resetchannels", choice("allchannels", "resetchannels")),
+    "acl-pubsub-default": Parameter("resetchannels", word_in("allchannels", "resetchannels")),
     **_group(integer(1, 99), "active-defrag-cycle-max=25 active-defrag-cycle-min=1"),
     **_group(integer(0, 1000), "active-defrag-threshold-lower=10 active-defrag-threshold-upper=100"),
     **_group(integer(1, I32_MAX), """
@@ -381,34 +381,34 @@ _UNSORTED = {
     **_group(shutdown_options, "shutdown-on-sigint=default shutdown-on-sigterm=default"),
     "active-defrag-max-scan-fields": Parameter("1000", integer(1, I64_MAX)),
     "active-expire-effort": Parameter("1", integer(1, 10)),
-    "appendfsync": Parameter("everysec", choice("everysec", "always", "no")),
+    "appendfsync": Parameter("everysec", word_in("everysec", "always", "no")),
     "bind": Parameter("* -::*", str),
     "client-output-buffer-limit": Parameter(
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", str,
         update=output_buffer_limits,
     ),
     "cluster-announce-hostname": Parameter("", host_name),
-    "cluster-preferred-endpoint-type": Parameter("ip", choice("ip", "hostname", "unknown-endpoint")),
+    "cluster-preferred-endpoint-type": Parameter("ip", word_in("ip", "hostname", "unknown-endpoint")),
     "dbfilename": Parameter("dump.rdb", str, errors.CONFIG_PROTECTED),
     "dir": Parameter("/data", str, errors.CONFIG_PROTECTED),
     "hz": Parameter("10", clamped(integer(0, I32_MAX), 1, 500)),
     "latency-tracking-info-percentiles": Parameter("50 99 99.9", percentiles),
     "loading-process-events-interval-bytes": Parameter("2097152", integer(1024, I32_MAX)),
-    "loglevel": Parameter("notice", choice("debug", "verbose", "notice", "warning")),
+    "loglevel": Parameter("notice", word_in("debug", "verbose", "notice", "warning")),
     "maxclients": Parameter("10000", integer(1, 2**32 - 1)),
     "maxmemory-clients": Parameter("0", memory_share),
     "maxmemory-eviction-tenacity": Parameter("10", integer(0, 100)),
-    "maxmemory-policy": Parameter("noeviction", choice(*_POLICIES)),
+    "maxmemory-policy": Parameter("noeviction", word_in(*_POLICIES)),
     "notify-keyspace-events": Parameter("", event_classes),
-    "oom-score-adj": Parameter("no", choice("no", "yes", "relative", "absolute")),
+    "oom-score-adj": Parameter("no", word_in("no", "yes", "relative", "absolute")),
     "oom-score-adj-values": Parameter("0 200 800", oom_scores),
     "proc-title-template": Parameter("{title} {listen-addr} {server-mode}", title_template),
-    "propagation-error-behavior": Parameter("ignore", choice("ignore", "panic", "panic-on-replicas")),
-    "repl-diskless-load": Parameter("disabled", choice("disabled", "on-empty-db", "swapdb")),
-    "sanitize-dump-payload": Parameter("no", choice("no", "yes", "clients")),
+    "propagation-error-behavior": Parameter("ignore", word_in("ignore", "panic", "panic-on-replicas")),
+    "repl-diskless-load": Parameter("disabled", word_in("disabled", "on-empty-db", "swapdb")),
+    "sanitize-dump-payload": Parameter("no", word_in("no", "yes", "clients")),
     "save": Parameter("3600 1 300 100 60 10000", save_points),
     "slowlog-log-slower-than": Parameter("10000", integer(-1, I64_MAX)),
-    "tls-auth-clients": Parameter("yes", choice("no", "yes", "optional")),
+    "tls-auth-clients": Parameter("yes", word_in("no", "yes", "optional")),
 }
 # fmt: on
 _OLD_NAMES = """
@@ -433,7 +433,7 @@ PARAMETERS = dict(sorted(_UNSORTED.items()))
 """The parameters by name, in alphabetical order."""
 _VENDOR = PARAMETERS | {
     "databases": PARAMETERS["databases"]._replace(default="1"),
-    "maxmemory-policy": Parameter("noeviction", choice(OPTIMISTIC, *_POLICIES)),
+    "maxmemory-policy": Parameter("noeviction", word_in(OPTIMISTIC, *_POLICIES)),
 }
 """The parameters of the vendor's dialect, some of which differ from those of a stock server."""
 ENCODING_LIMITS = frozenset(

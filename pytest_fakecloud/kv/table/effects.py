@@ -68,6 +68,9 @@ class Effects:
         self.lookup = "lookup" in words
         self.whole = "whole" in words
         self.rest = "rest" in words if words & {"rest", "no-rest"} else None
-        self.repetition = "".join(words & {"overwrites", "again", "varies"})
+        repetitions = sorted(words & {"overwrites", "again", "varies"})
+        if len(repetitions) > 1:
+            raise ValueError(f"{' and '.join(repetitions)} exclude each other; remove one of them")
+        self.repetition = "".join(repetitions)
         if "no-event" in words:
             self.event = ""

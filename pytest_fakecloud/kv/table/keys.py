@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from .syntax import integer_at_start, option_places
+from ..syntax import integer_at_start, option_places
 
 _POSITION = re.compile(
     r"unknown|(?:(?P<keyword>[A-Za-z]+)@)?(?P<first>-?[1-9]\d*)(?:\.\.(?P<last>-?\d+))?"
     r"(?:/(?P<step>[1-9]\d*))?(?:%(?P<limit>[1-9]\d*))?"
 )
 """For example ``STREAMS@1..-1/2%2``, of which only the first number is required."""
-FLAGS = (
+KEY_FLAGS = (
     "RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "not_key", "incomplete",
     "variable_flags",
 )  # fmt: skip
@@ -29,8 +29,10 @@ class KeySpec:
                 f"{position!r} is not a position of keys; write e.g. 1, 1..-1/2, numkeys@2 or STORE@5"
             )
         for flag in flags:
-            if flag not in FLAGS:
-                raise ValueError(f"{flag!r} is not a flag of keys; use one of {', '.join(FLAGS)}")
+            if flag not in KEY_FLAGS:
+                raise ValueError(
+                    f"{flag!r} is not a flag of keys; use one of {', '.join(KEY_FLAGS)}"
+                )
         keyword = match["keyword"]
         self.flags = tuple(flags)
         self.unknown = position == "unknown"

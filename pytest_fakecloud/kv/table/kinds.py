@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
-
-_COLLECTIONS = frozenset({"list", "set", "sorted-set"})
-"""Groups of commands whose elements clients add and pop."""
 
 
 def _all(condition: Callable[[CommandSpec], bool]) -> frozenset[str]:
@@ -54,38 +52,44 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 
 # -- what a repetition does ------------------------------------------------------------------------
 
-OVERWRITES = _all(lambda spec: spec.effects.repetition == "overwrites")
+
+def repetition(spec: CommandSpec) -> str:
+    """Return what a command does to its keys when it is repeated: a word of its row or, without one,
+    ``derives``, ``takes``, ``moves`` or ``nothing``; an empty string if it changes no keys.
+    ``commands.txt`` explains the words.
+    """
+    if not (spec.write and any(key.writes for key in spec.keys)):
+        return ""
+    if spec.effects.repetition:
+        return spec.effects.repetition
+    if spec.derives:
+        return "derives"
+    if {"access", "delete"} <= _flags(spec):
+        if len(spec.keys) == 1 and GROUPS[spec.group].is_collection:
+            return "takes"
+        if {"RW", "insert"} <= _flags(spec, 1):
+            return "moves"
+    return "nothing"
+
+
+OVERWRITES = _all(lambda spec: repetition(spec) == "overwrites")
 """Commands whose effect does not depend on the data that they overwrite or delete."""
-CHANGES_AGAIN = _all(lambda spec: spec.effects.repetition == "again")
+CHANGES_AGAIN = _all(lambda spec: repetition(spec) == "again")
 """Commands that change the data again each time they are repeated."""
-TAKES = _all(
-    lambda spec: (
-        len(spec.keys) == 1 and {"access", "delete"} <= _flags(spec) and spec.group in _COLLECTIONS
-    )
-)
+TAKES = _all(lambda spec: repetition(spec) == "takes")
 """Commands that take an element away, which another client then cannot take."""
-MOVES = _all(
-    lambda spec: {"access", "delete"} <= _flags(spec) and {"RW", "insert"} <= _flags(spec, 1)
-)
+MOVES = _all(lambda spec: repetition(spec) == "moves")
 """Commands that move an element from their first key to the second."""
-REPEATABLE = _all(
-    lambda spec: (
-        spec.write
-        and any(key.writes for key in spec.keys)
-        and not spec.derives
-        and spec.effects.repetition in ("", "overwrites")
-        and spec.name not in TAKES | MOVES
-    )
-)
+REPEATABLE = OVERWRITES | _all(lambda spec: repetition(spec) == "nothing")
 """Commands that change nothing when they are repeated."""
 
 # -- additions -------------------------------------------------------------------------------------
 
 IF_NEW = _declared("if-new")
 """Commands that only write what does not exist."""
-ADDS = _all(lambda spec: _stores(spec) and spec.group in _COLLECTIONS and _takes_many(spec))
+ADDS = _all(lambda spec: _stores(spec) and GROUPS[spec.group].is_collection and _takes_many(spec))
 """Commands that add any number of elements to a key."""
-APPENDS = _all(lambda spec: spec.effects.repetition == "again" and _takes_many(spec))
+APPENDS = _all(lambda spec: spec.name in CHANGES_AGAIN and _takes_many(spec))
 """Commands that add elements beside those that a key has."""
 CREATES = _all(
     lambda spec: (
@@ -131,9 +135,3 @@ OF_QUEUES = CLAIMS | _all(
 
 FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0 and not spec.effects.whole)
 """Commands that access only the fields, members or indexes in their arguments."""
-
-
-def leading_options(name: str) -> frozenset[str]:
-    """Return the options directly after the key of a command; none for the name of a route."""
-    spec = COMMANDS.get(name)
-    return frozenset() if spec is None else spec.leading_options

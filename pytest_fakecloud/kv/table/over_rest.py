@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..errors import CommandError, not_available
+from ..syntax import option_places
 from .registry import CommandSpec
-from .syntax import option_places
 
 OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
 """Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""

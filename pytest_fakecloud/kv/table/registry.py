@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
 from itertools import takewhile
@@ -16,9 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from .effects import TTL_OPTIONS, Effects
+from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
+from .synopsis import Argument, field_words, leading_arguments, option_sizes, parse, tokens_of
 from .versions import ARITIES, EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
@@ -32,8 +34,6 @@ CATEGORIES = (
     "connection", "transaction", "scripting",
 )  # fmt: skip
 """The ACL categories of commands in the order of ACL CAT, without the ``@`` sign."""
-GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
-"""ACL categories of command groups, if the names differ."""
 
 
 def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
@@ -45,7 +45,7 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     return specs, only_key, any("RO" in spec.flags for spec in specs)
 
 
-FLAGS = (
+COMMAND_FLAGS = (
     "write", "readonly", "denyoom", "fast", "blocking", "admin", "pubsub", "noscript", "loading",
     "stale", "no_auth", "no_multi", "no_async_loading", "no_mandatory_keys", "allow_busy", "asking",
     "skip_monitor", "skip_slowlog",
@@ -61,8 +61,8 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
             raise ValueError(
                 f"{word!r} is not an ACL category; use one of @{', @'.join(CATEGORIES)}"
             )
-        if not at and word not in FLAGS:
-            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(FLAGS)}")
+        if not at and word not in COMMAND_FLAGS:
+            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(COMMAND_FLAGS)}")
     flags = frozenset(word for word in words if "@" not in word)
     categories = {"@fast" if "fast" in flags else "@slow"}
     categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
@@ -70,8 +70,7 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
         categories.add("@dangerous")
     if "readonly" in flags and group != "scripting":
         categories.add("@read")
-    if group not in ("server", "cluster"):
-        categories.add("@" + GROUP_CATEGORIES.get(group, group))
+    categories.update(filter(None, [GROUPS[group].category]))
     categories.update(word for word in words if word.startswith("@"))
     categories.difference_update(word[1:] for word in words if word.startswith("-@"))
     return flags, frozenset(categories)
@@ -86,8 +85,6 @@ _PROTECTIONS = {
 
 _TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 """The options that make a command depend on the time."""
-_WITH_FIELDS = frozenset({"hash", "set", "sorted-set", "geo", "array"})
-"""Groups of commands whose fields, members and indexes do not depend on each other."""
 
 
 class CommandSpec:
@@ -165,16 +162,16 @@ class CommandSpec:
 
     @cached_property
     def option_sizes(self) -> dict[bytes, int]:
-        """The number of arguments of each option, or ``REST``."""
+        """The number of arguments of each option, or ``TO_THE_END``."""
         return {word.encode(): size for word, size in option_sizes(self.arguments).items()}
 
     @cached_property
     def leading_options(self) -> frozenset[str]:
-        return frozenset(tokens_of(leading_options(self.arguments)))
+        return frozenset(tokens_of(leading_arguments(self.arguments)))
 
     @cached_property
     def _field_words(self) -> slice | None:
-        return field_words(self.arguments) if self.group in _WITH_FIELDS else None
+        return field_words(self.arguments) if GROUPS[self.group].has_fields else None
 
     @property
     def has_fields(self) -> bool:
@@ -239,8 +236,7 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
             if container.subcommands is None:
                 container.subcommands = {}
                 # A container command itself does not access its group's data.
-                own = GROUP_CATEGORIES.get(container.group, container.group)
-                container.categories -= {"@" + own}
+                container.categories -= {GROUPS[container.group].category}
             container.subcommands[child.encode()] = spec
     return specs
 
@@ -343,12 +339,24 @@ def command_table(dialect: str, version: str, modules: tuple[str, ...] = ()) -> 
 
 
 def command(*names: str) -> Callable[[F], F]:
-    """Return a decorator for the function of commands; ``KeyError`` for an unknown name."""
+    """Return a decorator for the function of commands. It raises ``ValueError`` for a name without a
+    row, and for a command that already has a function.
+    """
 
     def register(function: F) -> F:
         for name in names:
-            spec = COMMANDS[name]
-            assert spec.function is None, name
+            spec = COMMANDS.get(name)
+            if spec is None:
+                similar = ", ".join(get_close_matches(name.upper(), COMMANDS)) or "none"
+                raise ValueError(
+                    f"{name!r} has no row in commands.txt; add one, or use the name of a row, in upper "
+                    f"case and with a space before a subcommand (similar names: {similar})"
+                )
+            if spec.function is not None:
+                raise ValueError(
+                    f"{name} already has the function {spec.function.__name__} of "
+                    f"{spec.function.__module__}; remove one of them"
+                )
             spec.function = function
         return function
 

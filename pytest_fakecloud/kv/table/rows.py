@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...core.assets import asset
+from .groups import GROUPS
 
 
 class Row(NamedTuple):
@@ -77,6 +78,11 @@ def _rows(group: str, shared_effects: str, line: str) -> list[Row]:
     """Return the row of each command of a line, which has the effects of its group, too."""
     head, *columns = line.split(" | ")
     with naming(head.split()[0].removeprefix("*")):
+        if group not in GROUPS:
+            raise ValueError(
+                f"[{group}] above it is not a group; use one of {', '.join(GROUPS)}, or add it to "
+                "GROUPS in kv/table/groups.py"
+            )
         match = _HEAD.fullmatch(head)
         if match is None:
             raise ValueError(

@@ -106,12 +106,12 @@ def tokens_of(arguments: Iterable[Argument]) -> Iterator[str]:
         yield from tokens_of(argument.inner)
 
 
-REST = -1
+TO_THE_END = -1
 """Number of arguments of an option that takes all arguments after it."""
 
 
 def option_sizes(arguments: Iterable[Argument]) -> dict[str, int]:
-    """Return the number of arguments of each option, or ``REST``.
+    """Return the number of arguments of each option, or ``TO_THE_END``.
 
     A required choice of words is an argument: its words are not options.
     """
@@ -129,7 +129,7 @@ def _add_sizes(sizes: dict[str, int], arguments: Iterable[Argument], option: str
             has_more = argument.kind == "pure-token" and not argument.optional
             option = argument.token if has_more else ""
         elif option and argument.optional and argument.multiple:
-            sizes[option] = REST
+            sizes[option] = TO_THE_END
         elif argument.optional or (argument.inner and not argument.is_choice_of_words):
             for inner in argument.inner:
                 _add_sizes(sizes, [inner], "")
@@ -137,7 +137,7 @@ def _add_sizes(sizes: dict[str, int], arguments: Iterable[Argument], option: str
             sizes[option] += 1
 
 
-def leading_options(arguments: Sequence[Argument]) -> list[Argument]:
+def leading_arguments(arguments: Sequence[Argument]) -> list[Argument]:
     """Return the options without arguments that are directly after the key."""
 
     def is_option(argument: Argument) -> bool:
@@ -147,7 +147,8 @@ def leading_options(arguments: Sequence[Argument]) -> list[Argument]:
     return list(takewhile(is_option, arguments[1:]))
 
 
-_FIELD = re.compile(r"(?:field|member|index)\d?")
+FIELD = re.compile(r"(?:field|member|index)\d?")
+"""The names of arguments that are fields, members or indexes."""
 
 
 def field_words(arguments: Sequence[Argument]) -> slice | None:
@@ -160,7 +161,7 @@ def field_words(arguments: Sequence[Argument]) -> slice | None:
     if "FIELDS" in tokens:
         sequence, first = arguments[tokens.index("FIELDS") :], 0
     else:
-        sequence, first = [*arguments[:1], *arguments[1 + len(leading_options(arguments)) :]], 1
+        sequence, first = [*arguments[:1], *arguments[1 + len(leading_arguments(arguments)) :]], 1
     required = list(takewhile(lambda argument: not argument.optional, sequence))
     others = sequence[len(required) :]
     if len(others) == 1 and others[0].kind == "block" and others[0].inner[-1].multiple:
@@ -168,11 +169,11 @@ def field_words(arguments: Sequence[Argument]) -> slice | None:
         required, others = [*required, *others[0].inner[:-1]], others[0].inner[-1:]
     places = [
         at for at, argument in enumerate(required, first)
-        if at > 1 and _FIELD.fullmatch(argument.name)
+        if at > 1 and FIELD.fullmatch(argument.name)
     ]  # fmt: skip
     if not places:
         return None
     period = [argument.inner or [argument] for argument in others if argument.multiple]
-    if period and any(_FIELD.fullmatch(argument.name) for argument in period[0]):
+    if period and any(FIELD.fullmatch(argument.name) for argument in period[0]):
         return slice(places[0], None, len(period[0]))
     return slice(places[0], places[-1] + 1)

@@ -11,8 +11,8 @@ from itertools import chain, islice
 from typing import ClassVar
 
 from ...core.ids import RandomStream
+from ..syntax import try_int
 from ..table.config import Config
-from ..table.syntax import try_int
 from .measures import LISTPACK_OVERHEAD, entry_size
 
 # -- elements and their expiry ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from hashlib import sha1
 from typing import Any
 
-from ..table.syntax import try_int
+from ..syntax import try_int
 
 # Sizes of allocations in Redis, in bytes.
 ENTRY = 24

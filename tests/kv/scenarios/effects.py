@@ -14,9 +14,9 @@ from pytest_fakecloud.kv.engine.messages import _CLASS_OF
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
+from pytest_fakecloud.kv.syntax import decoded
 from pytest_fakecloud.kv.table.effects import UNITS
 from pytest_fakecloud.kv.table.registry import CommandSpec
-from pytest_fakecloud.kv.table.syntax import decoded
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.stream import StreamValue

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pytest_fakecloud.kv.table import registry
+from pytest_fakecloud.kv.table.groups import GROUPS
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.table.versions import MODULES
 
@@ -14,7 +15,7 @@ WITHOUT_SERVER = frozenset(
     if spec.only_in in ("vendor", "redis") or spec.group in MODULES.values()
 )
 """The commands that neither Redis 7.0 nor Valkey 9.1 has, which tests can start."""
-WITHOUT_DATA = frozenset({"scripting", "transactions", "pubsub", "connection", "server", "cluster"})
+WITHOUT_DATA = frozenset(name for name, group in GROUPS.items() if not group.has_data)
 """The groups of commands that access no values of keys, or only run other commands. All other commands
 have lines on filled keys and, if a real server has them, templates of random lines.
 """

@@ -16,6 +16,7 @@ def facts_of(name: str) -> Iterator[str]:
     yield spec.name
     yield f"  ACL categories: {' '.join(sorted(spec.categories))}"
     yield f"  event: {spec.event or 'none'}"
+    yield f"  repetition: {kinds.repetition(spec) or 'changes no keys'}"
     yield f"  options: {' '.join(spec.options) or 'none'}"
     yield f"  true: {' '.join(fact for fact in facts if getattr(spec, fact))}"
     yield f"  false: {' '.join(fact for fact in facts if not getattr(spec, fact))}"

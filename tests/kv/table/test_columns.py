@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table.effects import Effects
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of, spec_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of, command, spec_of
 from pytest_fakecloud.kv.table.rows import ROWS, Row, read
 from pytest_fakecloud.kv.table.ttl import find_ttl
 from tests.kv.table import TABLE_FILE
@@ -19,6 +20,7 @@ NEVER_FOLLOW = {"count", "names", "if-new", "removes", "claims", "finishes"}
 """Effects that follow from no other column."""
 
 
+@pytest.mark.completeness
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(row)
@@ -27,11 +29,16 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         of_writes = spec.event, effects.repetition
         return spec.rest, spec.lookup, effects.whole, *of_writes, *of_ttl
 
+    superfluous = []
     for row in ROWS.values():
         words = row.effects.split()
         for word in {*words} - NEVER_FOLLOW - ({"no-rest"} if "rest" in words else set()):
-            rest = " ".join(other for other in words if other != word)
-            assert facts(row._replace(effects=rest)) != facts(row), (row.name, word)
+            others = " ".join(other for other in words if other != word)
+            if facts(row._replace(effects=others)) == facts(row):
+                superfluous.append(
+                    f"{row.name} without the effect {word}, which follows from its row"
+                )
+    complete(TABLE_FILE, superfluous)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +48,30 @@ def test_a_wrong_row_is_an_error_that_names_it(line: str, error: str) -> None:
     with pytest.raises(ValueError, match=re.escape(error.removesuffix("…"))) as raised:
         _specs_of(read(f"[list]\n{line}").values())
     assert str(raised.value).startswith("commands.txt, row LSHED: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("LPUSHH", "'LPUSHH' has no row in commands.txt; add one, or use .* names: LPUSH, LPUSHX"),
+        ("xgroup create", "'xgroup create' has no row .* names: XGROUP CREATE,"),
+        (
+            "GET",
+            f"GET already has the function get of {commands.__name__}.string; remove one of them",
+        ),
+        ("LLEN", f"LLEN already has the function length of {commands.__name__}.arguments; remove"),
+    ],
+)
+def test_a_wrong_name_of_a_function_is_an_error_that_names_it(name: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        command(name)(lambda session, args: None)
+
+
+def test_an_unknown_group_is_an_error_that_names_its_row() -> None:
+    with pytest.raises(
+        ValueError, match=r"row LSHED: \[lists\] above it is not a group; use one of "
+    ):
+        read("[lists]\nLSHED 2 1.0.0")
 
 
 def test_two_rows_of_a_command_are_an_error() -> None:
@@ -93,6 +124,7 @@ def test_the_facts_that_follow_from_a_row() -> None:
         "BLPOP",
         "  ACL categories: @blocking @list @slow @write",
         "  event: blpop",
+        "  repetition: takes",
         "  options: none",
         "  true: time",
         "  false: derives has_fields hidden lookup may_wait rest",

@@ -92,10 +92,22 @@ class _Player(RequestPlayer):
                 is_answer = b'"messageId"' in fetched.body and engine.messages.keys() - messages
                 assert not is_answer, "this sends a message: set `publishes=True` in its route"
             return fetched
-        before = state_of(self.fake)
+        before = self.data()
         fetched = self.scene.request(method, path, headers, body)
-        assert state_of(self.fake) == before, "this changes data: set `changes=True` in its route"
+        assert self.data() == before, "this changes data: set `changes=True` in its route"
         return fetched
+
+    def data(self) -> tuple[Any, Any]:
+        """Return the data without what any request may change: it counts as a request, and begins the
+        periods of flow-control keys and drops the dead letters whose time has passed.
+        """
+        engine = self.fake._engine
+        for flow_key in engine.flow_keys.values():
+            flow_key.roll(engine.clock.now_us())
+        state = state_of(self.fake)  # drops dead letters
+        content = saved(self.fake)
+        del content["data"]["usage"]
+        return state, content
 
     def answer(self, request: DeliveredRequest) -> Response:
         replies = self.answers.get(request.url, self.answers["*"])

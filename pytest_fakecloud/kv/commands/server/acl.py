@@ -20,8 +20,8 @@ from ...acl import (
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply
+from ...syntax import decoded, encoded, parse_int
 from ...table.registry import Args, command
-from ...table.syntax import decoded, encoded, parse_int
 from ..arguments import subcommand_error
 
 _LEAST_BITS = 64

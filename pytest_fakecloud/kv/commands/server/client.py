@@ -11,8 +11,8 @@ from ...engine.sessions import Session, TrackingOptions
 from ...engine.statistics import monitor_line
 from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status
+from ...syntax import I64_MAX, decoded, parse_int
 from ...table.registry import Args, command
-from ...table.syntax import I64_MAX, decoded, parse_int
 from ..arguments import (
     arity_error,
     choice,

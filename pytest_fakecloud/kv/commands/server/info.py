@@ -17,8 +17,8 @@ from ...engine.engine import KVEngine
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
+from ...syntax import I64_MIN, decoded, parse_int
 from ...table.registry import Args, command
-from ...table.syntax import I64_MIN, decoded, parse_int
 from ...table.versions import MODULE_VERSIONS
 from ...values.measures import ENTRY, usage
 from ..arguments import parse_options, readable, running, subcommand_error

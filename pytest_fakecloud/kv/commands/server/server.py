@@ -33,9 +33,9 @@ from ...reply import (
     Status,
     Verbatim,
 )
+from ...syntax import decoded, encoded, parse_float, parse_int
 from ...table.config import ENCODING_LIMITS, check_addresses, memory_bytes
 from ...table.registry import COMMANDS, Args, command, variant
-from ...table.syntax import decoded, encoded, parse_float, parse_int
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
 from ..arguments import choice, parse_options, running

@@ -10,8 +10,8 @@ from ... import errors
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, OK, Map, Reply
+from ...syntax import parse_int
 from ...table.registry import COMMANDS, Args, command, variant
-from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
 from ...values.stream import (
     ID_MAX,

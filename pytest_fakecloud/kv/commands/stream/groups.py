@@ -10,8 +10,8 @@ from ... import errors
 from ...engine.sessions import Session
 from ...errors import CommandError, Template
 from ...reply import NIL_ARRAY, OK, Reply
+from ...syntax import parse_int, try_int
 from ...table.registry import Args, command
-from ...table.syntax import parse_int, try_int
 from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
 from ...values.measures import PENDING
 from ...values.stream import (

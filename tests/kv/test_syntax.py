@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.table.syntax import (
+from pytest_fakecloud.kv.syntax import (
     format_double,
     format_long_double,
     long_double_sum,

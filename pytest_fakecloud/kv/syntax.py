@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
-from ..errors import INVALID_CURSOR, NOT_FLOAT, NOT_INTEGER, CommandError
+from .errors import INVALID_CURSOR, NOT_FLOAT, NOT_INTEGER, CommandError
 
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
