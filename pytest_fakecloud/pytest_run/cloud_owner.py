@@ -41,10 +41,10 @@ class CloudOwner:
     ) -> None:
         self._config = config
         self._delivery = delivery
-        self.is_early = False
-        """Whether the cloud has default settings, because those of the session are not known yet."""
-        self.fakecloud_session_settings: Mapping[str, Any] = {}
-        """The value of that fixture that the cloud has; empty for early fakes and a narrower scope."""
+        self.fakecloud_session_settings: Mapping[str, Any] | None = None
+        """The value of that fixture that the session's cloud has; None for a narrower scope, and for
+        early fakes until it is known.
+        """
         self.fakecloud_settings: Mapping[str, Any] | None = None
         """The value of that fixture for the first test that used the cloud by the fixtures; None before
         that test.
@@ -60,9 +60,10 @@ class CloudOwner:
         """
         self.cloud = self._new_cloud(seed, settings)
         self._end = run_exits.callback(self._close)
+        """Calls ``_close()``, unless it has returned already."""
 
     def _new_cloud(self, seed: str, settings: Mapping[str, Any]) -> Cloud:
-        """Return a new cloud, with which no test has begun yet."""
+        """Return a new cloud, with which no test has begun and in which no fake stays yet."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
         self._staying = {}

@@ -22,6 +22,7 @@ from .checks import (
     check_narrow_settings,
     check_session_settings,
     check_unchanged,
+    warn_of_session_settings,
 )
 from .cloud_owner import CloudOwner
 from .cloud_state import BEFORE_OPENING, CloudChanges, CloudState
@@ -29,7 +30,6 @@ from .env import publish_env
 from .lost_changes import AT_IMPORT
 from .observation import Observation, SleepMeter
 from .options import SESSION_SETTINGS, SETTINGS, RunOptions, without_traceback
-from .warning import warn
 
 if TYPE_CHECKING:
     from ..reporting.applications import ServedRequest
@@ -108,8 +108,9 @@ class Run:
         if options.scope == "session":
             owner = self.open_session_cloud(session_settings)
         else:
-            if session_settings:
-                self._warn_of_session_settings(item)
+            if session_settings and not self._has_warned:
+                self._has_warned = True
+                warn_of_session_settings(item)
             cloud_settings = options.merged_settings(options.node_of_scope(item), settings)
             owner = CloudOwner(self._exits, options.config, item.nodeid, cloud_settings)
             self._fixture_owner = owner
@@ -129,8 +130,8 @@ class Run:
         than an earlier one.
         """
         item, owner = self._item(), self.session_owner
-        if owner is not None and not owner.is_early:
-            former = owner.fakecloud_session_settings
+        former = None if owner is None else owner.fakecloud_session_settings
+        if owner is not None and former is not None:
             check_unchanged(SESSION_SETTINGS, "session", settings, former)
             return owner
         check_session_settings(self.options.scope, settings)
@@ -140,16 +141,19 @@ class Run:
             check_early_addresses(owner.cloud, settings)
             cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
             owner.replace_cloud(item.nodeid, cloud_settings)
-        owner.is_early, owner.fakecloud_session_settings = False, settings
+        owner.fakecloud_session_settings = settings
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         return owner
 
-    def new_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
-        """Create the owner and the cloud of the session: for early fakes, or else on first use."""
+    def new_session_owner(self, seed: str, settings: Mapping[str, Any] | None) -> CloudOwner:
+        """Create the owner and the cloud of the session: on first use, or before that for early fakes,
+        when the settings of the session are not known yet.
+        """
         cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
         # Applications use the queues beside the tests, so no test could run them for all.
         owner = CloudOwner(self._exits, self.options.config, seed, cloud_settings, "background")
+        owner.fakecloud_session_settings = settings
         self.session_owner = owner
         return owner
 
@@ -218,23 +222,6 @@ class Run:
             test.has_variables = True
             publish_env(requested, test.exits)
 
-    def _warn_of_session_settings(self, item: pytest.Item) -> None:
-        """Warn once of settings of the session in a run whose fixtures do not use them."""
-        if self._has_warned:
-            return
-        self._has_warned = True
-        if any(
-            "fakecloud_session" in getattr(other, "fixturenames", ())
-            for other in item.session.items
-        ):
-            return
-        warn(
-            item,
-            f"the fixture {SESSION_SETTINGS} has no effect, because no fakes of this run last for the "
-            "session and no test requests fakecloud_session: override fakecloud_settings, or set "
-            "fakecloud_scope = session",
-        )
-
     def clouds(self) -> list[Cloud]:
         """Return the cloud that the test uses and the other open ones, if they were used: an
         application may call fakes that no test requests.
@@ -287,7 +274,7 @@ class Run:
         return {owner.cloud: CloudState.of(owner.cloud) for owner in self.owners}
 
     def end_fixture(
-        self, fixture: pytest.FixtureDef[Any], states: Mapping[Cloud, CloudState]
+        self, definition: pytest.FixtureDef[Any], states: Mapping[Cloud, CloudState]
     ) -> None:
         """Let the fakes and credentials that a fixture of a wide scope has created stay, and note its
         other changes. A baseline that it has set ends with it. A cloud of which there is no state was
@@ -295,9 +282,9 @@ class Run:
         """
         for owner in self.owners:
             former = states.get(owner.cloud, BEFORE_OPENING)
-            changes = self._note_changes(owner, fixture.argname, former)
+            changes = self._note_changes(owner, definition.argname, former)
             for restore in changes.restorations:
-                fixture.addfinalizer(restore)
+                definition.addfinalizer(restore)
 
     def abandon_fixture(self, states: Mapping[Cloud, CloudState]) -> None:
         """Restore the baselines that a fixture of a wide scope replaced before it raised an exception.
@@ -309,13 +296,13 @@ class Run:
                 restore()
 
     @staticmethod
-    def _note_changes(owner: CloudOwner, fixture: str, former: CloudState) -> CloudChanges:
+    def _note_changes(owner: CloudOwner, fixture_name: str, former: CloudState) -> CloudChanges:
         """Return what a fixture has changed in a cloud. What it started or rotated stays; the other
         changes last until the next test, whose report says so.
         """
         changes = former.changes_in(owner.cloud)
         owner.let_stay([*changes.started, *changes.rotated])
-        owner.lost.add(fixture, changes.last_numbers)
+        owner.lost.add(fixture_name, changes.last_numbers)
         return changes
 
     def begin_call(self) -> None:
