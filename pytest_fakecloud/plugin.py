@@ -282,7 +282,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         yield
     except BaseException as error:
         run = _end_call(item)
-        if run is not None and run.has_clouds and isinstance(error, Exception):
+        if run is not None and run.owners and isinstance(error, Exception):
             from .pytest_run import outcomes
 
             outcomes.explain(run, item, error)
@@ -291,7 +291,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is None or getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
         return
-    if run.has_clouds:
+    if run.owners:
         from .pytest_run import outcomes
 
         outcomes.check(run, item)
@@ -340,7 +340,7 @@ def pytest_runtest_makereport(
         # pytest reports each subtest, while the code of the test runs.
         if call.when == "call" and report.failed and not run.test.has_run:
             run.test.has_failed_subtest = True
-        if (report.failed or run.options.reports_passing) and run.has_clouds:
+        if (report.failed or run.options.reports_passing) and run.owners:
             from .pytest_run import outcomes
 
             outcomes.report_on(run, item, call, report)

@@ -223,6 +223,7 @@ class BaseCloud:
             ) from error
         try:
             self._changes.refresh()
+            # One of these changes, which all clouds have.
             no_proxy.add(fake._mount.host)
             if self._in_process and service.in_process:
                 from ..process.inprocess import origins
@@ -328,6 +329,7 @@ class BaseCloud:
         self._exits.close()
 
     def _start_no_more(self) -> None:
+        """Let no fake start any more, and keep those that are open for reports on the closed cloud."""
         with self._starting:
             if not self.closed:
                 self._last_fakes = tuple(self._context.fakes)

@@ -152,7 +152,9 @@ shared_tls_context = Hook(
 
 @functools.cache
 def changes_for(shares_tls_context: bool, in_process: bool) -> ChangeGroup:
-    """Return the changes that open clouds with these settings share. Each of them is a user."""
+    """Return the changes for clouds with these settings. Each open one is a user of the group. A group
+    is a user of its changes, because clouds with other settings share them.
+    """
     parts: list[Change] = [no_proxy]
     if shares_tls_context:
         parts.append(shared_tls_context)

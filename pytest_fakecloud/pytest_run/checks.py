@@ -3,15 +3,19 @@
 =====================  ====================================  =========================================
 Moment                 Called by                             Checks
 =====================  ====================================  =========================================
-set-up begins          ``plugin.pytest_runtest_setup()``     ``reject_parameters``, ``check_markers``
-a cloud opens          ``Run.open_cloud()``                  ``check_narrow_settings``
+set-up begins          ``plugin.pytest_runtest_setup()``     ``reject_parameters``; ``check_markers``
+                                                             with ``check_narrow_settings``
+a cloud opens          ``Run.open_cloud()``                  ``check_narrow_settings``,
+                                                             ``warn_of_session_settings``
 the session's opens    ``Run.open_session_cloud()``          ``check_session_settings``; for another use
                                                              ``check_unchanged``
 early fakes restart    ``Run.open_session_cloud()``,         ``check_early_addresses``,
                        ``CloudOwner.replace_cloud()``        ``check_early_variables``
 in a fixture           ``plugin.fakecloud_env``              ``check_env``
 set-up has failed      ``plugin.pytest_runtest_makereport``  ``scope_advice``
-the code begins        ``Run.begin_call()``                  ``check_later_test``
+the code begins        ``Run.begin_call()``                  ``check_later_test`` with
+                                                             ``check_narrow_settings`` and
+                                                             ``check_unchanged``
 the test has passed    ``plugin.pytest_runtest_call()``      ``check_marker_effect``
 =====================  ====================================  =========================================
 
@@ -39,6 +43,7 @@ from .options import (
     fixture_of,
     misuse,
 )
+from .warning import warn
 
 if TYPE_CHECKING:
     from .cloud_owner import CloudOwner
@@ -136,6 +141,20 @@ def check_session_settings(scope: str, settings: object) -> None:
             "fakecloud_scope = session, or pass the settings to the fake that you start: "
             f"fakecloud_session.{name}(...)"
         )
+
+
+def warn_of_session_settings(item: pytest.Item) -> None:
+    """Warn of settings of the session in a run whose fixtures do not use them."""
+    if any(
+        "fakecloud_session" in getattr(other, "fixturenames", ()) for other in item.session.items
+    ):
+        return
+    warn(
+        item,
+        f"the fixture {SESSION_SETTINGS} has no effect, because no fakes of this run last for the "
+        "session and no test requests fakecloud_session: override fakecloud_settings, or set "
+        "fakecloud_scope = session",
+    )
 
 
 def check_unchanged(
@@ -248,8 +267,8 @@ def check_later_test(
     """
     scope, values = options.scope, getattr(item, "funcargs", {})
     is_session_used = scope == "session" or "fakecloud_session" in values
-    if is_session_used and SESSION_SETTINGS in values and session_owner is not None:
-        former = session_owner.fakecloud_session_settings
+    former = None if session_owner is None else session_owner.fakecloud_session_settings
+    if is_session_used and SESSION_SETTINGS in values and former is not None:
         check_unchanged(SESSION_SETTINGS, scope, values[SESSION_SETTINGS], former)
     if scope != "function" and SETTINGS in values:
         check_narrow_settings(options, item, values[SETTINGS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from ..cloud.fake import Fake
 from ..core.exits import Exits
 from ..core.settings import DeliveryMode
 from ..http.ports import hand_over, release
-from .before_fixture import BeforeFixture, Credentials
 from .checks import check_early_variables
 from .lost_changes import LostChanges
 
@@ -28,42 +27,48 @@ class CloudOwner:
     ``settings`` are all settings of the cloud (``RunOptions.merged_settings()``), which its ``Context``
     has as ``fixture_settings``, and ``seed`` is for settings without one. By default, the queues deliver
     only when the test runs them, so that no outcome depends on the speed of a thread; a ``Cloud()``
-    without pytest has another default (see ``BaseCloud``). The cloud is closed by ``close()``, or else
-    when the ``exits`` are closed.
+    without pytest has another default (see ``BaseCloud``). The owner closes its cloud when it is closed
+    itself: by ``close()``, or else with the ``run_exits``.
     """
 
     def __init__(
         self,
-        exits: Exits,
+        run_exits: Exits,
         config: pytest.Config,
         seed: str,
         settings: Mapping[str, Any],
         delivery: DeliveryMode = "driven",
     ) -> None:
-        self._exits = exits
         self._config = config
         self._delivery = delivery
-        self.is_early = False
-        """Whether the cloud has default settings, because those of the session are not known yet."""
-        self.fakecloud_session_settings: Mapping[str, Any] = {}
-        """The value of that fixture that the cloud has; empty for early fakes and a narrower scope."""
+        self.fakecloud_session_settings: Mapping[str, Any] | None = None
+        """The value of that fixture that the session's cloud has; None for a narrower scope, and for
+        early fakes until it is known.
+        """
         self.fakecloud_settings: Mapping[str, Any] | None = None
         """The value of that fixture for the first test that used the cloud by the fixtures; None before
         that test.
         """
-        self._staying: dict[Fake, tuple[str, ...]] = {}
+        self._staying: dict[Fake, tuple[str, ...]]
         """The fakes that each test begins with, and their credentials."""
+        self._seed: int | str | None
+        """The seed of the settings; None if each test has its own."""
         self.lost = LostChanges()
         self.has_ended = False
         """Whether the scope of the cloud has ended. The run forgets the owner only when the test ends,
         because the report of its teardown reads the closed cloud.
         """
-        self._create_cloud(seed, settings)
+        self.cloud = self._new_cloud(seed, settings)
+        self._end = run_exits.callback(self._close)
+        """Calls ``_close()``, unless it has returned already."""
 
-    def _create_cloud(self, seed: str, settings: Mapping[str, Any]) -> None:
+    def _new_cloud(self, seed: str, settings: Mapping[str, Any]) -> Cloud:
+        """Return a new cloud, with which no test has begun and in which no fake stays yet."""
+        self._is_reused = False
+        """Whether a test has begun since the cloud was opened."""
+        self._staying = {}
         self._seed = settings["seed"]
-        """The seed of the settings; None if each test has its own."""
-        self.cloud = Cloud(
+        cloud = Cloud(
             seed=seed if self._seed is None else self._seed,
             now=settings["now"],
             clock=settings["clock"],
@@ -73,25 +78,24 @@ class CloudOwner:
             tls=settings["tls"],
             share_tls_context=settings["share_tls_context"],
         )
-        self._close_cloud = self._exits.callback(self.cloud.close)
-        self._is_reused = False
-        """Whether a test has begun since the cloud was opened."""
-        context = self.cloud._context
+        context = cloud._context
         context.fixture_settings = settings
         context.cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
+        return cloud
 
     def close(self) -> None:
-        """Close the cloud. If this is interrupted, the exits still close it."""
+        """Close the cloud, because its scope has ended. If this is interrupted, the exits of the run
+        repeat it.
+        """
+        self._end()
+
+    def _close(self) -> None:
         self.has_ended = True
-        self._close_cloud()
+        self.cloud.close()
 
     def replace_cloud(self, seed: str, settings: Mapping[str, Any]) -> None:
         """Close the cloud of early fakes, and start these again at the same addresses, in a cloud with
         the settings of the session. If that fails, the scope has ended.
-
-        The new fakes stay for all tests like those that any fixture of a wide scope starts, because
-        ``fakecloud_session`` calls this, for the autouse fixture of ``early``: ``Run.end_fixture()`` has
-        no state of the new cloud from before that fixture, so it regards all of its fakes as started.
         """
         # A copy, because closing the cloud empties the original.
         formers = dict(self.cloud._context.fixture_fakes)
@@ -99,12 +103,13 @@ class CloudOwner:
             for former in formers.values():
                 for mount in former._mounts:
                     hand_over(mount.host, mount.port, mount.listener)
-            self._close_cloud()
-            self._create_cloud(seed, settings)
+            self.cloud.close()
+            self.cloud = self._new_cloud(seed, settings)
             for fixture, former in formers.items():
                 fake = fixture_fake(self.cloud, fixture, port=former._mount.port)
                 fake._take_over(former)
                 check_early_variables(former, fake)
+            self.let_stay(self.cloud.fakes())
         except BaseException:
             self.close()
             raise
@@ -137,14 +142,8 @@ class CloudOwner:
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def let_stay(self, credentials: Credentials) -> None:
-        """Let each test begin with these fakes and credentials, which a fixture of a wide scope has
-        started or rotated, even if a test requests the fixture at run time.
+    def let_stay(self, fakes: Iterable[Fake]) -> None:
+        """Let each test begin with these fakes and their present credentials: a fixture of a wide scope
+        has started them or rotated their credentials, even if a test requests it at run time.
         """
-        self._staying |= credentials
-
-    def note_changes(self, fixture: str, before: BeforeFixture) -> None:
-        """Note what else a fixture of a wide scope has changed. Without ``set_baseline()``, later tests
-        do not find it, and their reports say so.
-        """
-        self.lost.add(fixture, before.last_changes(self.cloud))
+        self._staying |= {fake: fake._credentials() for fake in fakes}

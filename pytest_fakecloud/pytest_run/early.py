@@ -27,8 +27,7 @@ def start_early_fakes(run: Run) -> None:
     config.pluginmanager.register(sys.modules[__name__])
     fixtures = _early_fixtures(config)
     try:
-        owner = run.new_session_owner("session", {})
-        owner.is_early = True
+        owner = run.new_session_owner("session", None)
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 run.early_variables.set(name, value)

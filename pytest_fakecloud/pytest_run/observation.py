@@ -28,13 +28,13 @@ _FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient",
 
 class Observation:
     """Records, for the report of one test, the source lines of its calls, their times, and the requests
-    that the application serves, until the ``exits`` of the test are closed.
+    that the application serves, until the ``test_exits`` are closed.
     """
 
-    def __init__(self, options: RunOptions, item: pytest.Item, exits: Exits) -> None:
+    def __init__(self, options: RunOptions, item: pytest.Item, test_exits: Exits) -> None:
         self._options = options
         self._item = item
-        self._exits = exits
+        self._test_exits = test_exits
         self._listener: Listener | None = None
         self._cloud: Cloud | None = None
         """The cloud whose calls are observed."""
@@ -49,13 +49,13 @@ class Observation:
             if options.wants_call_sites(self._item):
                 from ..process.call_sites import call_site
 
-                swap(self._exits, recorded, "find_site", call_site)
+                swap(self._test_exits, recorded, "find_site", call_site)
             elif has_report:
                 from ..process.lines import Lines
 
                 lines = Lines()
-                lines.watch_sockets(self._exits)
-                swap(self._exits, recorded, "find_lines", lines)
+                lines.watch_sockets(self._test_exits)
+                swap(self._test_exits, recorded, "find_lines", lines)
             if options.timelines is not None:
                 from ..reporting.replay import record_times
 
@@ -65,8 +65,8 @@ class Observation:
             from ..reporting.applications import Listener
 
             self._listener = Listener()
-            self._exits.callback(self._listener.close)
-            self._exits.callback(self._listener.listen, None)
+            self._test_exits.callback(self._listener.close)
+            self._test_exits.callback(self._listener.listen, None)
         if self._listener is not None:
             self._listener.listen(cloud)
 

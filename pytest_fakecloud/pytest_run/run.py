@@ -16,20 +16,20 @@ from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
 from ..process.surroundings import Variables
-from .before_fixture import BeforeFixture
 from .checks import (
     check_early_addresses,
     check_later_test,
     check_narrow_settings,
     check_session_settings,
     check_unchanged,
+    warn_of_session_settings,
 )
 from .cloud_owner import CloudOwner
+from .cloud_state import BEFORE_OPENING, CloudChanges, CloudState
 from .env import publish_env
 from .lost_changes import AT_IMPORT
 from .observation import Observation, SleepMeter
 from .options import SESSION_SETTINGS, SETTINGS, RunOptions, without_traceback
-from .warning import warn
 
 if TYPE_CHECKING:
     from ..reporting.applications import ServedRequest
@@ -74,8 +74,10 @@ class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
     owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
 
-    For each test, the hooks call ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()`` and
-    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
+    The hooks call ``end_imports()`` after the collection; for each test ``begin_test()``,
+    ``end_setup()``, ``begin_call()``, ``end_call()`` and ``end_test()``; for each fixture of a wide
+    scope ``begin_fixture()``, and then ``end_fixture()`` or ``abandon_fixture()``. The plugin's fixtures
+    call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
     """
 
     def __init__(self, config: pytest.Config, scope: str) -> None:
@@ -106,14 +108,14 @@ class Run:
         if options.scope == "session":
             owner = self.open_session_cloud(session_settings)
         else:
-            if session_settings:
-                self._warn_of_session_settings(item)
+            if session_settings and not self._has_warned:
+                self._has_warned = True
+                warn_of_session_settings(item)
             cloud_settings = options.merged_settings(options.node_of_scope(item), settings)
             owner = CloudOwner(self._exits, options.config, item.nodeid, cloud_settings)
             self._fixture_owner = owner
         owner.fakecloud_settings = settings
-        self._observe()
-        self._set_env(owner.cloud)
+        self._observe_and_publish(owner.cloud)
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -128,8 +130,8 @@ class Run:
         than an earlier one.
         """
         item, owner = self._item(), self.session_owner
-        if owner is not None and not owner.is_early:
-            former = owner.fakecloud_session_settings
+        former = None if owner is None else owner.fakecloud_session_settings
+        if owner is not None and former is not None:
             check_unchanged(SESSION_SETTINGS, "session", settings, former)
             return owner
         check_session_settings(self.options.scope, settings)
@@ -139,16 +141,19 @@ class Run:
             check_early_addresses(owner.cloud, settings)
             cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
             owner.replace_cloud(item.nodeid, cloud_settings)
-        owner.is_early, owner.fakecloud_session_settings = False, settings
+        owner.fakecloud_session_settings = settings
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         return owner
 
-    def new_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
-        """Create the owner and the cloud of the session: for early fakes, or else on first use."""
+    def new_session_owner(self, seed: str, settings: Mapping[str, Any] | None) -> CloudOwner:
+        """Create the owner and the cloud of the session: on first use, or before that for early fakes,
+        when the settings of the session are not known yet.
+        """
         cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
         # Applications use the queues beside the tests, so no test could run them for all.
         owner = CloudOwner(self._exits, self.options.config, seed, cloud_settings, "background")
+        owner.fakecloud_session_settings = settings
         self.session_owner = owner
         return owner
 
@@ -157,23 +162,35 @@ class Run:
         return self.test.item
 
     @property
-    def _owner(self) -> CloudOwner | None:
-        """The owner of the cloud of the fixtures; None before its first use."""
-        return self.session_owner if self.options.scope == "session" else self._fixture_owner
+    def owners(self) -> list[CloudOwner]:
+        """The owners of the clouds that reports can show, which are open or have been closed with the
+        test; that of the test's cloud first.
+        """
+        owners = (self._fixture_owner, self.session_owner)
+        return [owner for owner in owners if owner is not None]
+
+    @property
+    def owner(self) -> CloudOwner | None:
+        """The owner of the test's cloud: that of the scope of the fixture ``fakecloud``, or else that of
+        the session, which the application can use. The test need not have requested it.
+        """
+        return self._fixture_owner or self.session_owner
 
     @property
     def cloud(self) -> Cloud | None:
-        """The cloud of the fixtures, if the current test has requested it so far.
+        """The test's cloud, if the test has requested it so far by the fixture ``fakecloud``.
 
         pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
         it. So this reads the names in pytest's private ``_request``: a public one has what was requested
         at run time only in a fixture, and an autouse fixture would be part of every test of every suite.
         """
-        owner, item = self._owner, self.test.item
+        owner, item = self.owner, self.test.item
+        if owner is None or owner.fakecloud_settings is None:
+            return None  # The fixture has opened no cloud.
         names = getattr(getattr(item, "_request", None), "fixturenames", ())
         # A doctest requests fixtures at run time only, too late for variables: count each as a user.
         is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
-        return owner.cloud if owner is not None and is_requested else None
+        return owner.cloud if is_requested else None
 
     def settings_of_test(self) -> dict[str, Any]:
         """Return the settings of the current test: with its own markers, and the values of the fixtures
@@ -183,59 +200,27 @@ class Run:
         If the fakes outlive the test, the value of ``fakecloud_settings`` is that for the first test
         until this one has run. In its own, only ``strict`` may differ (``check_unchanged()``).
         """
-        item, owner = self._item(), self._owner
+        item, owner = self._item(), self.owner
         settings = None if owner is None else owner.fakecloud_settings
         session_settings = None if owner is None else owner.fakecloud_session_settings
         if self.options.scope != "function" and self.test.has_run:
             settings = getattr(item, "funcargs", {}).get(SETTINGS, settings)
         return self.options.merged_settings(item, settings, session_settings)
 
-    def _set_env(self, cloud: Cloud | None) -> None:
-        """Set the variables of the fixtures' cloud until the test ends, if it uses the cloud and its
-        settings say so: when the cloud opens, or when a later test begins, or else after its set-up,
-        in which a fixture may have requested the cloud at run time.
+    def _observe_and_publish(self, requested: Cloud | None) -> None:
+        """Record what the report needs to know of the test's cloud. If the test has ``requested`` it,
+        and its settings say so, also set the variables of the fakes. Both end with the test.
+
+        Called when the fixture opens the cloud, for which pytest does not name the fixture as requested
+        yet; when a later test begins; and after the set-up of each test, in which a fixture may have
+        requested the cloud at run time, or imported a framework whose requests are recorded.
         """
-        test = self.test
-        if cloud is not None and not test.has_variables and self.settings_of_test()["env"]:
+        test, owner = self.test, self.owner
+        if owner is not None and test.observation is not None:
+            test.observation.observe(owner.cloud)
+        if requested is not None and not test.has_variables and self.settings_of_test()["env"]:
             test.has_variables = True
-            publish_env(cloud, test.exits)
-
-    def _observe(self) -> None:
-        """Record what the report of the current test needs to know of the fixtures' cloud, or else of
-        the session's, which the application can use: when the cloud opens, or when a later test begins,
-        and again before the code of a test, because its set-up may have imported a framework.
-        """
-        owner = self._owner or self.session_owner
-        if owner is not None and self.test.observation is not None:
-            self.test.observation.observe(owner.cloud)
-
-    def _warn_of_session_settings(self, item: pytest.Item) -> None:
-        """Warn once of settings of the session in a run whose fixtures do not use them."""
-        if self._has_warned:
-            return
-        self._has_warned = True
-        if any(
-            "fakecloud_session" in getattr(other, "fixturenames", ())
-            for other in item.session.items
-        ):
-            return
-        warn(
-            item,
-            f"the fixture {SESSION_SETTINGS} has no effect, because no fakes of this run last for the "
-            "session and no test requests fakecloud_session: override fakecloud_settings, or set "
-            "fakecloud_scope = session",
-        )
-
-    @property
-    def _owners(self) -> list[CloudOwner]:
-        """The owners of the clouds, that of the narrower scope first."""
-        owners = (self._fixture_owner, self.session_owner)
-        return [owner for owner in owners if owner is not None]
-
-    @property
-    def has_clouds(self) -> bool:
-        """Whether a report can show a cloud: one that is open, or has been closed with the test."""
-        return bool(self._owners)
+            publish_env(requested, test.exits)
 
     def clouds(self) -> list[Cloud]:
         """Return the cloud that the test uses and the other open ones, if they were used: an
@@ -243,7 +228,7 @@ class Run:
         """
         requested = self.cloud
         clouds = [] if requested is None else [requested]
-        for owner in self._owners:
+        for owner in self.owners:
             cloud = owner.cloud
             if cloud is requested:
                 continue
@@ -254,10 +239,7 @@ class Run:
     def hints(self, cloud: Cloud, item: pytest.Item) -> list[str]:
         """Return the hints about a cloud that several tests share."""
         return [
-            hint
-            for owner in self._owners
-            if owner.cloud is cloud
-            for hint in owner.lost.hints(item)
+            hint for owner in self.owners if owner.cloud is cloud for hint in owner.lost.hints(item)
         ]
 
     def strict_kinds(self) -> tuple[str, ...]:
@@ -272,59 +254,65 @@ class Run:
         self.test = TestState(item)
         self.test.observation = Observation(self.options, item, self.test.exits)
         add_test(str(item.path))
-        for owner in self._owners:
+        for owner in self.owners:
             owner.prepare(item)
-        self._observe()
-        self._set_env(self.cloud)
+        self._observe_and_publish(self.cloud)
 
     def end_setup(self) -> None:
-        """Set the variables of a cloud that a fixture of the test requested at run time."""
-        self._set_env(self.cloud)
+        """Note what the fixtures of the test have requested and imported at run time."""
+        self._observe_and_publish(self.cloud)
 
     def end_imports(self) -> None:
         """Let the early fakes stay, with the credentials that conftests and modules have given them.
         Note their other changes, which the first test does not find.
         """
-        for owner in self._owners:
-            owner.let_stay(BeforeFixture().new_credentials(owner.cloud))
-            owner.note_changes(AT_IMPORT, BeforeFixture())
+        for owner in self.owners:
+            self._note_changes(owner, AT_IMPORT, BEFORE_OPENING)
 
-    def begin_fixture(self) -> dict[Cloud, BeforeFixture]:
+    def begin_fixture(self) -> dict[Cloud, CloudState]:
         """Return the state of the open clouds before a fixture of a wide scope."""
-        return {owner.cloud: BeforeFixture.of(owner.cloud) for owner in self._owners}
+        return {owner.cloud: CloudState.of(owner.cloud) for owner in self.owners}
 
     def end_fixture(
-        self, fixture: pytest.FixtureDef[Any], states: Mapping[Cloud, BeforeFixture]
+        self, definition: pytest.FixtureDef[Any], states: Mapping[Cloud, CloudState]
     ) -> None:
         """Let the fakes and credentials that a fixture of a wide scope has created stay, and note its
         other changes. A baseline that it has set ends with it. A cloud of which there is no state was
         opened by the fixture.
         """
-        for owner in self._owners:
-            before = states.get(owner.cloud, BeforeFixture())
-            for restore in before.restore_functions():
-                fixture.addfinalizer(restore)
-            owner.let_stay(before.new_credentials(owner.cloud))
-            owner.note_changes(fixture.argname, before)
+        for owner in self.owners:
+            former = states.get(owner.cloud, BEFORE_OPENING)
+            changes = self._note_changes(owner, definition.argname, former)
+            for restore in changes.restorations:
+                definition.addfinalizer(restore)
 
-    def abandon_fixture(self, states: Mapping[Cloud, BeforeFixture]) -> None:
+    def abandon_fixture(self, states: Mapping[Cloud, CloudState]) -> None:
         """Restore the baselines that a fixture of a wide scope replaced before it raised an exception.
         Not with a finalizer, because other tests of its scope run without it. What it has started ends
         before the next test.
         """
-        for before in states.values():
-            for restore in before.restore_functions():
+        for cloud, former in states.items():
+            for restore in former.changes_in(cloud).restorations:
                 restore()
+
+    @staticmethod
+    def _note_changes(owner: CloudOwner, fixture_name: str, former: CloudState) -> CloudChanges:
+        """Return what a fixture has changed in a cloud. What it started or rotated stays; the other
+        changes last until the next test, whose report says so.
+        """
+        changes = former.changes_in(owner.cloud)
+        owner.let_stay([*changes.started, *changes.rotated])
+        owner.lost.add(fixture_name, changes.last_numbers)
+        return changes
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
         measuring how long it sleeps.
         """
         self.test.sleep = SleepMeter()
-        item, owner = self._item(), None if self.cloud is None else self._owner
-        check_later_test(self.options, item, owner, self.session_owner)
-        self._observe()
-        for owner in self._owners:
+        requested_owner = None if self.cloud is None else self.owner
+        check_later_test(self.options, self._item(), requested_owner, self.session_owner)
+        for owner in self.owners:
             owner.mark_earlier_calls()
 
     def end_call(self) -> None:
