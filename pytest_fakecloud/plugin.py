@@ -298,7 +298,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if item.get_closest_marker("fakecloud") is not None:
         from .pytest_run.checks import check_marker_effect
 
-        check_marker_effect(item, run.cloud, has_session_cloud=run.session_owner is not None)
+        check_marker_effect(
+            item, run.requested_cloud, has_session_cloud=run.session_owner is not None
+        )
 
 
 def _end_call(item: pytest.Item) -> Run | None:

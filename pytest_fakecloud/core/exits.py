@@ -57,11 +57,16 @@ class Exits:
         return partial(self._call, registered)
 
     def close(self) -> None:
-        """Call the functions even if some raise, call these again, then raise the first exception."""
+        """Call the functions even if some raise, call these again, then raise the first exception, or an
+        interruption of the second round.
+        """
         try:
             self._call_all()
         except BaseException:
-            self._call_all()
+            try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
+                self._call_all()
+            except Exception:
+                pass  # It has raised before.
             raise
 
     def _call_all(self) -> None:

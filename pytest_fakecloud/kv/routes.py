@@ -169,7 +169,8 @@ class KVApp(App):
             size = size_of(reply)
             self.command_limits.check_size(size)
         except CommandError as error:
-            # Caught here, because a reply that is an error is a reply: the call has reached the engine.
+            # Caught here, because an error of a command or of a limit is a reply like any other: the
+            # call counts as carried out.
             return response_format.error(self.with_int_text(error))
         return response_format.reply(self.with_int_text(reply), size, self._headers(request))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from ..core.exits import Exits
 from ..core.settings import DeliveryMode
 from ..http.ports import hand_over, release
 from .checks import check_early_variables
+from .cloud_state import CloudState
 from .lost_changes import LostChanges
 
 
@@ -49,10 +50,10 @@ class CloudOwner:
         """The value of that fixture for the first test that used the cloud by the fixtures; None before
         that test.
         """
-        self._staying: dict[Fake, tuple[str, ...]]
+        self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
-        self._seed: int | str | None
-        """The seed of the settings; None if each test has its own."""
+        self._is_reused = False
+        """Whether a test has begun since the cloud was opened."""
         self.lost = LostChanges()
         self.has_ended = False
         """Whether the scope of the cloud has ended. The run forgets the owner only when the test ends,
@@ -63,13 +64,9 @@ class CloudOwner:
         """Calls ``_close()``, unless it has returned already."""
 
     def _new_cloud(self, seed: str, settings: Mapping[str, Any]) -> Cloud:
-        """Return a new cloud, with which no test has begun and in which no fake stays yet."""
-        self._is_reused = False
-        """Whether a test has begun since the cloud was opened."""
-        self._staying = {}
-        self._seed = settings["seed"]
+        """Return a new cloud with these settings."""
         cloud = Cloud(
-            seed=seed if self._seed is None else self._seed,
+            seed=seed if settings["seed"] is None else settings["seed"],
             now=settings["now"],
             clock=settings["clock"],
             process_time=settings["process_time"],
@@ -104,12 +101,13 @@ class CloudOwner:
                 for mount in former._mounts:
                     hand_over(mount.host, mount.port, mount.listener)
             self.cloud.close()
+            self._staying, self._is_reused = {}, False
             self.cloud = self._new_cloud(seed, settings)
             for fixture, former in formers.items():
                 fake = fixture_fake(self.cloud, fixture, port=former._mount.port)
                 fake._take_over(former)
                 check_early_variables(former, fake)
-            self.let_stay(self.cloud.fakes())
+            self._let_stay(self.cloud.fakes())
         except BaseException:
             self.close()
             raise
@@ -133,7 +131,8 @@ class CloudOwner:
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
                 fake._set_credentials(*credentials)
-        cloud._context.ids.reseed(item.nodeid if self._seed is None else self._seed)
+        seed = cloud._context.fixture_settings["seed"]
+        cloud._context.ids.reseed(item.nodeid if seed is None else seed)
 
     def mark_earlier_calls(self) -> None:
         """Mark calls recorded before the test's own code, if an earlier test may have made them."""
@@ -142,8 +141,17 @@ class CloudOwner:
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def let_stay(self, fakes: Iterable[Fake]) -> None:
-        """Let each test begin with these fakes and their present credentials: a fixture of a wide scope
-        has started them or rotated their credentials, even if a test requests it at run time.
+    def note_changes(self, fixture_name: str, former: CloudState) -> list[Callable[[], None]]:
+        """Note what a fixture of a wide scope has changed in the cloud since a former state. Fakes that
+        it has started or whose credentials it has rotated stay, even if a test requests it at run time.
+        Other changes last until the next test, whose report says so. Return functions that restore the
+        baselines that it has replaced.
         """
+        changes = former.changes_in(self.cloud)
+        self._let_stay([*changes.started, *changes.rotated])
+        self.lost.add(fixture_name, changes.last_numbers)
+        return changes.restorations
+
+    def _let_stay(self, fakes: Iterable[Fake]) -> None:
+        """Let each test begin with these fakes and their present credentials."""
         self._staying |= {fake: fake._credentials() for fake in fakes}

@@ -412,9 +412,9 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     lines: list[str] = []
     with report_hook_failure("the hints about missing requests could not be made", lines.append):
         lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
-        if not lines and phase.run.cloud in (None, cloud):
+        if not lines and phase.run.requested_cloud in (None, cloud):
             lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
-        if not lines and phase.is_call and cloud is phase.run.cloud:
+        if not lines and phase.is_call and cloud is phase.run.requested_cloud:
             values = list(vars(getattr(item, "module", None) or object).values())
             lines += hints_about_silence(cloud, values, raised)
         if not lines and phase.is_call:

@@ -25,7 +25,7 @@ from .checks import (
     warn_of_session_settings,
 )
 from .cloud_owner import CloudOwner
-from .cloud_state import BEFORE_OPENING, CloudChanges, CloudState
+from .cloud_state import BEFORE_OPENING, CloudState
 from .env import publish_env
 from .lost_changes import AT_IMPORT
 from .observation import Observation, SleepMeter
@@ -177,7 +177,7 @@ class Run:
         return self._fixture_owner or self.session_owner
 
     @property
-    def cloud(self) -> Cloud | None:
+    def requested_cloud(self) -> Cloud | None:
         """The test's cloud, if the test has requested it so far by the fixture ``fakecloud``.
 
         pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
@@ -226,7 +226,7 @@ class Run:
         """Return the cloud that the test uses and the other open ones, if they were used: an
         application may call fakes that no test requests.
         """
-        requested = self.cloud
+        requested = self.requested_cloud
         clouds = [] if requested is None else [requested]
         for owner in self.owners:
             cloud = owner.cloud
@@ -256,18 +256,18 @@ class Run:
         add_test(str(item.path))
         for owner in self.owners:
             owner.prepare(item)
-        self._observe_and_publish(self.cloud)
+        self._observe_and_publish(self.requested_cloud)
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._observe_and_publish(self.cloud)
+        self._observe_and_publish(self.requested_cloud)
 
     def end_imports(self) -> None:
         """Let the early fakes stay, with the credentials that conftests and modules have given them.
         Note their other changes, which the first test does not find.
         """
         for owner in self.owners:
-            self._note_changes(owner, AT_IMPORT, BEFORE_OPENING)
+            owner.note_changes(AT_IMPORT, BEFORE_OPENING)
 
     def begin_fixture(self) -> dict[Cloud, CloudState]:
         """Return the state of the open clouds before a fixture of a wide scope."""
@@ -282,8 +282,7 @@ class Run:
         """
         for owner in self.owners:
             former = states.get(owner.cloud, BEFORE_OPENING)
-            changes = self._note_changes(owner, definition.argname, former)
-            for restore in changes.restorations:
+            for restore in owner.note_changes(definition.argname, former):
                 definition.addfinalizer(restore)
 
     def abandon_fixture(self, states: Mapping[Cloud, CloudState]) -> None:
@@ -295,22 +294,12 @@ class Run:
             for restore in former.changes_in(cloud).restorations:
                 restore()
 
-    @staticmethod
-    def _note_changes(owner: CloudOwner, fixture_name: str, former: CloudState) -> CloudChanges:
-        """Return what a fixture has changed in a cloud. What it started or rotated stays; the other
-        changes last until the next test, whose report says so.
-        """
-        changes = former.changes_in(owner.cloud)
-        owner.let_stay([*changes.started, *changes.rotated])
-        owner.lost.add(fixture_name, changes.last_numbers)
-        return changes
-
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
         measuring how long it sleeps.
         """
         self.test.sleep = SleepMeter()
-        requested_owner = None if self.cloud is None else self.owner
+        requested_owner = None if self.requested_cloud is None else self.owner
         check_later_test(self.options, self._item(), requested_owner, self.session_owner)
         for owner in self.owners:
             owner.mark_earlier_calls()

@@ -49,6 +49,28 @@ def test_exits_call_the_latest_function_first_and_repeat_an_interrupted_one() ->
     assert called == ["block", "last", "interrupted", "first", "interrupted"]
 
 
+@pytest.mark.parametrize("first", [KeyboardInterrupt, OSError])
+def test_exits_raise_the_first_exception_although_a_function_fails_again(
+    first: type[BaseException],
+) -> None:
+    called: list[str] = []
+
+    def interrupted() -> None:
+        called.append("interrupted")
+        if called.count("interrupted") == 1:
+            raise first
+
+    def failing() -> None:
+        called.append("failing")
+        raise ValueError
+
+    exits = Exits(interrupted, failing)
+    with pytest.raises(first):
+        exits.close()
+    assert called == ["interrupted", "failing"] * 2
+    assert len(exits) == 1
+
+
 def test_first_functions_are_called_in_their_order_after_all_later_ones() -> None:
     called: list[str] = []
     exits = Exits(lambda: called.append("first"), lambda: called.append("second"))

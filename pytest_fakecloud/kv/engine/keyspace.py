@@ -328,7 +328,7 @@ class Keyspace:
             self.signal(key, "gone")
 
     def announce(self, key: bytes, event: str | None) -> None:
-        """Publish a keyspace event for a key that has not changed."""
+        """Publish a keyspace event, without counting a change."""
         if self.notify is not None:
             self.notify(self, key, event)
 

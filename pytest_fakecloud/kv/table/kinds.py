@@ -54,9 +54,13 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 
 
 def repetition(spec: CommandSpec) -> str:
-    """Return what a command does to its keys when it is repeated: a word of its row or, without one,
-    ``derives``, ``takes``, ``moves`` or ``nothing``; an empty string if it changes no keys.
-    ``commands.txt`` explains the words.
+    """Return what a command does to its keys when it is repeated: a word of its row, which
+    ``commands.txt`` explains; an empty string if it changes no keys. Without a word, it
+
+    - ``derives`` the data again: denyoom, and a key that it only reads;
+    - ``takes`` another element: one key with access and delete, of a list, a set or a sorted set;
+    - ``moves`` another element: such a key, and a second one with RW and insert;
+    - or changes ``nothing``.
     """
     if not (spec.write and any(key.writes for key in spec.keys)):
         return ""

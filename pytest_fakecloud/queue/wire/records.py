@@ -229,7 +229,7 @@ def schedule_record(engine: Publisher, schedule_id: str) -> Record:
 
 
 def queue_record(engine: Publisher, name: str) -> Record:
-    """Return the record of a queue. The official client reads all six fields."""
+    """Return the record of a queue, of which the official client reads all fields."""
     queue = engine.queue(name)
     return {
         "name": queue.name,
