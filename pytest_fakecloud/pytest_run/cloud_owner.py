@@ -18,6 +18,10 @@ from .cloud_state import CloudState
 from .lost_changes import LostChanges
 
 
+def _do_nothing() -> None:
+    """The end of what has ended."""
+
+
 class CloudOwner:
     """The owner of the cloud of a test, of a class, of a module or of the session, and in a wide scope
     of what each test begins with. That is the fakes that fixtures of a wide scope have started, the
@@ -85,6 +89,7 @@ class CloudOwner:
         repeat it.
         """
         self._end()
+        self._end = _do_nothing  # It refers to this owner, whose cloud is to be freed at once.
 
     def _close(self) -> None:
         self.has_ended = True
