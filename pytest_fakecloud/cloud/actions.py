@@ -12,7 +12,7 @@ from ..core.frames import CodePlace, code_place, is_own
 from ..core.recorder import Recorder
 
 
-class Recording(Protocol):
+class RecordsActions(Protocol):
     """A fake, of which actions only need the recorder."""
 
     _recorder: Recorder
@@ -27,7 +27,7 @@ def action(method: Method) -> Method:
     """Decorate a method, so that calls of it by a test appear in reports as actions on the fake."""
 
     @functools.wraps(method)
-    def recorded(self: Recording, *positional: Any, **named: Any) -> Any:
+    def recorded(self: RecordsActions, *positional: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         caller = sys._getframe(1)
         if is_own(caller):
@@ -41,7 +41,7 @@ def look(method: Method) -> Method:
     """Decorate a method that inspects a fake's data, so that reports can tell what a test looked at."""
 
     @functools.wraps(method)
-    def noted(self: Recording, *positional: Any, **named: Any) -> Any:
+    def noted(self: RecordsActions, *positional: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         caller = sys._getframe(1)
         if not is_own(caller):
@@ -68,7 +68,7 @@ def action_as(kind: str) -> Callable[[Method], Method]:
                 return method(self, *positional, **named)
             fake, lookup = self._owner()
 
-            def act(_: Recording, *arguments: Any, **named: Any) -> Any:
+            def act(_: RecordsActions, *arguments: Any, **named: Any) -> Any:
                 __tracebackhide__ = True
                 return method(self, *arguments[len(lookup) :], **named)
 
@@ -79,7 +79,7 @@ def action_as(kind: str) -> Callable[[Method], Method]:
     return decorate
 
 
-def action_method(fake: Recording, kind: str, positional: Sequence[Any]) -> Callable[..., Any]:
+def action_method(fake: RecordsActions, kind: str, positional: Sequence[Any]) -> Callable[..., Any]:
     """Return a function that repeats an action (see ``action_as()``) on another fake, given the
     action's positional arguments.
     """
@@ -95,7 +95,7 @@ def action_method(fake: Recording, kind: str, positional: Sequence[Any]) -> Call
 
 
 def perform(
-    fake: Recording,
+    fake: RecordsActions,
     method: Callable[..., Any],
     place: CodePlace,
     positional: Sequence[Any],

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -292,7 +292,8 @@ def weight_of(call: Call) -> int:
         len(call.request_body)
         + len(call.response_body)
         + len(call.target)
-        + sum(len(name) + len(value) + _PER_HEADER for name, value in heads)
+        + sum(map(len, chain.from_iterable(heads)))
+        + _PER_HEADER * len(heads)
     )
 
 

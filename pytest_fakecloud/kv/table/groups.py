@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     """What the commands of a group have in common.
 
     - ``category`` is their ACL category, or empty.
@@ -22,25 +22,25 @@ class Group(NamedTuple):
 
 
 GROUPS = {
-    "string": Group("@string"),
-    "bitmap": Group("@bitmap"),
-    "hash": Group("@hash", has_fields=True),
-    "list": Group("@list", is_collection=True),
-    "set": Group("@set", has_fields=True, is_collection=True),
-    "sorted-set": Group("@sortedset", has_fields=True, is_collection=True),
-    "geo": Group("@geo", has_fields=True),
-    "hyperloglog": Group("@hyperloglog"),
-    "stream": Group("@stream"),
-    "json": Group("@json"),
-    "array": Group("@array", has_fields=True),
-    "search": Group("@search"),
-    "vector": Group("@vector"),
-    "generic": Group("@keyspace"),
-    "scripting": Group("@scripting", has_data=False),
-    "transactions": Group("@transaction", has_data=False),
-    "pubsub": Group("@pubsub", has_data=False),
-    "connection": Group("@connection", has_data=False),
-    "server": Group("", has_data=False),
-    "cluster": Group("", has_data=False),
+    "string": CommandGroup("@string"),
+    "bitmap": CommandGroup("@bitmap"),
+    "hash": CommandGroup("@hash", has_fields=True),
+    "list": CommandGroup("@list", is_collection=True),
+    "set": CommandGroup("@set", has_fields=True, is_collection=True),
+    "sorted-set": CommandGroup("@sortedset", has_fields=True, is_collection=True),
+    "geo": CommandGroup("@geo", has_fields=True),
+    "hyperloglog": CommandGroup("@hyperloglog"),
+    "stream": CommandGroup("@stream"),
+    "json": CommandGroup("@json"),
+    "array": CommandGroup("@array", has_fields=True),
+    "search": CommandGroup("@search"),
+    "vector": CommandGroup("@vector"),
+    "generic": CommandGroup("@keyspace"),
+    "scripting": CommandGroup("@scripting", has_data=False),
+    "transactions": CommandGroup("@transaction", has_data=False),
+    "pubsub": CommandGroup("@pubsub", has_data=False),
+    "connection": CommandGroup("@connection", has_data=False),
+    "server": CommandGroup("", has_data=False),
+    "cluster": CommandGroup("", has_data=False),
 }
 """The groups by name."""
