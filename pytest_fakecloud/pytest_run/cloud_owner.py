@@ -129,7 +129,9 @@ class CloudOwner:
             if fake not in self._staying:
                 fake.close()
         # Forget the fakes that a test has closed.
-        self._staying = {fake: self._staying[fake] for fake in cloud.fakes()}
+        self._staying = {
+            fake: credentials for fake, credentials in self._staying.items() if not fake.closed
+        }
         # Before the reset, which these changes do not survive.
         self.lost.note_losses()
         start_over(cloud)
