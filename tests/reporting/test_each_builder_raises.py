@@ -181,7 +181,7 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     """
     run = SimpleNamespace(
         clouds=lambda: [cloud],
-        cloud=cloud,
+        requested_cloud=cloud,
         test=TestState(has_run=True),
         options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
         hints=lambda cloud, item: [],
