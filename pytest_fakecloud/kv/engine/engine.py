@@ -64,6 +64,11 @@ class ScriptRunning(Exception):
     """
 
 
+def _is_queued(session: Session, spec: CommandSpec) -> bool:
+    """Return whether a command waits for EXEC in its client's transaction."""
+    return session.queue is not None and spec.name not in RUN_IN_TRANSACTION
+
+
 def _queue(session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
     """Queue a command in a transaction, unless the transaction will fail in any case."""
     if session.queue is not None and not (session.aborted or session.watch_broken):
@@ -249,7 +254,7 @@ class KVEngine:
     def execute_now(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line, or queue it in a transaction. The caller holds the lock (``in_turn()``)."""
         spec = self._accept(session, argv, self._check_state)
-        if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
+        if _is_queued(session, spec):
             return _queue(session, spec, argv)
         # All commands of a transaction or script share this budget of steps. Not as a context manager,
         # whose end a signal's handler could interrupt.
@@ -267,7 +272,7 @@ class KVEngine:
         or asks about it. All others are rejected with BUSY.
         """
         spec = self._accept(session, argv, self._check_during_script)
-        if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
+        if _is_queued(session, spec):
             return _queue(session, spec, argv)
         return spec.call(session, argv)
 
@@ -433,8 +438,7 @@ class KVEngine:
         _check_listening(session, spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)
-        is_queued = session.queue is not None and spec.name not in RUN_IN_TRANSACTION
-        if is_queued and "no_multi" in spec.flags:
+        if "no_multi" in spec.flags and _is_queued(session, spec):
             raise CommandError(errors.NOT_IN_TRANSACTION)
 
     def _check_during_script(self, session: Session, spec: CommandSpec, _: list[bytes]) -> None:
