@@ -101,10 +101,9 @@ class Memory:
         self.evicted = 0
         self.left = 0
 
-    def make_room(self, sizes: Sizes, now_ms: int) -> bool:
+    def make_room(self, sizes: Sizes) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
         for db in self._databases:
-            db.now_ms = now_ms
             db.purge()
         excess = sizes.used_memory() - self.limit
         if excess <= 0:

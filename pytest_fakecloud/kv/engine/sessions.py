@@ -1,7 +1,7 @@
 """The clients of a server: their sessions and users, and those that wait.
 
 A client waits because its command blocks (BLPOP), because commands are delayed (CLIENT PAUSE), or
-because another client's script holds the engine's lock (``KVEngine.in_turn()``).
+because another client's script holds the engine's lock (``Turns``).
 """
 
 from __future__ import annotations
@@ -121,7 +121,14 @@ class Session:
         """Mode set by CLIENT NO-EVICT, which is only reported."""
         self.no_touch = False
         """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
+        self.command: CommandSpec
+        """The command that the client runs or has run last. Set before its function is called, which
+        several commands may share.
+        """
+        self.line: list[bytes] = []
+        """The command line of ``command``."""
         self.last_command = ""
+        """The last command that the client has sent, in the spelling of CLIENT LIST."""
         self.deliver: Callable[[list[Any]], None] | None = None
 
     @property
@@ -175,8 +182,8 @@ class Session:
             "laddr": self.local_address,
             "fd": 8,  # File descriptor of every client (decided here).
             "name": self.name.decode("latin-1"),
-            "age": (engine.now_us - self.created_us) // 1_000_000,
-            "idle": (engine.now_us - self.last_us) // 1_000_000,
+            "age": (engine.execution.now_us - self.created_us) // 1_000_000,
+            "idle": (engine.execution.now_us - self.last_us) // 1_000_000,
             "flags": "".join(letter for letter, holds in flags.items() if holds) or "N",
             "db": self.db.index,
             "sub": len(subscriptions["channel"]),

@@ -37,8 +37,8 @@ from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import HANDSHAKE, facts_of
-from ..engine.engine import KVEngine, ScriptRunning
-from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
+from ..engine.engine import KVEngine
+from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
 from ..interruptions import Arrival, CommandSender
@@ -198,8 +198,8 @@ class PortConnection:
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._replies_at_once = True
-        """Whether the reply of the running command is put into the outbox as soon as it is encoded,
-        under the engine's lock, so that later pushes follow it. Not if an interceptor may replace it.
+        """Whether the reply of the running command is put into the outbox as soon as it is encoded: not
+        if an interceptor may replace it.
         """
         self._has_replied = False
         """Whether the reply of the running command is in the outbox."""
@@ -410,51 +410,38 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, argv: list[bytes], size: int, call: Call) -> Answer:
+    def perform(self, line: list[bytes], size: int, call: Call) -> Answer:
         """Run the command of a call, which has about ``size`` bytes; return its reply."""
         engine, session = self.engine, self.session
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
-            if self.app.interruptions.before(CommandSender(self.client), argv, arrival):
+            if self.app.interruptions.before(CommandSender(self.client), line, arrival):
                 set_interruptions_end(call, self.app.recorder.reserve())
-        mode = session.reply_mode
-        if session.db.indexes is not None:
-            try:
-                engine.index_ahead(session, argv)
-            except CommandError as error:
-                return self._encode_reply(argv, mode, as_reply(error))
-        execute = partial(self._execute, argv, size, mode)
+        limits = self.app.command_limits
+        mode = session.reply_mode  # which the command may change
+        conclude = partial(self._conclude_command, line, mode)
+        self._executing = self._thread
         try:
-            answer = engine.in_turn(argv, partial(execute, engine.execute_now))
-        except ScriptRunning:
-            answer = execute(engine.execute_during_script)
+            if limits.counts_commands or size > limits.largest:
+                self._check_limits(line)
+            answer = engine.execute_then(session, line, conclude)
+        except CommandError as error:
+            answer = conclude(error)
+        finally:
+            self._executing = None
         if isinstance(answer, Answer):
             return answer
         reply = self._wait(answer)
         with engine.lock:
-            return self._encode_reply(argv, mode, reply)
+            return self._encode_reply(line, mode, reply)
 
-    def _execute(
-        self,
-        argv: list[bytes],
-        size: int,
-        mode: str,
-        execute: Callable[[Session, list[bytes]], Reply],
-    ) -> Answer | Waiter:
-        """Return the reply of a command, or its wait if it is blocked."""
-        self._executing = self._thread
-        try:
-            limits = self.app.command_limits
-            if limits.counts_commands or size > limits.largest:
-                self._check_limits(argv)
-            reply = execute(self.session, argv)
-        except CommandError as error:
-            reply = as_reply(error)
-        finally:
-            self._executing = None
-        if reply.__class__ is Blocked:
+    def _conclude_command(self, line: list[bytes], mode: str, reply: Reply) -> Answer | Waiter:
+        """Return the encoded reply of a command, or its wait if it is blocked. Called under the engine's
+        lock, so that later pushes follow the reply.
+        """
+        if isinstance(reply, Blocked):
             return self.engine.block(self.session, reply)
-        return self._encode_reply(argv, mode, reply)
+        return self._encode_reply(line, mode, reply)
 
     def _check_limits(self, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a limit forbids a command."""
@@ -491,13 +478,10 @@ class PortConnection:
             data = b""
         if self._after_reply:
             data += self._take_after_reply()
-        return self._reply(data, 400 if isinstance(reply, CommandError) else 200)
-
-    def _reply(self, data: bytes, status: int = 200) -> Answer:
         if self._replies_at_once:
             self.outbox.put(data)
             self._has_replied = True
-        return Answer(data, status, (), RESP_TYPE)
+        return Answer(data, 400 if isinstance(reply, CommandError) else 200, (), RESP_TYPE)
 
     def _with_messages(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.

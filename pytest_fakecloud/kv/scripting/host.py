@@ -339,7 +339,7 @@ class LuaHost:
             b"may_call": LuaHost._guarded(me, LuaHost._permission),
             b"may_call_widely": LuaHost._guarded(me, LuaHost._permission, in_table=True),
             b"setresp": partial(setattr, me, "_resp"),
-            b"clock": lambda: (owner.engine.now_us - owner.engine.started_us) / 1_000_000,
+            b"clock": lambda: (owner.engine.execution.now_us - owner.engine.started_us) / 1_000_000,
             b"levels": lambda: me.levels,
             b"keep_exception": lambda error: me._keep(error),
             b"start_timing": lambda seconds: owner.start_timing(seconds),

@@ -193,7 +193,7 @@ class Scripting:
         return self._run(
             session, name, keys, frozenset(function.flags), read_only,
             lambda host: host.call_function(function.callback, keys, args),
-            self.engine.line,
+            session.line,
         )  # fmt: skip
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
@@ -226,7 +226,7 @@ class Scripting:
 
     # -- commands of other clients while a script runs ---------------------------------------------
 
-    def is_interrupted_by(self, argv: list[bytes]) -> bool:
+    def runs_now(self, argv: list[bytes]) -> bool:
         """Return whether a command line is handled while a script holds the engine's lock."""
         run = self.running
         if run is None:
