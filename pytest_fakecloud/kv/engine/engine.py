@@ -61,10 +61,10 @@ def _is_queued(session: Session, spec: CommandSpec) -> bool:
     return session.queue is not None and spec.name not in RUN_IN_TRANSACTION
 
 
-def _queue(session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+def _queue(session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
     """Queue a command in a transaction, unless the transaction will fail in any case."""
     if session.queue is not None and not (session.aborted or session.watch_broken):
-        session.queue.append((spec, argv))
+        session.queue.append((spec, line))
     return QUEUED
 
 
@@ -274,19 +274,19 @@ class KVEngine:
         for monitor in self.monitors:
             monitor(at_us, session, line)
 
-    def _check_room(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_room(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a client's command may store more than the limits of the database
         allow. Not before it runs: commands before it in a transaction take room, too.
         """
         if not spec.write or session.interface == "local":
             return
         if self._capacity is not None:
-            self._capacity.check(session.db, spec, argv)
+            self._capacity.check(session.db, spec, line)
         if "denyoom" in spec.flags:
-            self.memory.check(session.db, spec, argv)
+            self.memory.check(session.db, spec, line)
 
     def _note_on_port(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+        self, session: Session, spec: CommandSpec, line: list[bytes], start_us: int
     ) -> None:
         """Note what only clients of the Redis protocol can ask for: when they were active, and the keys
         of CLIENT TRACKING.
@@ -297,10 +297,10 @@ class KVEngine:
         if session.tracking is not None:
             if session.is_inner:
                 self.tracking.invalidate_changed(session, within=True)
-            self.tracking.note(session, spec, argv)
+            self.tracking.note(session, spec, line)
 
     def _count(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, reply: Reply
+        self, session: Session, spec: CommandSpec, line: list[bytes], start_us: int, reply: Reply
     ) -> None:
         """Count a command for INFO and the slow log."""
         if isinstance(reply, Blocked) and not reply.is_delay:
@@ -309,7 +309,7 @@ class KVEngine:
             return
         sleep_us, self.pauses.command_sleep_us = self.pauses.command_sleep_us, 0
         usec = self.clock.now_us() - start_us + sleep_us
-        self.statistics.record(session, spec, argv, start_us, usec)
+        self.statistics.record(session, spec, line, start_us, usec)
 
     def _index_ahead(self, session: Session, line: list[bytes]) -> None:
         """Update the index of a search in steps between other clients, except in transactions. Other
@@ -336,19 +336,19 @@ class KVEngine:
 
     # -- looking up and checking commands ----------------------------------------------------------
 
-    def _accept(self, session: Session, argv: list[bytes], check_state: Check) -> CommandSpec:
+    def _accept(self, session: Session, line: list[bytes], check_state: Check) -> CommandSpec:
         """Return the command to run or to queue; raise ``CommandError`` to reject it."""
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
-            spec = self.table.find_by_first_word(argv)
+            spec = self.table.find_by_first_word(line)
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.interface == "rest":
-                    check_container_over_rest(spec, argv)
-                spec = self.table.resolve(argv)
+                    check_container_over_rest(spec, line)
+                spec = self.table.resolve(line)
             session.last_command = spec.full_name
-            self._check_line(session, spec, argv)
-            check_state(session, spec, argv)
+            self._check_line(session, spec, line)
+            check_state(session, spec, line)
         except CommandError as error:
             session.abort_transaction()
             self.statistics.count_rejection(spec, error)
@@ -358,27 +358,27 @@ class KVEngine:
             raise
         return spec
 
-    def _check_line(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_line(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
         are in the order of real servers.
         """
         if session.interface == "rest" and (spec.may_wait or not spec.rest):
-            check_over_rest(spec, argv)
+            check_over_rest(spec, line)
         if not spec.documented and not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))
         # The vendor's service accepts UNLINK without keys, according to users of its clients.
         arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
-        if not spec.least <= len(argv) <= spec.most and not arity_is_free:
+        if not spec.least <= len(line) <= spec.most and not arity_is_free:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if spec.protection and self.config.text(spec.protection) != "yes":
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
-            self.users.permit(session, spec, argv)
+            self.users.permit(session, spec, line)
 
-    def _check_state(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_state(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that the state of the server or of its client forbids."""
         if self.memory.limit or self._needs_replicas:
-            self._check_resources(session, spec, argv)
+            self._check_resources(session, spec, line)
         _check_listening(session, spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)
@@ -390,7 +390,7 @@ class KVEngine:
         _check_listening(session, spec)
         self.scripting.check_during_script(spec)
 
-    def _check_resources(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_resources(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""
         queued = session.queue
         if not self.make_room(session):
@@ -403,7 +403,7 @@ class KVEngine:
             if needs_memory:
                 raise CommandError(errors.OOM)
         if self._needs_replicas:
-            writes = spec.write or self.scripting.declares_writes(spec, argv)
+            writes = spec.write or self.scripting.declares_writes(spec, line)
             if spec.name == "EXEC":
                 writes = any(command.write for command, _ in queued or ())
             self.check_replicas(session, writes)

@@ -319,20 +319,20 @@ class Pauses:
         self.delays_end_us = max(self.pause_ends_us, self._sleep_ends_us)
         self.resumed.notify()
 
-    def delays(self, session: Session, argv: list[bytes]) -> bool:
+    def delays(self, session: Session, line: list[bytes]) -> bool:
         """Return whether a command line is delayed. A line that would be rejected is not delayed."""
         now_us, engine = self._clock.now_us(), session.engine
         if now_us >= self.delays_end_us:
             return False
         try:
-            spec = engine.table.resolve(argv)
-            if not spec.least <= len(argv) <= spec.most:
+            spec = engine.table.resolve(line)
+            if not spec.least <= len(line) <= spec.most:
                 return False
-            session.user.check(spec, argv)
+            session.user.check(spec, line)
             if now_us < self._sleep_ends_us or not self.writes_only:
                 return True
-            lines = session.queue or () if spec.name == "EXEC" else [(spec, argv)]
-            return any(engine.scripting.may_write(command, line) for command, line in lines)
+            commands = session.queue or () if spec.name == "EXEC" else [(spec, line)]
+            return any(engine.scripting.may_write(*command) for command in commands)
         except CommandError:
             return False
 
@@ -436,12 +436,12 @@ class Users(dict[str, AclUser]):
         holders = (user for user in self.values() if user.accepts(password))
         return next(holders, None) if is_token(password) else None
 
-    def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def permit(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""
         if session.interface == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
         try:
-            session.user.check(spec, argv)
+            session.user.check(spec, line)
         except Denied as denied:
             context = "toplevel"
             if session.in_script:

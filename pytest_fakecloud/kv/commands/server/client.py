@@ -402,10 +402,10 @@ def monitor(session: Session, args: Args) -> Reply:
     if session.in_exec or session.in_script:
         raise CommandError(errors.MONITOR_DENIED)
 
-    def show(at_us: int, other: Session, argv: list[bytes]) -> None:
-        line = monitor_line(at_us, other, argv)
+    def show(at_us: int, other: Session, line: list[bytes]) -> None:
+        text = monitor_line(at_us, other, line)
         # The vendor documents bulk strings.
-        session.push([line if session.engine.dialect == "vendor" else Status(line)])
+        session.push([text if session.engine.dialect == "vendor" else Status(text)])
 
     if session.monitor is None:
         session.monitor = show

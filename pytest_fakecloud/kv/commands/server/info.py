@@ -383,7 +383,7 @@ def slowlog_get(session: Session, args: Args) -> Reply:
             entry.id,
             entry.at_us // 1_000_000,
             entry.usec,
-            entry.argv,
+            entry.line,
             entry.address.encode(),
             entry.name,
         ]
