@@ -57,7 +57,7 @@ class CallSite(NamedTuple):
     places: tuple[CodePlace, ...] = ()
 
 
-class CallLines(NamedTuple):
+class CallStack(NamedTuple):
     """Places of code that may be the application's on the stack of a call, the innermost first, and the
     file of the library that the first of them called.
     """
@@ -85,9 +85,9 @@ class SharedRecords:
     """Returns the site of the current call, given the client's address; None if call sites are not
     recorded.
     """
-    find_lines: Callable[[tuple[str, int] | None], CallLines | None] | None = None
-    """Returns the lines that may make the current call, given the client's address, if the exact ones
-    are not recorded; None if no report needs them.
+    find_stack: Callable[[tuple[str, int] | None], CallStack | None] | None = None
+    """Returns the stack that may make the current call, given the client's address, if the exact places
+    are not recorded; None if no report needs it.
     """
     reads: Reads | None = None
     """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
@@ -110,8 +110,8 @@ class SharedRecords:
         """The sum of the bytes in ``large``."""
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
-        self.lines: dict[int, CallLines] = {}
-        """What ``find_lines`` returned for each call."""
+        self.stacks: dict[int, CallStack] = {}
+        """What ``find_stack`` returned for each call."""
         self.looks: deque[Look] = deque(maxlen=_LOOKS)
         """The test's looks at the data of fakes."""
         self.failures: list[str] = []
@@ -149,10 +149,10 @@ class SharedRecords:
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
         # Iterate over a copy, because calls in other threads add their sites without the lock.
-        for number in (*self.sites, *self.lines):
+        for number in (*self.sites, *self.stacks):
             if is_gone(number):
                 self.sites.pop(number, None)
-                self.lines.pop(number, None)
+                self.stacks.pop(number, None)
 
 
 class Filterable(Protocol):
@@ -285,8 +285,8 @@ class Recorder:
                 site = shared.find_site(call.client)
                 if site != CallSite():
                     shared.sites[call.number] = site
-        elif shared.find_lines is not None and (lines := shared.find_lines(call.client)):
-            shared.lines[call.number] = lines
+        elif shared.find_stack is not None and (stack := shared.find_stack(call.client)):
+            shared.stacks[call.number] = stack
         if weight_of(call) > LIGHT:
             self._update_size(call)
         return call
@@ -371,12 +371,12 @@ class Recorder:
             if newest.entries and newest.entries[-1] is call and call.at_us == at_us:
                 return
             site = self.shared.sites.pop(call.number, None)
-            lines = self.shared.lines.pop(call.number, None)
+            stack = self.shared.stacks.pop(call.number, None)
             call.number, call.at_us = next(self.shared.numbers), at_us
             if site is not None:
                 self.shared.sites[call.number] = site
-            if lines is not None:
-                self.shared.lines[call.number] = lines
+            if stack is not None:
+                self.shared.stacks[call.number] = stack
             for recorder in {self, newest}:
                 entries = recorder.entries
                 for index in range(len(entries) - 1, -1, -1):
@@ -454,7 +454,7 @@ class Recorder:
             for child in self.children:
                 child.entries = [entry for entry in self.entries if entry.fake == child.fake]
             self.shared.sites.update(other.shared.sites)
-            self.shared.lines.update(other.shared.lines)
+            self.shared.stacks.update(other.shared.stacks)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
 

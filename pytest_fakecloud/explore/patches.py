@@ -107,7 +107,7 @@ def explored(
         exits.callback(world.reset)
         _stop_garbage_collection(exits)
         # Each of thousands of trials would search the stacks of all strands at each call.
-        swap(exits, cloud._context.recorder.shared, "find_lines", None)
+        swap(exits, cloud._context.recorder.shared, "find_stack", None)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         _let_time_follow(world, exits, clocks=process_time is not False)

@@ -221,17 +221,22 @@ class App:
 
     # -- the pipeline ----------------------------------------------------------------------------
 
-    def answer(self, request: Request, *, in_client: bool = False) -> AnyResponse:
+    def answer(
+        self, request: Request, *, rejection: Exception | None = None, in_client: bool = False
+    ) -> AnyResponse:
         """Return the response to a REST request, and record both before the response is sent, so that a
         client that has its response finds the whole call in the journal.
 
-        With ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C
-        and ``pytest.fail()``, which are no ``Exception``, are raised in it.
+        ``rejection`` is the error of a request whose body has not been read. With ``in_client``, the
+        client's code runs in this thread, so exceptions such as those of Ctrl-C and ``pytest.fail()``,
+        which are no ``Exception``, are raised in it.
         """
         at_us = self.settle()
         endpoint = self.route_request(request)
         self._open_call(request, at_us)
         try:
+            if rejection is not None:
+                raise rejection
             self.admit(request)
             response = self.chain.run(request, partial(self.call_endpoint, request, endpoint))
         except ServiceError as error:
@@ -260,16 +265,16 @@ class App:
             guard(request)
         request.principal = self.authenticate(request)
 
-    def rejects(self, request: Request) -> bool:
-        """Return whether a request of which only the head has arrived is rejected whatever its body is,
-        so that the server need not read it.
+    def rejection(self, request: Request) -> Exception | None:
+        """Return the error that rejects a request of which only the head has arrived, whatever its body
+        is, so that the server need not read it.
         """
         self.route_request(request)
         try:
             self.admit(request)
-        except Exception:  # answer() raises it again, and responds to it.
-            return True
-        return False
+        except Exception as error:
+            return error
+        return None
 
     def route_request(self, request: Request) -> Endpoint:
         """Set the route and the parameters of a request; return its endpoint, or ``no_endpoint()``."""

@@ -327,7 +327,7 @@ class HTTPHandler:
             request = reader.requests.popleft()
             if request.expects:
                 self.sock.sendall(_CONTINUE)
-            if not self._answer(request) or not request.keep_alive:
+            if not self._respond(request) or not request.keep_alive:
                 return False
         if reader.malformed is not None:
             self._send_malformed(reader.malformed)
@@ -345,9 +345,10 @@ class HTTPHandler:
 
     def _admit_or_reject(self, request: ReceivedRequest) -> bool:
         """Let a large body follow; return False if its request was rejected without it."""
-        if self._rejects(request):
+        rejection = self._rejection(request)
+        if rejection is not None:
             request.keep_alive = False
-            if self._answer(request):
+            if self._respond(request, rejection):
                 # Let the client read the response, although it may still be sending the body.
                 self.connection.shut_down(socket.SHUT_WR)
                 self.connection.discard_until_closed(UNREAD_SECONDS)
@@ -358,20 +359,21 @@ class HTTPHandler:
         request.is_admitted = True
         return True
 
-    def _rejects(self, request: ReceivedRequest) -> bool:
-        return self.app.rejects(request)
+    def _rejection(self, request: ReceivedRequest) -> Exception | None:
+        return self.app.rejection(request)
 
-    def _answer(self, request: ReceivedRequest) -> bool:
-        """Respond to a request; return False if the connection must be closed."""
+    def _respond(self, request: ReceivedRequest, rejection: Exception | None = None) -> bool:
+        """Respond to a request; return False if a stream or a fault has ended the connection."""
         if not self.connection.enter(request):
             return False
         try:
-            response = self.app.answer(request)
+            response = self.app.answer(request, rejection=rejection)
             if isinstance(response, Stream):
                 return self.connection.stream(partial(self._stream, request, response))
         finally:
             self.connection.leave()
         if isinstance(response, Answer):
+            request.keep_alive = request.keep_alive and not _closes_connection(response)
             self.sock.sendall(b"".join(encode(request, response)))
             return True
         return self._apply(request, response)
@@ -439,24 +441,29 @@ def _has_large_body(request: ReceivedRequest) -> bool:
     return length > SHORT_BODY or request.expects
 
 
+def _closes_connection(answer: Answer) -> bool:
+    """Return whether a response has a Connection header with ``close``."""
+    return any(
+        name.lower() == "connection" and asks_to_close(value) for name, value in answer.headers
+    )
+
+
 LAST_CHUNK = b"0\r\n\r\n"
 BODILESS = frozenset({204, 304})
 SET_BY_SERVER = frozenset({"content-length", "transfer-encoding", "date"})
+_LEFT_TO_SERVER = SET_BY_SERVER | {"connection"}
 _LINE_BREAKS_TO_SPACES = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def encode(request: ReceivedRequest, answer: Answer) -> tuple[bytes, bytes]:
-    """Return a response's head and body (empty if none may be sent); update ``keep_alive``."""
+    """Return a response's head and body, which is empty if none may be sent."""
     body = answer.body
     status = answer.status
     head = _opening(status, int(time()))
     for name, value in answer.headers:
-        lower = name.lower()
-        if lower == "connection":
-            request.keep_alive = request.keep_alive and not asks_to_close(value)
-        elif lower not in SET_BY_SERVER:
+        if name.lower() not in _LEFT_TO_SERVER:
             head += header(name, value)
     if answer.content_type is not None:
         head += f"Content-Type: {answer.content_type}\r\n"

@@ -72,11 +72,10 @@ _Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
 class WSGIHandler(HTTPHandler):
     """Owns one connection to a WSGI application."""
 
-    def _rejects(self, request: ReceivedRequest) -> bool:
+    def _rejection(self, request: ReceivedRequest) -> None:
         """Read every body, because only the application knows which requests it rejects."""
-        return False
 
-    def _answer(self, request: ReceivedRequest) -> bool:
+    def _respond(self, request: ReceivedRequest, rejection: Exception | None = None) -> bool:
         if not self.connection.enter(request):
             return False
         try:

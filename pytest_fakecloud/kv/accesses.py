@@ -24,14 +24,14 @@ def touches_of_request(fake: KVServer, request: Request) -> Sequence[Touch] | No
 
 
 def touches_of_command(
-    fake: str, database: int, databases: int, spec: Any, argv: Sequence[bytes]
+    fake: str, database: int, databases: int, spec: Any, line: Sequence[bytes]
 ) -> Iterable[Touch]:
     """Yield the accesses of a command, based on the keys and flags in the command table."""
-    if spec.depends_on_time(argv):
+    if spec.depends_on_time(line):
         yield READS_CLOCK
     if spec.group == "pubsub" and spec.container is None:
         publishes = spec.arity > 0
-        for channel in argv[1:2] if publishes else argv[1:]:
+        for channel in line[1:2] if publishes else line[1:]:
             yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else text_of(channel), True)
         return
     # The commands in scripts and transactions are recorded when they run.
@@ -42,12 +42,12 @@ def touches_of_command(
         return
     touches: list[Touch] = []
     for key_spec in spec.keys:
-        places = key_spec.positions(argv)
+        places = key_spec.positions(line)
         writes = "RO" not in key_spec.flags
         if places is None:
             touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, writes))
         for place in places or ():
-            touches.append(touch_of_key(fake, database, argv[place], writes))
+            touches.append(touch_of_key(fake, database, line[place], writes))
     name = spec.name.partition(" ")[0]
     if touches or (spec.keys and not spec.write):
         yield from touches

@@ -99,20 +99,20 @@ class Selector:
         self._commands = self.commands | specs if allowed else self.commands - specs
         self.all_commands = self.all_commands and allowed
 
-    def denial(self, spec: CommandSpec, argv: list[bytes]) -> tuple[Reason, int] | None:
+    def denial(self, spec: CommandSpec, line: list[bytes]) -> tuple[Reason, int] | None:
         """Return why a command line is denied, and for which argument; None if it is allowed."""
         if not self.all_commands and spec not in self.commands and "no_auth" not in spec.flags:
             words = self.first_words.get(spec)
-            if not words or len(argv) < 2 or argv[1].lower() not in words:
+            if not words or len(line) < 2 or line[1].lower() not in words:
                 return "command", 0
         # As on a real server, a line has no keys if a part of them cannot be found.
-        if not self.all_keys and not spec.lacks_keys(argv):
-            for place, reads, writes in keys_of(spec, argv):
-                if not any(pattern.allows(argv[place], reads, writes) for pattern in self.keys):
+        if not self.all_keys and not spec.lacks_keys(line):
+            for place, reads, writes in keys_of(spec, line):
+                if not any(pattern.allows(line[place], reads, writes) for pattern in self.keys):
                     return "key", place
         if not self.all_channels and spec.name in _TO_A_CHANNEL | _TO_CHANNELS:
-            for place in range(1, len(argv) if spec.name in _TO_CHANNELS else 2):
-                if not self.allows_channel(argv[place], spec.name == "PSUBSCRIBE"):
+            for place in range(1, len(line) if spec.name in _TO_CHANNELS else 2):
+                if not self.allows_channel(line[place], spec.name == "PSUBSCRIBE"):
                     return "channel", place
         return None
 
@@ -125,35 +125,35 @@ class Selector:
         return any(matcher(pattern)(channel) for pattern in self.channels)
 
 
-def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
+def keys_of(spec: CommandSpec, line: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
     """Yield each key's position in a command line, and whether it is read and written there."""
-    for place, key in spec.key_positions(argv):
-        flags = access_flags(spec.name, key, argv)
+    for place, key in spec.key_positions(line):
+        flags = access_flags(spec.name, key, line)
         if "not_key" not in flags:
             yield place, "access" in flags, not flags.isdisjoint({"update", "insert", "delete"})
-    target = sort_destination(argv) if spec.name == "SORT" else None
+    target = sort_destination(line) if spec.name == "SORT" else None
     if target is not None:
         yield target, False, True
 
 
-def access_flags(name: str, key: KeySpec, argv: list[bytes]) -> KeysView[str]:
+def access_flags(name: str, key: KeySpec, line: list[bytes]) -> KeysView[str]:
     """Return the flags of a key, which for SET and BITFIELD depend on the other arguments."""
     flags = dict.fromkeys(key.flags)
     if name == "SET":
-        has_get = any(word.upper() == b"GET" for word in argv[3:])
+        has_get = any(word.upper() == b"GET" for word in line[3:])
         flags = dict.fromkeys(("RW", "access", "update") if has_get else ("OW", "update"))
-    elif name == "BITFIELD" and _only_reads_bits(argv):
+    elif name == "BITFIELD" and _only_reads_bits(line):
         flags = dict.fromkeys(("RO", "access"))
     flags.pop("variable_flags", None)
     return flags.keys()
 
 
-def _only_reads_bits(argv: list[bytes]) -> bool:
+def _only_reads_bits(line: list[bytes]) -> bool:
     """Return whether BITFIELD has only complete GET and OVERFLOW operations, as Redis reads them."""
     at = 2
-    while at < len(argv):
-        at += {b"GET": 3, b"OVERFLOW": 2}.get(argv[at].upper(), len(argv))
-    return at == len(argv)
+    while at < len(line):
+        at += {b"GET": 3, b"OVERFLOW": 2}.get(line[at].upper(), len(line))
+    return at == len(line)
 
 
 class RestToken(NamedTuple):
@@ -226,17 +226,17 @@ class AclUser:
     def accepts_hash(self, digest: str) -> bool:
         return self.on and (self.passwordless or digest in self.hashes)
 
-    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+    def check(self, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``Denied`` if no selector allows the whole command line."""
         denials = []
         for selector in self.selectors:
-            denial = selector.denial(spec, argv)
+            denial = selector.denial(spec, line)
             if denial is None:
                 return
             denials.append(denial)
         # Report the denial of the selector that allowed the largest part of the line.
         reason, place = max(denials, key=lambda denial: (_REASONS.index(denial[0]), denial[1]))
-        denied = argv[place]
+        denied = line[place]
         if reason == "command":
             denied = spec.full_name.encode()
             text = errors.no_permission(denied)
@@ -257,7 +257,7 @@ class AclUser:
 class Anonymous(AclUser):
     """The user of a client that has not logged in, who may only log in and out."""
 
-    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+    def check(self, spec: CommandSpec, line: list[bytes]) -> None:
         """Deny all commands except AUTH, HELLO, QUIT and RESET."""
         if "no_auth" not in spec.flags:
             raise CommandError(errors.NOAUTH)

@@ -22,7 +22,7 @@ from .values.json import JsonValue, write_json
 from .values.types import type_name
 
 if TYPE_CHECKING:
-    from .fake import AnyEngine
+    from .model import Engine
 
 _INDEXES = ("search", "vector")
 """The types of values that ``.rdb`` files cannot contain."""
@@ -30,7 +30,7 @@ _OTHER_DATABASES = "of databases that this server does not have"
 
 
 def load_from_file(
-    engine: AnyEngine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
+    engine: Engine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
 ) -> None:
     """Load the keys and function libraries of an ``.rdb`` file.
 
@@ -53,7 +53,7 @@ def load_from_file(
 
 
 def load_rdb(
-    engine: AnyEngine, data: bytes, name: str, execute: Callable[[list[bytes]], object]
+    engine: Engine, data: bytes, name: str, execute: Callable[[list[bytes]], object]
 ) -> list[str]:
     """Load the content of an ``.rdb`` file; return a description of the skipped keys, if any."""
     try:
@@ -132,7 +132,7 @@ def rdb_of(engine: KVEngine) -> tuple[bytes, list[KeyRecord]]:
         indexes = [record for record in records if type_name(record.value) in _INDEXES]
         others = [record for record in records if type_name(record.value) not in _INDEXES]
         libraries = list(engine.scripting.libraries.sources())
-        now_s = engine.now_us // 1_000_000
+        now_s = engine.execution.now_us // 1_000_000
         return write_file(others, libraries, engine.config, engine.version, now_s), indexes
 
 
@@ -165,14 +165,14 @@ def _adopt(engine: KVEngine, contents: Contents) -> Counter[str]:
             if not engine.can_hold(value):
                 skipped[f"of type {type_name(value)}"] += 1
                 continue
-            if expires_ms is not None and expires_ms <= engine.now_ms:
+            if expires_ms is not None and expires_ms <= engine.execution.now_ms:
                 skipped["that have expired by the clock of the fake"] += 1
             keyspace = engine.databases[index]
-            keyspace.put_back(key, value, expires_ms)
+            keyspace.put_back(key, value, expires_ms, is_change=False)
             if key in keyspace.values:
                 if idle_s:
-                    keyspace.accessed[key] = engine.now_ms - idle_s * 1000
+                    keyspace.accessed[key] = engine.execution.now_ms - idle_s * 1000
                 if frequency is not None and keyspace.frequencies is not None:
-                    keyspace.frequencies.put(key, frequency, engine.now_ms)
+                    keyspace.frequencies.put(key, frequency, engine.execution.now_ms)
         engine.process_changes()
     return skipped

@@ -1,15 +1,20 @@
-"""What the interfaces share: their names, and the limits on commands of clients."""
+"""What the interfaces share: their names, the engine behind them, and the limits on commands."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Literal
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import errors
 from .errors import CommandError
-from .reply import LARGEST
+from .reply import LARGEST, Reply
 from .settings import KVConfig
+
+if TYPE_CHECKING:
+    from ..core.clock import Timekeeper
+    from .table.registry import Table
 
 Interface = Literal["local", "rest", "port"]
 """The origin of a command: the test, the REST interface, or the database port."""
@@ -17,6 +22,63 @@ TURN_SECONDS = 0.05
 """Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
+
+
+class Engine(Protocol):
+    """What executes commands: ``engine.engine.KVEngine`` in memory, or a real server behind
+    ``real_redis.engine.RedisEngine``.
+
+    Each engine has sessions, users, subscriptions and data of its own kind, of which the interfaces use
+    what both kinds have.
+    """
+
+    clock: Timekeeper
+    table: Table
+    """The command table of the server."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while a command runs; re-entrant."""
+
+    @property
+    def users(self) -> Any:
+        """The users, of whom ``holder_of()`` finds one by a REST token."""
+
+    @property
+    def pubsub(self) -> Any:
+        """Subscribes sessions to channels and patterns."""
+
+    @property
+    def monitors(self) -> Any:
+        """The functions that are called with each command, for MONITOR."""
+
+    @property
+    def streaming(self) -> set[Any]:
+        """The sessions that receive an event stream."""
+
+    def session(
+        self,
+        user: Any = None,
+        interface: Interface = "local",
+        address: str = "",
+        at_us: int | None = None,
+    ) -> Any:
+        """Open a session of a client, by default for the user ``default``."""
+
+    def abandon(self, session: Any) -> None:
+        """Forget a session whose connection has ended."""
+
+    def execute(self, session: Any, line: list[bytes]) -> Reply:
+        """Execute a command line, or queue it in a transaction; raise ``CommandError``."""
+
+    def give_way(self) -> None:
+        """Let other clients run first."""
+
+    def snapshot(self) -> Any:
+        """Return a copy of everything that commands can change."""
+
+    def restore(self, saved: Any) -> None:
+        """Restore such a copy."""
 
 
 class CommandLimits:

@@ -39,7 +39,7 @@ from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import KVEngine
 from .errors import CommandError, RestError, as_reply
 from .interruptions import Arrival, CommandSender, Interruptions
-from .model import TURN_SECONDS, CommandLimits
+from .model import TURN_SECONDS, CommandLimits, Engine
 from .reply import EACH_BYTE, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from ..core.clock import Timekeeper
     from ..core.recorder import Recorder
     from ..core.violations import Violations
-    from .fake import AnyEngine
     from .resp.port import PortConnection
     from .sse import EventStream
 
@@ -76,7 +75,7 @@ class KVApp(App):
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
 
-    def __init__(self, engine: AnyEngine, settings: KVConfig) -> None:
+    def __init__(self, engine: Engine, settings: KVConfig) -> None:
         super().__init__()
         self.engine = engine
         self.settings = settings

@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .engine.sessions import Session
 from .engine.statistics import monitor_line
+from .model import Engine
 from .reply import EACH_BYTE
-
-if TYPE_CHECKING:
-    from .fake import AnyEngine
 
 EVENTS_LIMIT = 32 * 1024 * 1024
 """Maximum number of unread bytes of events, above which a client is disconnected."""
@@ -25,7 +23,7 @@ HEARTBEAT_US = 15_000_000
 class EventStream:
     """A queue of server-sent events for one client, which ``chunks()`` yields."""
 
-    def __init__(self, engine: AnyEngine, session: Any) -> None:
+    def __init__(self, engine: Engine, session: Any) -> None:
         self._engine = engine
         self._session = session
         self._clock = engine.clock
@@ -97,7 +95,7 @@ class SubscriptionStream(EventStream):
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
     """
 
-    def __init__(self, engine: AnyEngine, session: Any, *, kind: str, names: list[bytes]) -> None:
+    def __init__(self, engine: Engine, session: Any, *, kind: str, names: list[bytes]) -> None:
         super().__init__(engine, session)
         self._kind = kind
         self._names = names
@@ -121,8 +119,8 @@ class MonitorStream(EventStream):
         self._engine.monitors.append(self._see)
         self.put(b'"OK"')
 
-    def _see(self, at_us: int, client: Session, argv: list[bytes]) -> None:
-        self.put(monitor_line(at_us, client, argv))
+    def _see(self, at_us: int, client: Session, line: list[bytes]) -> None:
+        self.put(monitor_line(at_us, client, line))
 
     def _end(self) -> None:
         self._engine.monitors.remove(self._see)

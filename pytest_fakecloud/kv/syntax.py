@@ -223,14 +223,14 @@ def format_long_double(value: LongDouble) -> bytes:
 
 
 def option_places(
-    argv: list[bytes], start: int, lengths: Mapping[bytes, int]
+    line: list[bytes], start: int, lengths: Mapping[bytes, int]
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the position and the upper-case word of each option from ``start`` on.
 
     ``lengths`` are the numbers of words of the options that have arguments, with their names.
     """
     at = start
-    while at < len(argv):
-        word = argv[at].upper()
+    while at < len(line):
+        word = line[at].upper()
         yield at, word
         at += lengths.get(word, 1)

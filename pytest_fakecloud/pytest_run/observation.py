@@ -51,11 +51,11 @@ class Observation:
 
                 swap(self._test_exits, recorded, "find_site", call_site)
             elif has_report:
-                from ..process.lines import Lines
+                from ..process.stacks import Stacks
 
-                lines = Lines()
-                lines.watch_sockets(self._test_exits)
-                swap(self._test_exits, recorded, "find_lines", lines)
+                stacks = Stacks()
+                stacks.watch_sockets(self._test_exits)
+                swap(self._test_exits, recorded, "find_stack", stacks)
             if options.timelines is not None:
                 from ..reporting.replay import record_times
 

@@ -21,9 +21,9 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.raised import raised_text
-from ..core.recorder import CallLines
-from ..process.lines import lines_above
+from ..core.recorder import CallStack
 from ..process.replace import Replacement, replace
+from ..process.stacks import stack_above
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -70,7 +70,7 @@ class ServedRequest:
     answer: bytes | None = None
     answer_size: int = 0
     answer_type: str = ""
-    lines: CallLines | None = None
+    stack: CallStack | None = None
 
 
 class Listener:
@@ -135,7 +135,7 @@ class Listener:
             number = cloud.journal._recorder.reserve()
             request = ServedRequest(number, at_us, target, framework, environ, thread, path=path)
             request.body, request.body_type = _body_of(environ)
-            request.lines = lines_above(sys._getframe(1))
+            request.stack = stack_above(sys._getframe(1))
             names = sorted(name for name in environ if str(name).startswith("HTTP_"))
             request.headers = tuple((name, str(environ[name])) for name in names)
             for other in self._under_way:

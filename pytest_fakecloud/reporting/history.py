@@ -96,12 +96,12 @@ class _HistoryBuilder:
         self._fakes = {fake.name: fake for fake in cloud._context.fakes}
         self._rows = {row.number: row for row in rows}
         self._lookups = lookups
-        lines = {number: application_places(call.places)
-                 for number, call in self._records.lines.items()}  # fmt: skip
+        stacks = {number: application_places(stack.places)
+                  for number, stack in self._records.stacks.items()}  # fmt: skip
         sites = {number: site.places for number, site in self._records.sites.items()}
-        requests = {row.number: application_places(row.entry.lines.places) for row in rows
-                    if isinstance(row.entry, ServedRequest) and row.entry.lines}  # fmt: skip
-        self._places = {**requests, **lines, **sites}
+        requests = {row.number: application_places(row.entry.stack.places) for row in rows
+                    if isinstance(row.entry, ServedRequest) and row.entry.stack}  # fmt: skip
+        self._places = {**requests, **stacks, **sites}
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test, uses)
         self.uses = sorted(uses, key=lambda use: use.order)

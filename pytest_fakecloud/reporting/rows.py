@@ -18,7 +18,7 @@ from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, faults_end
 from ..core.errors import describe_error
 from ..core.frames import place_at
-from ..core.recorder import CallLines, CallSite
+from ..core.recorder import CallSite, CallStack
 from .applications import ServedRequest
 from .calls import Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
@@ -130,7 +130,7 @@ class _Builder:
     ) -> None:
         self._lookups, self._mask = lookups, mask
         self._fakes = {fake.name: fake for fake in cloud._context.fakes}
-        self._sites, self._lines = records_of(cloud).sites, records_of(cloud).lines
+        self._sites, self._stacks = records_of(cloud).sites, records_of(cloud).stacks
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((fake.url, fake.name) for fake in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
@@ -176,7 +176,7 @@ class _Builder:
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._sites.get(call.number, CallSite())),
-            library=_library_of(self._lines.get(call.number)),
+            library=_library_of(self._stacks.get(call.number)),
             ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
@@ -235,9 +235,9 @@ _CLIENTS = {
 """Packages that make a call for the application that called them."""
 
 
-def _library_of(lines: CallLines | None) -> str:
+def _library_of(stack: CallStack | None) -> str:
     """Return the package that made a call of its own, such as a task queue; empty for a client."""
-    parts = [] if lines is None else Path(lines.library).parts
+    parts = [] if stack is None else Path(stack.library).parts
     if "site-packages" not in parts:
         return ""
     name = parts[parts.index("site-packages") + 1].removesuffix(".py")

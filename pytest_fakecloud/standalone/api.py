@@ -149,9 +149,11 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/begin", "begin", cls.begin),
         ]
 
-    def answer(self, request: Request, *, in_client: bool = False) -> AnyResponse:
+    def answer(
+        self, request: Request, *, rejection: Exception | None = None, in_client: bool = False
+    ) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
-        return _guarded(super().answer(request, in_client=in_client))
+        return _guarded(super().answer(request, rejection=rejection, in_client=in_client))
 
     def route_request(self, request: Request) -> Endpoint:
         # Scripts may still have the paths from the time when fakes were called handles.

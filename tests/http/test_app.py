@@ -353,7 +353,7 @@ def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
 
 
 def test_what_breaks_the_server_is_a_violation(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(request: Request) -> Any:
+    def broken(request: Request, **_: object) -> Any:
         raise KeyError("outside of the pipeline")
 
     monkeypatch.setattr(demo.app, "answer", broken)

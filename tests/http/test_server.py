@@ -15,6 +15,7 @@ import pytest
 import time_machine
 from werkzeug import Request
 
+from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.http.hub import Hub, Mount
 from pytest_fakecloud.http.parsing import HEAD_LIMIT
 from pytest_fakecloud.http.server import RESET_ON_CLOSE
@@ -225,6 +226,25 @@ def test_expect_100_continue_with_a_chunked_body(raw: Raw) -> None:
     assert raw._line() == b"HTTP/1.1 100 Continue"
     raw._line()
     assert json.loads(raw.ask("1\r\na\r\n0\r\n\r\n").body)["body"] == "a"
+
+
+def test_a_request_rejected_by_its_head_stays_rejected_if_its_token_becomes_valid(
+    demo: Demo, raw: Raw
+) -> None:
+    rotations = iter([ServiceError(401, "wrong token")])
+
+    def guard(request: object) -> None:
+        for error in rotations:
+            raise error
+
+    demo.app.guards.add(guard)
+    reply = raw.ask(
+        "POST /echo/x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+    )
+    assert reply.status == 401
+    assert not demo.app.seen
+    [call] = demo.journal.calls()
+    assert not call.reached
 
 
 def test_expect_without_a_body_or_from_http_1_0_is_not_answered(demo: Demo, raw: Raw) -> None:

@@ -172,13 +172,13 @@ def test_a_tester_and_a_client_of_rest_can_kill(connect: Any) -> None:
 def test_a_client_that_waits_runs_before_the_next_command_of_another(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_fakecloud.kv.engine.engine._GIVE_WAY_TIMEOUT", 30)
+    monkeypatch.setattr("pytest_fakecloud.kv.engine.turns._GIVE_WAY_TIMEOUT", 30)
     with KVServer(context) as server:
         engine = server._engine
         with engine.lock:
             thread = threading.Thread(target=server.execute, args=("RPUSH", "l", "waited"))
             thread.start()
-            while not engine.queued:
+            while not engine.turns.waiting:
                 pass
         engine.give_way()
         server.execute("RPUSH", "l", "next")

@@ -87,8 +87,8 @@ class Filled:
         for n in range(size):
             # Hashes with a field that expires: the database knows when.
             self.fill(b"HSET", b"h%d" % n, b"f", b"v")
-            db.values[b"h%d" % n].expire_at(b"f", self.engine.now_ms + 1000 * (1000 + n))
-            db.volatile.put(b"h%d" % n, Time(self.engine.now_ms + 1000 * (1000 + n)))
+            db.values[b"h%d" % n].expire_at(b"f", self.engine.execution.now_ms + 1000 * (1000 + n))
+            db.volatile.put(b"h%d" % n, Time(self.engine.execution.now_ms + 1000 * (1000 + n)))
         for key, at_ms in list(db.expires.items()):
             db.expires.put(key, Time(at_ms))
 
@@ -124,7 +124,7 @@ class Filled:
         ttls = db.values[b"ttls"]
         for n, element in enumerate(elements):
             self.fill(b"XADD", b"stream", b"%d-1" % (n + 1), b"f", b"v")
-            ttls.expire_at(element, Time(self.engine.now_ms + 1000 * (1000 + n)))
+            ttls.expire_at(element, Time(self.engine.execution.now_ms + 1000 * (1000 + n)))
         self.fill(b"XGROUP", b"CREATE", b"stream", b"group", b"0")
         self.fill(b"XGROUP", b"CREATE", b"stream", b"fresh", b"0")
         self.fill(*b"XREADGROUP GROUP group one STREAMS stream >".split())

@@ -20,7 +20,7 @@ from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
 from ..syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..table.effects import TTL_OPTIONS, Unit
-from ..table.registry import Args, CommandSpec
+from ..table.registry import Args
 from ..table.synopsis import TO_THE_END
 from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
@@ -48,22 +48,15 @@ def parse_options(
         at = end
 
 
-def running(session: Session) -> CommandSpec:
-    """Return the command that is running, which may be one of several with the same function."""
-    spec = session.engine.running
-    assert spec is not None
-    return spec
-
-
 def arity_error(session: Session) -> CommandError:
     """Return the error for a wrong number of arguments of the running command."""
-    return CommandError(errors.wrong_arity(running(session).full_name))
+    return CommandError(errors.wrong_arity(session.command.full_name))
 
 
 def subcommand_error(session: Session) -> CommandError:
     """Return the error for wrong arguments of a subcommand, whose name is quoted as it was sent."""
-    container = running(session).name.split()[0]
-    return CommandError(errors.bad_subcommand_arguments(session.engine.line[1], container))
+    container = session.command.name.split()[0]
+    return CommandError(errors.bad_subcommand_arguments(session.line[1], container))
 
 
 def readable(session: Session, text: bytes) -> Reply:
@@ -161,7 +154,7 @@ def find_database(session: Session, text: bytes) -> Keyspace:
     index = parse_int(text, -(2**31), 2**31 - 1, outside=errors.OUT_OF_INT_RANGE)
     if not 0 <= index < len(session.engine.databases):
         raise CommandError(errors.DB_INDEX)
-    return session.engine.database(index)
+    return session.engine.databases[index]
 
 
 def parse_pop(args: Args) -> int | None:
@@ -211,12 +204,12 @@ def expiry_ms(
     zero and negative numbers.
     """
     if unit is None:
-        unit = running(session).effects.ttl_unit
+        unit = session.command.effects.ttl_unit
         assert unit is not None
     amount_ms = parse_int(text) * unit.milliseconds
     since_ms = 0 if unit.is_absolute else session.now_ms
     if not I64_MIN <= amount_ms <= I64_MAX - since_ms or (amount_ms <= 0 and not may_be_past):
-        raise CommandError(errors.invalid_expire(running(session).full_name))
+        raise CommandError(errors.invalid_expire(session.command.full_name))
     return amount_ms + since_ms
 
 
@@ -231,7 +224,7 @@ def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
 
 def parse_conditions(session: Session, words: list[bytes]) -> frozenset[bytes]:
     """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
-    sizes = running(session).option_sizes
+    sizes = session.command.option_sizes
     conditions = frozenset(
         word for word, _ in parse_options(words, 0, sizes, errors.unsupported_option)
     )
@@ -286,7 +279,7 @@ class SetOptions:
 def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
     """Parse options from ``at`` on. They may be repeated; the last number of an expiry counts."""
     set_options = SetOptions()
-    for word, values in parse_options(args, at, running(session).option_sizes):
+    for word, values in parse_options(args, at, session.command.option_sizes):
         if word in _TTL_WORDS:
             if set_options.ttl_word not in (b"", word):
                 raise CommandError(errors.SYNTAX)
@@ -402,7 +395,7 @@ def pop_several(
     the first end, and the count. It returns the elements for the reply.
     """
     timeout = None
-    if "blocking" in running(session).flags:
+    if "blocking" in session.command.flags:
         timeout, *args = args
     end = 1 + parse_int(args[0], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if end >= len(args):
@@ -454,7 +447,7 @@ def parse_scan(
     """Return the argument of COUNT, the test of MATCH or None, and the command's own options."""
     count, matches = _DEFAULT_PAGE[session.engine.dialect], None
     own_options: dict[bytes, Args] = {}
-    for word, values in parse_options(args, 0, running(session).option_sizes):
+    for word, values in parse_options(args, 0, session.command.option_sizes):
         if word == b"COUNT":
             count = parse_int(values[0], 1, outside=errors.SYNTAX)
         elif word == b"MATCH":

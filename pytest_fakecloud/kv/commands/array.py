@@ -37,7 +37,7 @@ from ..reply import BigNumber, Map, Reply
 from ..syntax import DECIMAL, I64_MAX, I64_MIN, decoded, format_double, parse_int, try_int
 from ..table.registry import Args, command, variant
 from ..values.array import MAX_INDEX, SLICE_SIZE, ArrayValue
-from .arguments import arity_error, existing, get_or_empty, length, parse_options, running
+from .arguments import arity_error, existing, get_or_empty, length, parse_options
 
 _LONGEST_RANGE = 1_000_000
 _MOST_PREDICATES = 250
@@ -186,7 +186,7 @@ def arscan(session: Session, args: Args) -> Reply:
     if start > end:
         raise CommandError(errors.START_AFTER_END)
     limit = None
-    for _, (text,) in parse_options(args, 3, running(session).option_sizes):
+    for _, (text,) in parse_options(args, 3, session.command.option_sizes):
         limit = _parse_limit(text)
     items = get_or_empty(session, args[0], ArrayValue).between(start, end)
     return [[_number(index), value] for index, value in islice(items, limit)]
@@ -196,7 +196,7 @@ def arscan(session: Session, args: Args) -> Reply:
 def arlastitems(session: Session, args: Args) -> Reply:
     """Return what is at the last indexes up to the cursor, oldest first."""
     count = parse_int(args[1], 0, outside=errors.NOT_POSITIVE)
-    is_reversed = bool(list(parse_options(args, 2, running(session).option_sizes)))
+    is_reversed = bool(list(parse_options(args, 2, session.command.option_sizes)))
     array = get_or_empty(session, args[0], ArrayValue)
     latest = array.latest(min(count, len(array)))
     return latest if is_reversed else latest[::-1]
@@ -235,7 +235,7 @@ def argrep(session: Session, args: Args) -> Reply:
     predicates: list[tuple[bytes, bytes]] = []
     flags: set[bytes] = set()
     limit = None
-    for word, operands in parse_options(args, 3, running(session).option_sizes):
+    for word, operands in parse_options(args, 3, session.command.option_sizes):
         if word == b"LIMIT":
             limit = _parse_limit(operands[0])
         elif operands:
@@ -277,7 +277,7 @@ def _to_number(text: bytes) -> int | float | None:
 def arop(session: Session, args: Args) -> Reply:
     """Combine the values between two indexes: a sum, extreme, bitwise result, or count."""
     first, last = sorted(map(_parse_index, args[1:3]))
-    operations = list(parse_options(args, 3, running(session).option_sizes))
+    operations = list(parse_options(args, 3, session.command.option_sizes))
     if len(operations) != 1:
         raise CommandError(errors.SYNTAX)
     [(operation, operands)] = operations
@@ -322,7 +322,7 @@ def arinfo(session: Session, args: Args) -> Reply:
     A fake has no directories: decided here, the size of the directory is the number of slices, and
     there are no super directories. A slice is dense if at least half of its indexes are occupied.
     """
-    is_full = bool(list(parse_options(args, 1, running(session).option_sizes)))
+    is_full = bool(list(parse_options(args, 1, session.command.option_sizes)))
     array = existing(session, args[0], ArrayValue)
     next_index = array.next_index
     info: list[Any] = [

@@ -17,7 +17,7 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..syntax import parse_int, try_int
 from ..table.registry import Args, command, variant
-from .arguments import choice, inclusive_range, is_first, parse_bounds, parse_options, running
+from .arguments import choice, inclusive_range, is_first, parse_bounds, parse_options
 from .string import grow
 
 BLOCK_SIZE = 1 << 16
@@ -165,7 +165,7 @@ def bitop(session: Session, args: Args) -> Reply:
     """Combine strings bitwise, store the result in a key, and return its length in bytes."""
     operation, target, sources = args[0].upper(), args[1], args[2:]
     name = operation.decode("latin-1")
-    if operation not in running(session).option_words:
+    if operation not in session.command.option_words:
         raise CommandError(errors.SYNTAX)
     if operation == b"NOT" and len(sources) != 1:
         raise CommandError(errors.BITOP_NOT_ONE_SOURCE)
@@ -265,10 +265,10 @@ def bitfield(session: Session, args: Args) -> Reply:
     key = args[0]
     operations = _operations(session, args)
     writes = [operation for operation in operations if operation.word != b"GET"]
-    if writes and running(session).readonly:
+    if writes and session.command.readonly:
         raise CommandError(errors.BITFIELD_RO_GET_ONLY)
     # Without a write, BITFIELD counts as a read.
-    session.db.counts_reads = not writes
+    session.engine.execution.counts_reads = not writes
     value = session.db.string(key)
     if not writes:
         return [_read_field(value or b"", operation) for operation in operations]

@@ -21,7 +21,7 @@ from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..syntax import parse_float, parse_int
 from ..table.registry import Args, CommandSpec, command, variant
 from ..values.zset import SortedSet
-from .arguments import get_or_empty, parse_options, running
+from .arguments import get_or_empty, parse_options
 from .sorted_set import add_scores, leading_words
 
 STEPS = 26
@@ -381,7 +381,7 @@ def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
 
 def _search_reply(session: Session, search: _GeoSearch, args: Args) -> Reply:
     """Parse the options in ``args``, and return or store the hits."""
-    spec = running(session)
+    spec = session.command
     is_geosearch = spec.name.startswith("GEOSEARCH")
     search.take_options(args, spec)
     if search.target is not None and search.with_words:

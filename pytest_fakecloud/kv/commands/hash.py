@@ -26,7 +26,6 @@ from .arguments import (
     parse_random,
     parse_set_options,
     remove_all,
-    running,
     scan_collection,
 )
 from .string import incremented, incremented_float
@@ -227,7 +226,7 @@ def hexpire(session: Session, args: Args) -> Reply:
     condition = parse_conditions(session, args[2:fields_at])
     fields = _read_fields(args, fields_at)
     if parse_int(args[1]) < 0:
-        raise CommandError(errors.invalid_expire(running(session).full_name))
+        raise CommandError(errors.invalid_expire(session.command.full_name))
     at_ms = expiry_ms(session, args[1], may_be_past=True)
 
     def expire(value: HashValue, field: bytes) -> int:

@@ -145,7 +145,7 @@ def reserve(session: Session, matches: Sized) -> None:
     """Raise OOM if a command would exceed the memory limit by storing its arguments at every match."""
     if len(matches) > 1:
         engine = session.engine
-        engine.memory.reserve(session.interface, (len(matches) - 1) * sum(map(len, engine.line)))
+        engine.memory.reserve(session.interface, (len(matches) - 1) * sum(map(len, session.line)))
 
 
 def parent_of(document: JsonValue, match: Location) -> Any:

@@ -30,7 +30,6 @@ from .arguments import (
     parse_milliseconds,
     parse_options,
     parse_scan,
-    running,
 )
 from .string import string_reply
 
@@ -130,7 +129,7 @@ def rename(session: Session, args: Args, *, replace: bool) -> Reply:
         value, at_ms = db.peek(source), db.expires.get(source)
         db.delete(source, "")
         db.delete(target, "")
-        db.put_back(target, value, at_ms)
+        db.put_back(target, value, at_ms, is_change=False)
         db.announce(source, "rename_from")
         db.announce(target, "rename_to")
     return OK if replace else 1
@@ -160,7 +159,7 @@ def move(session: Session, args: Args) -> Reply:
         return 0
     at_ms = session.db.expires.get(args[0])
     session.db.delete(args[0], "")
-    target.put_back(args[0], value, at_ms)
+    target.put_back(args[0], value, at_ms, is_change=False)
     session.db.announce(args[0], "move_from")
     target.announce(args[0], "move_to")
     return 1
@@ -171,7 +170,7 @@ def copy(session: Session, args: Args) -> Reply:
     """Copy the value of a key to another key."""
     target = session.db
     replace = False
-    for word, values in parse_options(args, 2, running(session).option_sizes):
+    for word, values in parse_options(args, 2, session.command.option_sizes):
         if word == b"REPLACE":
             replace = True
         else:
@@ -211,7 +210,7 @@ def dump_(session: Session, args: Args) -> Reply:
 def _parse_restore_options(session: Session, args: Args) -> dict[bytes, int]:
     """Return the options of RESTORE with their numbers; 0 for an option without a number."""
     restore_options: dict[bytes, int] = {}
-    for word, values in parse_options(args, 3, running(session).option_sizes):
+    for word, values in parse_options(args, 3, session.command.option_sizes):
         if {b"IDLETIME", b"FREQ"} <= {word, *restore_options}:
             raise CommandError(errors.SYNTAX)
         restore_options[word] = parse_int(values[0]) if values else 0
@@ -330,7 +329,7 @@ def object_(session: Session, args: Args) -> Reply:
     value = db.peek(key, announces_miss=False)  # Unlike other commands, it sends no keymiss event.
     if value is None:
         return None
-    match running(session).name:
+    match session.command.name:
         case "OBJECT ENCODING":
             return encoding(value, session.engine.config).encode()
         case "OBJECT REFCOUNT":
@@ -409,7 +408,7 @@ class _SortOptions:
 
 def _parse_sort_options(session: Session, args: Args) -> _SortOptions:
     sort_options = _SortOptions()
-    for word, values in parse_options(args, 1, running(session).option_sizes):
+    for word, values in parse_options(args, 1, session.command.option_sizes):
         if word in (b"ASC", b"DESC"):
             sort_options.descending = word == b"DESC"
         elif word == b"ALPHA":
@@ -502,7 +501,7 @@ def sort(session: Session, args: Args) -> Reply:
     sort_options = _parse_sort_options(session, args)
     user = session.user
     # The keys that BY and GET patterns will read are unknown, so these need access to all keys.
-    if not user.unrestricted and not user.reads_all_keys(running(session)):
+    if not user.unrestricted and not user.reads_all_keys(session.command):
         if sort_options.by is not None and b"*" in sort_options.by:
             raise CommandError(errors.SORT_BY_DENIED)
         if sort_options.get:

@@ -25,7 +25,6 @@ from .arguments import (
     parse_timeout,
     pop_first,
     pop_several,
-    running,
     slice_bounds,
     try_or_wait,
 )
@@ -111,7 +110,7 @@ def lrange(session: Session, args: Args) -> Reply:
 def lpos(session: Session, args: Args) -> Reply:
     """Return the index of an element equal to a value, or the indexes of several such elements."""
     rank, count, maxlen = 1, None, 0
-    for word, (value,) in parse_options(args, 2, running(session).option_sizes):
+    for word, (value,) in parse_options(args, 2, session.command.option_sizes):
         if word == b"RANK":
             rejects_lowest = session.engine.table.knows["LPOS rejects the lowest rank"]
             rank = (parse_negatable if rejects_lowest else parse_int)(value)
@@ -226,7 +225,7 @@ def _move(
 def rpoplpush(
     session: Session, args: Args, *, from_left: bool = False, to_left: bool = True
 ) -> Reply:
-    blocking = "blocking" in running(session).flags
+    blocking = "blocking" in session.command.flags
     timeout_ms = parse_timeout(session, args[-1]) if blocking else None
     move = partial(_move, session, args[1], from_left=from_left, to_left=to_left)
     return try_or_wait(session, args[:1], timeout_ms, move, QuickList, empty=None)

@@ -47,7 +47,7 @@ def search_create(session: Session, args: Args) -> Reply:
     if definition.stream is not None and indexes.has_stream(definition.stream):
         raise SearchError(f"Stream {definition.prefixes[0]} already has an index: drop it first")
     index = SearchIndex(definition)
-    keyspace.set(name, index, event="")
+    keyspace.set(name, index, event="", is_change=False)
     if "SKIPINITIALSCAN" in clauses:
         index.follow(keyspace)
     else:

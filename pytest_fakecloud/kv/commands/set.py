@@ -20,7 +20,6 @@ from .arguments import (
     parse_pop,
     random_indexes,
     remove_all,
-    running,
     scan_collection,
 )
 from .hyperloglog import estimated_size
@@ -153,7 +152,7 @@ _Combination = Callable[[Session, list[bytes]], Iterable[bytes]]
     combine=_difference,
 )
 def sinter(session: Session, args: Args, *, combine: _Combination = _intersection) -> Reply:
-    if running(session).readonly:
+    if session.command.readonly:
         return SetReply(combine(session, args))
     return session.db.store(args[0], SetValue(combine(session, args[1:])))
 
@@ -176,7 +175,7 @@ def sintercard(session: Session, args: Args, *, combine: _Combination = _interse
     if numkeys > len(args) - 1:
         raise CommandError(errors.TOO_MANY_KEYS)
     limit, is_estimate = 0, False
-    for word, values in parse_options(args, 1 + numkeys, running(session).option_sizes):
+    for word, values in parse_options(args, 1 + numkeys, session.command.option_sizes):
         if word == b"APPROX":
             is_estimate = True
         else:

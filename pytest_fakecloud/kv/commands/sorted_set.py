@@ -33,7 +33,6 @@ from .arguments import (
     pop_several,
     random_indexes,
     remove_all,
-    running,
     scan_collection,
     slice_bounds,
 )
@@ -172,7 +171,7 @@ def zmscore(session: Session, args: Args) -> Reply:
 def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     if len(args) > 3:
         raise arity_error(session)
-    with_score = b"WITHSCORE" in dict(parse_options(args, 2, running(session).option_sizes))
+    with_score = b"WITHSCORE" in dict(parse_options(args, 2, session.command.option_sizes))
     members = get_or_empty(session, args[0], SortedSet)
     rank = members.rank(args[1], reverse=reverse)
     if rank is None:
@@ -342,7 +341,7 @@ def _find_range(
     has_kind = kind is not None
     limit, with_scores = None, False
     for word, values in parse_options(args, 3, _SIZES):
-        if word == b"WITHSCORES" and not running(session).write:
+        if word == b"WITHSCORES" and not session.command.write:
             with_scores = True
         elif word == b"LIMIT":
             limit = parse_bounds(*values)
@@ -497,11 +496,11 @@ def _parse(session: Session, args: Args) -> _Request:
     """Parse ``numkeys key [key ...]`` and the options of the running command."""
     numkeys = parse_int(args[0])
     if numkeys < 1:
-        raise CommandError(input_key_needed(running(session).full_name))
+        raise CommandError(input_key_needed(session.command.full_name))
     if numkeys > len(args) - 1:
         raise CommandError(errors.SYNTAX)
     request = _Request([_find_source(session, key) for key in args[1 : 1 + numkeys]])
-    sizes = running(session).option_sizes
+    sizes = session.command.option_sizes
     if b"WEIGHTS" in sizes:
         sizes = {**sizes, b"WEIGHTS": numkeys}
     for word, values in parse_options(args, 1 + numkeys, sizes):
@@ -579,7 +578,7 @@ _Combination = Callable[[_Request], dict[bytes, float]]
     combine=_difference,
 )
 def zunion(session: Session, args: Args, *, combine: _Combination = _union) -> Reply:
-    stores = running(session).write
+    stores = session.command.write
     request = _parse(session, args[1:] if stores else args)
     result = SortedSet(combine(request))
     if stores:

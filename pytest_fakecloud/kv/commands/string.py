@@ -39,7 +39,6 @@ from .arguments import (
     meets,
     parse_options,
     parse_set_options,
-    running,
 )
 
 
@@ -418,7 +417,7 @@ def lcs(session: Session, args: Args) -> Reply:
         raise CommandError(errors.LCS_NOT_STRINGS)
     lcs_options = {
         word: parse_int(numbers[0]) if numbers else 0
-        for word, numbers in parse_options(args, 2, running(session).option_sizes)
+        for word, numbers in parse_options(args, 2, session.command.option_sizes)
     }
     if b"LEN" in lcs_options and b"IDX" in lcs_options:
         raise CommandError(errors.LCS_LEN_AND_IDX)

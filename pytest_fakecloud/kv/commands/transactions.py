@@ -62,8 +62,8 @@ def exec_(session: Session, args: Args) -> Reply:
         replies = [
             CommandError(errors.RAN_TOO_LONG)
             if time_limit.is_over()
-            else _run_queued(session, spec, argv, position)
-            for position, (spec, argv) in enumerate(queue)
+            else _run_queued(session, spec, line, position)
+            for position, (spec, line) in enumerate(queue)
         ]
     finally:
         session.in_exec = 0
@@ -76,13 +76,13 @@ def exec_(session: Session, args: Args) -> Reply:
     return replies
 
 
-def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes], position: int) -> Reply:
+def _run_queued(session: Session, spec: CommandSpec, line: list[bytes], position: int) -> Reply:
     """Run a queued command and return its reply or its error."""
     session.exec_position = position
     try:
         if not session.user.unrestricted:
-            session.engine.users.permit(session, spec, argv)
-        return session.engine.run(session, spec, argv)
+            session.engine.users.permit(session, spec, line)
+        return session.engine.run(session, spec, line)
     except OverBudget as over:
         return CommandError(errors.over_budget(over))
     except Denied as denied:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
@@ -29,11 +27,13 @@ from ..table.over_rest import check_container_over_rest, check_over_rest
 from ..table.registry import CommandSpec, command_table
 from ..table.versions import SHORTEST_DOUBLES
 from ..values.types import type_name
+from .execution import Execution
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
 from .limits import Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking
 from .sessions import RUN_IN_TRANSACTION, CommandListener, Monitor, Pauses, Session, Users, Waiter
 from .statistics import Statistics
+from .turns import ScriptRunning, Turns
 
 if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
@@ -46,22 +46,14 @@ _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
 """For each type that not every server has, one of its commands."""
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
 """Commands that update the search index before they run."""
-_ASK_SECONDS = 0.02
-"""Time between two checks of a waiting client whether its line may run during a script."""
-_GIVE_WAY_TIMEOUT = 0.2
-"""Maximum wall-clock time in seconds that ``give_way()`` waits."""
-
-
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
 })  # fmt: skip
 
 
-class ScriptRunning(Exception):
-    """Raised in place of a wait for the lock, for a line that is handled during a script of another
-    client.
-    """
+def _unchanged(reply: Reply) -> Reply:
+    return reply
 
 
 def _is_queued(session: Session, spec: CommandSpec) -> bool:
@@ -69,10 +61,10 @@ def _is_queued(session: Session, spec: CommandSpec) -> bool:
     return session.queue is not None and spec.name not in RUN_IN_TRANSACTION
 
 
-def _queue(session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+def _queue(session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
     """Queue a command in a transaction, unless the transaction will fail in any case."""
     if session.queue is not None and not (session.aborted or session.watch_broken):
-        session.queue.append((spec, argv))
+        session.queue.append((spec, line))
     return QUEUED
 
 
@@ -111,25 +103,22 @@ class KVEngine:
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.searches: deque[Search] = deque(maxlen=1000)
         """Searches made by clients, newest last."""
-        self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
-        self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.started_us = clock.now_us()
         self.last_save_us = self.started_us
-        self.now_us = self.started_us
-        """Time in microseconds, which is constant during a command, script or transaction."""
+        self.execution = Execution(self.started_us)
+        numbers = range(1 if dialect == "vendor" else 16)
+        self.databases = [Keyspace(number, self.execution) for number in numbers]
         self.statistics = Statistics(self.config)
         self.active_expire = True
         """Whether expired keys are removed without being accessed (DEBUG SET-ACTIVE-EXPIRE)."""
         self.pauses = Pauses(clock)
         self.pubsub = PubSub()
         self.notifications = Notifications(self.pubsub)
-        self.queued: set[int] = set()
-        """Identifiers of the threads that are waiting for the lock."""
-        self._lock_taken = threading.Event()
-        """Set when a waiting thread has taken the lock."""
         self.scripting = Scripting(self)
+        self.turns = Turns(self.databases, self.scripting.runs_now)
+        self.lock = self.turns.lock
         self.monitors: list[Monitor] = []
         self.listeners: Registry[CommandListener] = Registry()
         self.memory = Memory(self.databases, self.config, self.random)
@@ -150,20 +139,12 @@ class KVEngine:
         """Time in microseconds of the pending timer for the next expiry, or None."""
         self._disconnect_timer_us: int | None = None
         """Time in microseconds of the pending timer that disconnects idle clients, or None."""
-        self.running: CommandSpec | None = None
-        """The running command or, between commands, the last one."""
-        self.line: list[bytes] = []
-        """The command line of ``running``."""
         self._session_ids = itertools.count(1)
         self._capacity: Capacity | None = None
         bounds = settings.max_key_size, settings.max_record_size, settings.max_data_size
         if bounds != (None, None, None):
             sizes = None if settings.max_data_size is None else self.sizes
             self._capacity = Capacity(settings, sizes)
-
-    @property
-    def now_ms(self) -> int:
-        return self.now_us // 1000
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -207,96 +188,74 @@ class KVEngine:
 
     # -- running commands ------------------------------------------------------------------------
 
-    def execute(self, session: Session, argv: list[bytes]) -> Reply:
+    def execute(self, session: Session, line: list[bytes]) -> Reply:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
-        if session.db.indexes is not None:
-            self.index_ahead(session, argv)
+        reply = self.execute_then(session, line, _unchanged)
+        if isinstance(reply, CommandError):
+            raise reply
+        return reply
+
+    def execute_then(
+        self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]
+    ) -> T:
+        """Run a client's command line, or queue it in a transaction. Return what ``conclude`` returns
+        for the reply, which can be a ``CommandError``, before another client gets its turn.
+        """
+        execute = partial(self._accept_and_run, session, line, conclude)
         try:
-            return self.in_turn(argv, partial(self.execute_now, session, argv))
+            if session.db.indexes is not None:
+                self._index_ahead(session, line)
+            return self.turns.in_turn(line, partial(execute, self._check_state))
         except ScriptRunning:
-            return self.execute_during_script(session, argv)
+            # Without the lock: a line that kills the script or asks about it. All others get BUSY.
+            return execute(self._check_during_script)
+        except CommandError as error:  # The client has left before its line was executed.
+            return conclude(error)
 
-    def in_turn(self, argv: list[bytes], action: Callable[[], T]) -> T:
-        """Wait for the lock, and return ``action()``, called while it is held.
-
-        Raises ``ScriptRunning`` if a script of another client holds the lock, and the line is handled
-        meanwhile, as by a real server. An exception other than ``CommandError``, such as that of a
-        signal's handler at any moment, leaves the data consistent and the lock free.
-        """
-        # ``with self.lock`` would wait for the script. Of a handler that raises between acquire() and
-        # the next instruction, only the lock knows whether it was taken: ask it like
-        # threading.Condition does.
-        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
-        try:
-            if is_outer:
-                self._take_lock(argv)
-            return action()
-        except (CommandError, ScriptRunning):
-            raise
-        except BaseException:
-            self._mend()
-            raise
-        finally:
-            if is_outer:
-                try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
-                    self.lock.release()
-                except RuntimeError:
-                    pass  # It was not taken.
-
-    def _mend(self) -> None:
-        """Make the data consistent after an exception in the middle of a command, such as that of a
-        signal's handler. The command may be half done.
-        """
-        with self.lock:
-            for keyspace in self.databases:
-                keyspace.mend()
-
-    def execute_now(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line, or queue it in a transaction. The caller holds the lock (``in_turn()``)."""
-        spec = self._accept(session, argv, self._check_state)
-        if _is_queued(session, spec):
-            return _queue(session, spec, argv)
+    def _accept_and_run(
+        self,
+        session: Session,
+        line: list[bytes],
+        conclude: Callable[[Reply], T],
+        check_state: Check,
+    ) -> T:
+        reply: Reply
         # All commands of a transaction or script share this budget of steps. Not as a context manager,
         # whose end a signal's handler could interrupt.
         steps = of_thread.own
-        steps.left = budget.STEPS
         try:
-            return self.run(session, spec, argv)
+            spec = self._accept(session, line, check_state)
+            if _is_queued(session, spec):
+                reply = _queue(session, spec, line)
+            else:
+                steps.left = budget.STEPS
+                reply = self.run(session, spec, line)
+        except CommandError as error:
+            reply = as_reply(error)
         finally:
             steps.left = UNBOUNDED
             if self._records_changes:
                 self.process_changes(session)
+        return conclude(reply)
 
-    def execute_during_script(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line without the lock, which a script of another client holds: one that kills the script
-        or asks about it. All others are rejected with BUSY.
-        """
-        spec = self._accept(session, argv, self._check_during_script)
-        if _is_queued(session, spec):
-            return _queue(session, spec, argv)
-        return spec.call(session, argv)
-
-    def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+    def run(self, session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
         """Run a command line that was accepted, also one of a transaction or a script."""
-        start_us = self.clock.now_us()  # later than its call if the command has waited for the lock
-        db = session.db  # which SELECT changes
+        start_us = self.clock.now_us()  # later than its call if the command has waited for its turn
+        execution = self.execution
         if not session.is_inner:
-            self.now_us = start_us
-            db.now_ms = start_us // 1000
-        self.running, self.line = spec, argv
+            execution.set_time(start_us)
+        execution.begin(spec, no_touch=session.no_touch)
+        session.command, session.line = spec, line
         for listener in self.listeners:
-            listener(session, spec, argv)
+            listener(session, spec, line)
         if "skip_monitor" in spec.flags:
             # EXEC and scripts are shown before the commands that they run.
-            for monitor in self.monitors:
-                monitor(start_us, session, argv)
-        # Between commands, the test may read, which counts as no hit or miss.
-        db.counts_reads, db.notes_accesses = spec.lookup, not session.no_touch
+            self._show_to_monitors(start_us, session, line)
         reply: Reply = None
         try:
-            self._check_room(session, spec, argv)
-            self._note_on_port(session, spec, argv, start_us)
-            reply = spec.call(session, argv)
+            self._check_room(session, spec, line)
+            self._note_on_port(session, spec, line, start_us)
+            reply = spec.call(session, line)
             return reply
         except CommandError as error:
             self.statistics.count_failure(spec, error)
@@ -306,25 +265,28 @@ class KVEngine:
             self.statistics.count_failure(spec, stopped)
             raise stopped from None
         finally:
-            db.counts_reads, db.notes_accesses = False, True
-            self._count(session, spec, argv, start_us, reply)
-            if not spec.hidden:
-                for monitor in self.monitors:
-                    monitor(start_us, session, argv)
+            execution.end()
+            self._count(session, spec, line, start_us, reply)
+            if self.monitors and not spec.hidden:
+                self._show_to_monitors(start_us, session, line)
 
-    def _check_room(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _show_to_monitors(self, at_us: int, session: Session, line: list[bytes]) -> None:
+        for monitor in self.monitors:
+            monitor(at_us, session, line)
+
+    def _check_room(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a client's command may store more than the limits of the database
         allow. Not before it runs: commands before it in a transaction take room, too.
         """
         if not spec.write or session.interface == "local":
             return
         if self._capacity is not None:
-            self._capacity.check(session.db, spec, argv)
+            self._capacity.check(session.db, spec, line)
         if "denyoom" in spec.flags:
-            self.memory.check(session.db, spec, argv)
+            self.memory.check(session.db, spec, line)
 
     def _note_on_port(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+        self, session: Session, spec: CommandSpec, line: list[bytes], start_us: int
     ) -> None:
         """Note what only clients of the Redis protocol can ask for: when they were active, and the keys
         of CLIENT TRACKING.
@@ -335,10 +297,10 @@ class KVEngine:
         if session.tracking is not None:
             if session.is_inner:
                 self.tracking.invalidate_changed(session, within=True)
-            self.tracking.note(session, spec, argv)
+            self.tracking.note(session, spec, line)
 
     def _count(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, reply: Reply
+        self, session: Session, spec: CommandSpec, line: list[bytes], start_us: int, reply: Reply
     ) -> None:
         """Count a command for INFO and the slow log."""
         if isinstance(reply, Blocked) and not reply.is_delay:
@@ -347,64 +309,46 @@ class KVEngine:
             return
         sleep_us, self.pauses.command_sleep_us = self.pauses.command_sleep_us, 0
         usec = self.clock.now_us() - start_us + sleep_us
-        self.statistics.record(session, spec, argv, start_us, usec)
+        self.statistics.record(session, spec, line, start_us, usec)
 
-    def index_ahead(self, session: Session, argv: list[bytes]) -> None:
+    def _index_ahead(self, session: Session, line: list[bytes]) -> None:
         """Update the index of a search in steps between other clients, except in transactions. Other
         commands need no index. The caller does not hold the lock.
         """
         indexes = session.db.indexes
         inside = session.queue is not None or session.is_inner
-        name = argv[0].upper()
-        if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
+        name = line[0].upper()
+        if indexes is None or inside or len(line) < 2 or name not in _SEARCHES:
             return
 
         def is_done() -> bool:
             self.update_time()
-            return indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING")
+            return indexes.catch_up(session.db, line[1], whole=name == b"SEARCH.WAITINDEXING")
 
-        with suppress(ScriptRunning):
-            while not self.in_turn(argv, is_done):
-                if session.closing or (session.has_left is not None and session.has_left()):
-                    raise CommandError(errors.CLIENT_LEFT)
-                self.give_way()
-
-    def _take_lock(self, argv: list[bytes]) -> None:
-        """Wait for the lock and take it; raise ``ScriptRunning`` (see ``in_turn()``)."""
-        if self.lock.acquire(blocking=False):
-            return
-        thread = threading.get_ident()
-        try:
-            self.queued.add(thread)
-            while not self.lock.acquire(timeout=_ASK_SECONDS):
-                if self.scripting.is_interrupted_by(argv):
-                    raise ScriptRunning
-        finally:
-            self.queued.discard(thread)
-            self._lock_taken.set()
+        while not self.turns.in_turn(line, is_done):
+            if session.closing or (session.has_left is not None and session.has_left()):
+                raise CommandError(errors.CLIENT_LEFT)
+            self.give_way()
 
     def give_way(self) -> None:
         """Let a waiting client run first. The caller must not hold the lock."""
-        # Wait explicitly, because a thread that releases a lock usually takes it again first.
-        self._lock_taken.clear()
-        if self.queued:
-            self._lock_taken.wait(_GIVE_WAY_TIMEOUT)
+        self.turns.give_way()
 
     # -- looking up and checking commands ----------------------------------------------------------
 
-    def _accept(self, session: Session, argv: list[bytes], check_state: Check) -> CommandSpec:
+    def _accept(self, session: Session, line: list[bytes], check_state: Check) -> CommandSpec:
         """Return the command to run or to queue; raise ``CommandError`` to reject it."""
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
-            spec = self.table.find_by_first_word(argv)
+            spec = self.table.find_by_first_word(line)
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.interface == "rest":
-                    check_container_over_rest(spec, argv)
-                spec = self.table.resolve(argv)
+                    check_container_over_rest(spec, line)
+                spec = self.table.resolve(line)
             session.last_command = spec.full_name
-            self._check_line(session, spec, argv)
-            check_state(session, spec, argv)
+            self._check_line(session, spec, line)
+            check_state(session, spec, line)
         except CommandError as error:
             session.abort_transaction()
             self.statistics.count_rejection(spec, error)
@@ -414,27 +358,27 @@ class KVEngine:
             raise
         return spec
 
-    def _check_line(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_line(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
         are in the order of real servers.
         """
         if session.interface == "rest" and (spec.may_wait or not spec.rest):
-            check_over_rest(spec, argv)
+            check_over_rest(spec, line)
         if not spec.documented and not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))
         # The vendor's service accepts UNLINK without keys, according to users of its clients.
         arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
-        if not spec.least <= len(argv) <= spec.most and not arity_is_free:
+        if not spec.least <= len(line) <= spec.most and not arity_is_free:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if spec.protection and self.config.text(spec.protection) != "yes":
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
-            self.users.permit(session, spec, argv)
+            self.users.permit(session, spec, line)
 
-    def _check_state(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_state(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that the state of the server or of its client forbids."""
         if self.memory.limit or self._needs_replicas:
-            self._check_resources(session, spec, argv)
+            self._check_resources(session, spec, line)
         _check_listening(session, spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)
@@ -446,7 +390,7 @@ class KVEngine:
         _check_listening(session, spec)
         self.scripting.check_during_script(spec)
 
-    def _check_resources(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_resources(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""
         queued = session.queue
         if not self.make_room(session):
@@ -459,7 +403,7 @@ class KVEngine:
             if needs_memory:
                 raise CommandError(errors.OOM)
         if self._needs_replicas:
-            writes = spec.write or self.scripting.declares_writes(spec, argv)
+            writes = spec.write or self.scripting.declares_writes(spec, line)
             if spec.name == "EXEC":
                 writes = any(command.write for command, _ in queued or ())
             self.check_replicas(session, writes)
@@ -479,7 +423,9 @@ class KVEngine:
         """
         if session.interface == "local" or not self.memory.limit:
             return True
-        has_room = self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
+        if not session.is_inner:
+            self.update_time()
+        has_room = self.memory.make_room(self.sizes)
         if self.tracking:
             self.tracking.invalidate_evicted()
         return has_room
@@ -487,9 +433,9 @@ class KVEngine:
     def block(self, session: Session, blocked: Blocked) -> Waiter:
         """Register a session as blocked; the interface must call ``unblock()`` in any case."""
         with self.lock:
-            spec = None if blocked.is_delay else self.running
+            spec = None if blocked.is_delay else session.command
             begun_us, signal = self.clock.now_us(), self.clock.signal()
-            waiter = Waiter(session, blocked, spec, self.line, begun_us, signal)
+            waiter = Waiter(session, blocked, spec, session.line, begun_us, signal)
             self.waiters[session.id] = waiter
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.
@@ -559,11 +505,8 @@ class KVEngine:
             self.waiters.pop(waiter.session.id, None)
             waiter.signal.close()
             return
-        if waiter.deadline_us <= self.now_ms * 1000:
+        if waiter.deadline_us <= self.execution.now_ms * 1000:
             return
-        db = waiter.session.db
-        # As in Redis 7.0, only the first attempt of a command counts as hits and misses.
-        db.now_ms, db.counts_reads = self.now_ms, False
         try:
             reply = waiter.blocked.attempt(ready)
         except CommandError as error:
@@ -575,11 +518,10 @@ class KVEngine:
             self.tracking.invalidate_changed(waiter.session)
 
     def _publish_event(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish an event (None: the running command's, ``""``: none), and plan the next expiry."""
-        if event == "expire" or event == "":
-            self._plan_expiry()
+        """Publish an event: None for that of the running command, ``""`` for none."""
         if event is None:
-            event = "" if self.running is None else self.running.event
+            spec = self.execution.spec
+            event = "" if spec is None else spec.event
         self.notifications.publish(keyspace.index, key, event)
 
     def _plan_expiry(self) -> None:
@@ -606,7 +548,7 @@ class KVEngine:
             try:
                 self.remove_expired()
             except BaseException:
-                self._mend()
+                self.turns.mend()
                 raise
             self._plan_expiry()
 
@@ -641,12 +583,6 @@ class KVEngine:
             self._plan_disconnect()
 
     # -- data --------------------------------------------------------------------------------------
-
-    def database(self, index: int) -> Keyspace:
-        """Return a database, after setting its time to that of the running command."""
-        keyspace = self.databases[index]
-        keyspace.now_ms = self.now_ms
-        return keyspace
 
     def current(self) -> Keyspace:
         """Return database 0 at the current time. The caller holds the lock."""
@@ -705,9 +641,7 @@ class KVEngine:
                 self.process_changes()
 
     def update_time(self) -> None:
-        self.now_us = self.clock.now_us()
-        for keyspace in self.databases:
-            keyspace.now_ms = self.now_ms
+        self.execution.set_time(self.clock.now_us())
 
     def follow_config(self) -> None:
         self.notifications.enable(self.config.text("notify-keyspace-events"))
@@ -723,7 +657,7 @@ class KVEngine:
         )
         if self.memory.limit:
             # Evict keys immediately if the memory limit was lowered.
-            self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
+            self.memory.make_room(self.sizes)
         self.record_changes()
         self.follow_policy()
 

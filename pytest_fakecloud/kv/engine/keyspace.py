@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...core.ids import RandomStream
     from ..search.index import Indexes
     from ..table.config import Config
+    from .execution import Execution
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -104,10 +105,10 @@ class KeyspaceCopy(NamedTuple):
 class Keyspace:
     """The keys of one database.
 
-    The engine sets ``now_ms``, which stays constant during a command, script or transaction.
-    Commands write with ``set()``, ``store()`` and ``get_or_create()``. After changing a value in place
-    they call ``touch()`` or, if they have removed elements, ``note_removal()``, which also deletes a
-    key without elements. Their ``event`` is the keyspace event to publish: None for the event of the
+    ``execution`` has the time, and what reads by the running command count as. Commands write with
+    ``set()``, ``store()`` and ``get_or_create()``. After changing a value in place they call
+    ``touch()`` or, if they have removed elements, ``note_removal()``, which also deletes a key
+    without elements. Their ``event`` is the keyspace event to publish: None for the event of the
     running command, ``""`` for none. The methods that read a value return None for a missing key,
     differ in what they update and check, and delete a key that has expired:
 
@@ -121,9 +122,9 @@ class Keyspace:
     ==========================  ===========  ===========  =========
     """
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int, execution: Execution) -> None:
         self.index = index
-        self.now_ms = 0
+        self.execution = execution
         self.values: dict[bytes, Any] = {}
         self.expires = ExpiryTimes()
         self._purge_at = _MANY
@@ -135,10 +136,6 @@ class Keyspace:
         """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0
         """Number of changes since the last SAVE."""
-        self.counts_reads = False
-        """Whether reads by the running command count as hits and misses."""
-        self.notes_accesses = True
-        """Whether the running command changes the access times of existing keys (CLIENT NO-TOUCH)."""
         self.hits = self.misses = 0
         """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
@@ -160,28 +157,33 @@ class Keyspace:
         self._order: ScanOrder | None = None
         """The order of the keys in SCAN; None until the first scan or random choice."""
 
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch; constant during a command, script or transaction."""
+        return self.execution.now_ms
+
     # -- reading ---------------------------------------------------------------------------------
 
     def lookup(self, key: bytes) -> Any:
         value = self.peek(key)
         if value is None:
             return None
-        if self.notes_accesses or key not in self.accessed:
-            self.accessed[key] = self.now_ms
+        if self.execution.notes_accesses or key not in self.accessed:
+            self.accessed[key] = self.execution.now_ms
         if self.frequencies is not None:
-            self.frequencies.note(key, self.now_ms)
+            self.frequencies.note(key, self.execution.now_ms)
         return value
 
     def peek(self, key: bytes, *, announces_miss: bool = True) -> Any:
         value = self.find(key)
         if value is None:
             self._note_miss(key, announces_miss)
-        elif self.counts_reads:
+        elif self.execution.counts_reads:
             self.hits += 1
         return value
 
     def _note_miss(self, key: bytes, announces: bool) -> None:
-        if self.counts_reads:
+        if self.execution.counts_reads:
             self.misses += 1
             if announces:
                 self.announce(key, "keymiss")
@@ -190,7 +192,7 @@ class Keyspace:
         value = self.values.get(key)
         if value is None:
             return None
-        if key in self.expires and self.expires[key] <= self.now_ms:
+        if key in self.expires and self.expires[key] <= self.execution.now_ms:
             self._expire(key)
             return None
         if self.volatile and self._lost_fields(key):
@@ -217,7 +219,7 @@ class Keyspace:
         if value is None:
             value = kind()
             self.values[key] = value
-            self.accessed[key] = self.now_ms
+            self.accessed[key] = self.execution.now_ms
             if self._order is not None:
                 self._order.add(key)
             self.signal(key, type_name(value))
@@ -255,11 +257,19 @@ class Keyspace:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
-        """Set a key's value. With an empty ``event``, it has not changed since the last SAVE."""
+    def set(
+        self,
+        key: bytes,
+        value: Any,
+        keep_ttl: bool = False,
+        event: str | None = None,
+        *,
+        is_change: bool = True,
+    ) -> None:
+        """Set a key's value. Without ``is_change``, it is no change since the last SAVE."""
         values = self.values
         if self.expires and key in self.expires:
-            if self.expires[key] <= self.now_ms:
+            if self.expires[key] <= self.execution.now_ms:
                 self._expire(key)
             elif not keep_ttl:
                 del self.expires[key]
@@ -277,9 +287,9 @@ class Keyspace:
             else:
                 self.signal(key, type_name(value))
         values[key] = value
-        if self.notes_accesses or key not in self.accessed:
-            self.accessed[key] = self.now_ms
-        if event is None or event:
+        if self.execution.notes_accesses or key not in self.accessed:
+            self.accessed[key] = self.execution.now_ms
+        if is_change:
             self.changes += 1
         if self.watchers or self.ready is not None:
             self._report_change(key, event)
@@ -328,7 +338,7 @@ class Keyspace:
             self.signal(key, "gone")
 
     def announce(self, key: bytes, event: str | None) -> None:
-        """Publish a keyspace event, without counting a change."""
+        """Publish a keyspace event: None for that of the running command, ``""`` for none."""
         if self.notify is not None:
             self.notify(self, key, event)
 
@@ -352,7 +362,7 @@ class Keyspace:
 
     def expire_at(self, key: bytes, at_ms: int) -> None:
         """Set the expiry of an existing key. A time that is not in the future removes the key."""
-        if at_ms <= self.now_ms:
+        if at_ms <= self.execution.now_ms:
             self.delete(key)
             return
         self._set_expiry(key, at_ms)
@@ -371,7 +381,7 @@ class Keyspace:
         if self.find(key) is None:
             return -2
         at_ms = self.expires.get(key)
-        return -1 if at_ms is None else at_ms - self.now_ms
+        return -1 if at_ms is None else at_ms - self.execution.now_ms
 
     def persist(self, key: bytes) -> bool:
         if self.find(key) is None or self.expires.pop(key, None) is None:
@@ -386,27 +396,27 @@ class Keyspace:
             self.volatile.pop(key, None)
         else:
             self.volatile.put(key, soonest)
-            self.announce(key, "")
 
     def next_expiry(self) -> int | None:
         """Return the earliest time at which ``purge()`` finds something to remove, or None."""
         earliest = self.expires.earliest(), self.volatile.earliest()
         return min((at_ms for at_ms in earliest if at_ms is not None), default=None)
 
-    def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
+    def put_back(
+        self, key: bytes, value: Any, at_ms: int | None, event: str = "", *, is_change: bool = True
+    ) -> None:
         """Store a complete value with its expiry, e.g. when restoring a dump.
 
         A value that has expired already only deletes a key that exists.
         """
-        if at_ms is not None and at_ms <= self.now_ms:
+        if at_ms is not None and at_ms <= self.execution.now_ms:
             self.delete(key)
             return
-        self.set(key, value, event=event)
+        self.set(key, value, event=event, is_change=is_change)
         if isinstance(value, HashValue):
             self.note_fields(key, value)
         if at_ms is not None:
             self._set_expiry(key, at_ms)
-            self.announce(key, "")
 
     def clear(self) -> None:
         self.purge()
@@ -443,9 +453,9 @@ class Keyspace:
             setattr(other, name, mine)
 
     def purge(self) -> None:
-        for key in self.volatile.due(self.now_ms):
+        for key in self.volatile.due(self.execution.now_ms):
             self._lost_fields(key)
-        for key in self.expires.due(self.now_ms):
+        for key in self.expires.due(self.execution.now_ms):
             self._expire(key)
 
     def _expire(self, key: bytes, event: str = "expired") -> None:
@@ -456,10 +466,10 @@ class Keyspace:
 
     def _lost_fields(self, key: bytes) -> bool:
         """Remove a hash's expired fields; return whether its key was removed because it is empty."""
-        if self.volatile.get(key, self.now_ms + 1) > self.now_ms:
+        if self.volatile.get(key, self.execution.now_ms + 1) > self.execution.now_ms:
             return False
         value: HashValue = self.values[key]
-        value.remove_expired(self.now_ms)
+        value.remove_expired(self.execution.now_ms)
         if value.fields:
             self.note_fields(key, value)
             self.touch(key, "hexpired")

@@ -101,10 +101,9 @@ class Memory:
         self.evicted = 0
         self.left = 0
 
-    def make_room(self, sizes: Sizes, now_ms: int) -> bool:
+    def make_room(self, sizes: Sizes) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
         for db in self._databases:
-            db.now_ms = now_ms
             db.purge()
         excess = sizes.used_memory() - self.limit
         if excess <= 0:
@@ -142,14 +141,14 @@ class Memory:
         # Of a sample, only the first tenth is likely to be among the first of all keys.
         return candidates if len(candidates) < _COMPARED else candidates[: _COMPARED // 10]
 
-    def check(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
+    def check(self, db: Keyspace, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise OOM if what a client's command stores might exceed the limit: its arguments, and data
         derived from other keys.
         """
-        size = _OVERHEAD * sum(map(len, argv))
+        size = _OVERHEAD * sum(map(len, line))
         if spec.derives:
             values = db.values
-            sources = {argv[at] for at, key in spec.key_positions(argv) if not key.writes}
+            sources = {line[at] for at, key in spec.key_positions(line) if not key.writes}
             size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
         self._take(size)
 
@@ -188,21 +187,21 @@ class Capacity:
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
-    def check(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
+    def check(self, db: Keyspace, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a write command would exceed a limit."""
-        if self._keys_only and max(map(len, argv)) <= self._longest_key:
+        if self._keys_only and max(map(len, line)) <= self._longest_key:
             return  # Every key is within the limit, and there are no other limits.
-        keys = [(at, key) for at, key in spec.key_positions(argv) if key.writes]
+        keys = [(at, key) for at, key in spec.key_positions(line) if key.writes]
         for at, _ in keys:
-            if len(argv[at]) > self._longest_key:
-                raise CommandError(errors.max_key_size(self._longest_key, len(argv[at])))
+            if len(line[at]) > self._longest_key:
+                raise CommandError(errors.max_key_size(self._longest_key, len(line[at])))
         if self._keys_only or "denyoom" not in spec.flags:
             return
         db.purge()
         stored, limit = db.values, self._limits.max_record_size
         added = 0
         for at, key in keys:
-            name, size = argv[at], _added_bytes(spec, argv, at, key)
+            name, size = line[at], _added_bytes(spec, line, at, key)
             added += size
             if limit is None:
                 continue
@@ -215,7 +214,7 @@ class Capacity:
         limit = self._limits.max_data_size
         if limit is not None and self._sizes is not None:
             # Data that the command replaces counts, too (see the module's docstring).
-            new_names = {argv[at] for at, _ in keys if argv[at] not in stored}
+            new_names = {line[at] for at, _ in keys if line[at] not in stored}
             _, content = self._sizes.measure(db)
             usage_after = content + sum(map(len, new_names)) + added
             if usage_after > limit:
@@ -223,27 +222,27 @@ class Capacity:
 
 
 _SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {
-    "SETRANGE": lambda argv: max(0, try_int(argv[2]) or 0) + len(argv[3]),
-    "SETBIT": lambda argv: max(0, try_int(argv[2]) or 0) // 8 + 1,
+    "SETRANGE": lambda line: max(0, try_int(line[2]) or 0) + len(line[3]),
+    "SETBIT": lambda line: max(0, try_int(line[2]) or 0) // 8 + 1,
 }
 """Commands with an offset, and the function that returns the size of the string that they need."""
 
 
-def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:
+def _added_bytes(spec: CommandSpec, line: list[bytes], at: int, key: KeySpec) -> int:
     """Return the size in bytes of the data that a line stores under the key at position ``at``."""
     if len(spec.keys) > 1:
         return 0  # The command derives its result from other keys.
     if value_at := spec.effects.value:
-        return len(argv[value_at])
+        return len(line[value_at])
     if spec.name in _SIZE_AT:
-        return _SIZE_AT[spec.name](argv)
+        return _SIZE_AT[spec.name](line)
     if key.step > 1:
         # In MSET and its relatives, each key is followed by its own data.
-        return sum(map(len, argv[at + 1 : at + key.step]))
-    names = {place for place, _ in spec.key_positions(argv)}
+        return sum(map(len, line[at + 1 : at + key.step]))
+    names = {place for place, _ in spec.key_positions(line)}
     return sum(
         len(word)
-        for place, word in enumerate(argv)
+        for place, word in enumerate(line)
         if place >= spec.argument_words.start
         and place not in names
         and word.upper() not in spec.option_words

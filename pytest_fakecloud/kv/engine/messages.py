@@ -170,7 +170,7 @@ class Tracking:
         """Changed keys not announced to sessions with prefixes yet; True if expired or by a script."""
         self.evicting = False
         """Whether messages are about evicted keys; they do not wait for the command's reply."""
-        self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
+        self._noted: tuple[CommandSpec, list[bytes], bool | None] | None = None
         """The last line of a session that tracks keys, with the mode of CLIENT CACHING or None."""
         self._readers: dict[bytes, dict[int, None]] = {}
         """The IDs of the sessions that have read each key."""
@@ -187,23 +187,23 @@ class Tracking:
         session.tracking = None
         self._sessions.pop(session.id, None)
 
-    def note(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def note(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Remember the keys that a session has read or, for a script, that were passed to it."""
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
             return
-        line, reads = self._line, spec.readonly
-        if line is None or not session.in_script:
+        noted, reads = self._noted, spec.readonly
+        if noted is None or not session.in_script:
             # Commands that a script calls belong to the script's line.
-            line = self._line = spec, argv, options.caching
+            noted = self._noted = spec, line, options.caching
             reads = reads and spec.group != "scripting"
             if not session.in_exec:
                 options.caching = None
-        spec, argv, caching = line
+        spec, line, caching = noted
         tracks = {"bcast": False, "optin": caching is True, "optout": caching is not False}
         if reads and all(tracks.get(word, True) for word in options.words):
-            for place, _ in spec.key_positions(argv):
-                self._readers.setdefault(argv[place], {})[session.id] = None
+            for place, _ in spec.key_positions(line):
+                self._readers.setdefault(line[place], {})[session.id] = None
 
     def invalidate_changed(self, writer: Session | None, *, within: bool = False) -> None:
         """Send messages for the keys changed since the last call; ``within`` EXEC not for prefixes."""

@@ -1,7 +1,7 @@
 """The clients of a server: their sessions and users, and those that wait.
 
 A client waits because its command blocks (BLPOP), because commands are delayed (CLIENT PAUSE), or
-because another client's script holds the engine's lock (``KVEngine.in_turn()``).
+because another client's script holds the engine's lock (``Turns``).
 """
 
 from __future__ import annotations
@@ -121,7 +121,14 @@ class Session:
         """Mode set by CLIENT NO-EVICT, which is only reported."""
         self.no_touch = False
         """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
+        self.command: CommandSpec
+        """The command that the client runs or has run last. Set before its function is called, which
+        several commands may share.
+        """
+        self.line: list[bytes] = []
+        """The command line of ``command``."""
         self.last_command = ""
+        """The last command that the client has sent, in the spelling of CLIENT LIST."""
         self.deliver: Callable[[list[Any]], None] | None = None
 
     @property
@@ -175,8 +182,8 @@ class Session:
             "laddr": self.local_address,
             "fd": 8,  # File descriptor of every client (decided here).
             "name": self.name.decode("latin-1"),
-            "age": (engine.now_us - self.created_us) // 1_000_000,
-            "idle": (engine.now_us - self.last_us) // 1_000_000,
+            "age": (engine.execution.now_us - self.created_us) // 1_000_000,
+            "idle": (engine.execution.now_us - self.last_us) // 1_000_000,
             "flags": "".join(letter for letter, holds in flags.items() if holds) or "N",
             "db": self.db.index,
             "sub": len(subscriptions["channel"]),
@@ -312,20 +319,20 @@ class Pauses:
         self.delays_end_us = max(self.pause_ends_us, self._sleep_ends_us)
         self.resumed.notify()
 
-    def delays(self, session: Session, argv: list[bytes]) -> bool:
+    def delays(self, session: Session, line: list[bytes]) -> bool:
         """Return whether a command line is delayed. A line that would be rejected is not delayed."""
         now_us, engine = self._clock.now_us(), session.engine
         if now_us >= self.delays_end_us:
             return False
         try:
-            spec = engine.table.resolve(argv)
-            if not spec.least <= len(argv) <= spec.most:
+            spec = engine.table.resolve(line)
+            if not spec.least <= len(line) <= spec.most:
                 return False
-            session.user.check(spec, argv)
+            session.user.check(spec, line)
             if now_us < self._sleep_ends_us or not self.writes_only:
                 return True
-            lines = session.queue or () if spec.name == "EXEC" else [(spec, argv)]
-            return any(engine.scripting.may_write(command, line) for command, line in lines)
+            commands = session.queue or () if spec.name == "EXEC" else [(spec, line)]
+            return any(engine.scripting.may_write(*command) for command in commands)
         except CommandError:
             return False
 
@@ -429,12 +436,12 @@ class Users(dict[str, AclUser]):
         holders = (user for user in self.values() if user.accepts(password))
         return next(holders, None) if is_token(password) else None
 
-    def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def permit(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""
         if session.interface == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
         try:
-            session.user.check(spec, argv)
+            session.user.check(spec, line)
         except Denied as denied:
             context = "toplevel"
             if session.in_script:

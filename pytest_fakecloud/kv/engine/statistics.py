@@ -44,7 +44,7 @@ class SlowCommand(NamedTuple):
     id: int
     at_us: int
     usec: int
-    argv: list[bytes]
+    line: list[bytes]
     address: str
     name: bytes
 
@@ -93,7 +93,7 @@ class Statistics:
         self.record(waiter.session, spec, waiter.line, waiter.begun_us, usec)
 
     def record(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
+        self, session: Session, spec: CommandSpec, line: list[bytes], at_us: int, usec: int
     ) -> None:
         """Record the duration of a command, also in the slow log and the latency events if it reaches
         their thresholds.
@@ -105,7 +105,7 @@ class Statistics:
             return
         threshold = self._config.number("slowlog-log-slower-than")
         if 0 <= threshold <= usec and "skip_slowlog" not in spec.flags:
-            self._add_slow(session, argv, at_us, usec)
+            self._add_slow(session, line, at_us, usec)
         threshold_ms = self._config.number("latency-monitor-threshold")
         if threshold_ms and usec >= threshold_ms * 1000:
             event = "fast-command" if "fast" in spec.flags else "command"
@@ -113,15 +113,15 @@ class Statistics:
             samples.append((at_us // 1_000_000, usec // 1000))
             del samples[:-160]  # A real server keeps the same number.
 
-    def _add_slow(self, session: Session, argv: list[bytes], at_us: int, usec: int) -> None:
+    def _add_slow(self, session: Session, line: list[bytes], at_us: int, usec: int) -> None:
         shown = []
-        for word in without_secrets(argv[:_SLOW_LOG_WORDS]):
+        for word in without_secrets(line[:_SLOW_LOG_WORDS]):
             if (more := len(word) - _SLOW_LOG_BYTES) > 0:
                 word = word[:_SLOW_LOG_BYTES] + b"... (%d more bytes)" % more
             shown.append(word)
-        if len(argv) > _SLOW_LOG_WORDS:
+        if len(line) > _SLOW_LOG_WORDS:
             # The last word that fits is replaced by the number of words left out.
-            shown[-1] = b"... (%d more arguments)" % (len(argv) - _SLOW_LOG_WORDS + 1)
+            shown[-1] = b"... (%d more arguments)" % (len(line) - _SLOW_LOG_WORDS + 1)
         entry = SlowCommand(self._next_slow, at_us, usec, shown, session.address, session.name)
         self._next_slow += 1
         self.slow.appendleft(entry)
@@ -133,21 +133,21 @@ _REDACTED = b"(redacted)"
 _ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True)}
 
 
-def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
+def monitor_line(at_us: int, session: Session, line: list[bytes]) -> bytes:
     """Format a command as ``seconds.micros [db address] "WORD" "word"``."""
     seconds, microseconds = divmod(at_us, 1_000_000)
-    words = b" ".join(map(quoted, without_secrets(argv)))
+    words = b" ".join(map(quoted, without_secrets(line)))
     where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
     return b"%d.%06d [%d %b] %b" % (seconds, microseconds, session.db.index, where, words)
 
 
-def without_secrets(argv: list[bytes]) -> list[bytes]:
+def without_secrets(line: list[bytes]) -> list[bytes]:
     """Return a command line with the secrets of logins, users, parameters and MIGRATE redacted."""
-    find = _SECRETS.get(argv[0].upper())
+    find = _SECRETS.get(line[0].upper())
     if find is None:
-        return argv
-    secret = find([word.upper() for word in argv])
-    return [_REDACTED if at in secret else word for at, word in enumerate(argv)]
+        return line
+    secret = find([word.upper() for word in line])
+    return [_REDACTED if at in secret else word for at, word in enumerate(line)]
 
 
 def _of_options(words: list[bytes], first: int, counts: dict[bytes, int]) -> range:

@@ -45,6 +45,7 @@ from .. import errors
 from ..acl import first_user, read_only_user
 from ..algorithms.quoting import split_words
 from ..errors import CommandError
+from ..model import Interface
 from ..reply import OK, QUEUED, Push, Reply
 from ..settings import KVConfig
 from ..table.over_rest import check_container_over_rest, check_over_rest
@@ -380,7 +381,11 @@ class RedisEngine:
         )
 
     def session(
-        self, user: Any = None, interface: str = "local", address: str = "", *_unused: object
+        self,
+        user: Any = None,
+        interface: Interface = "local",
+        address: str = "",
+        at_us: int | None = None,
     ) -> RedisSession:
         """Open a session, by default for the user ``default``."""
         return RedisSession(user or self.users.default, interface, address)
@@ -400,28 +405,28 @@ class RedisEngine:
     def give_way(self) -> None:
         """Do nothing, because the server itself takes turns between its clients."""
 
-    def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
-        spec = EVERYTHING.find(argv)
+    def execute(self, session: RedisSession, line: list[bytes]) -> Reply:
+        spec = EVERYTHING.find(line)
         name = spec.name if spec is not None else ""
         try:
-            self._check_offered(session, spec, argv)
+            self._check_offered(session, spec, line)
             self.namespace.check_claim()
-            if name in ("MULTI", "EXEC", "DISCARD") and len(argv) == 1:
+            if name in ("MULTI", "EXEC", "DISCARD") and len(line) == 1:
                 return self._run_transaction_command(session, name)
             if spec is not None:
-                self._check(session, spec, argv)
-            reply = self._run_or_queue(session, self._prepared(session, spec, argv), argv)
+                self._check(session, spec, line)
+            reply = self._run_or_queue(session, self._prepared(session, spec, line), line)
         except CommandError as error:
             # As on a real server, a nested MULTI does not abort the transaction.
             if session.queue is not None and name != "MULTI":
                 session.aborted = True
             text = self._prefixes.without(error.text)
             if self.settings.dialect == "vendor" and text.startswith(_UNKNOWN):
-                words = argv[: 1 if EVERYTHING.find_by_first_word(argv) is None else 2]
+                words = line[: 1 if EVERYTHING.find_by_first_word(line) is None else 2]
                 text = errors.not_available(b" ".join(words).upper())
             raise CommandError(text) from None
         if name == "ACL DELUSER":
-            removed = {word.decode("utf-8", "replace") for word in argv[2:]}
+            removed = {word.decode("utf-8", "replace") for word in line[2:]}
             for listener in tuple(self.streaming):
                 if listener.login is not None and listener.user.name in removed and listener.wake:
                     listener.wake()

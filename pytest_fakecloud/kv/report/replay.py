@@ -34,14 +34,14 @@ class ReplayedKVServer(replay.ReplayedFake):
         engine.listeners.add(self._begin_script)
         engine.scripting.listeners.add(self._note_command)
 
-    def _begin_script(self, session: Any, spec: Any, argv: Sequence[bytes]) -> None:
+    def _begin_script(self, session: Any, spec: Any, line: Sequence[bytes]) -> None:
         if spec.name in kinds.SCRIPTS and not session.in_script:
-            self.script_runs[self._number].append(ReplayedScript(list(map(text_of, argv)), []))
+            self.script_runs[self._number].append(ReplayedScript(list(map(text_of, line)), []))
 
-    def _note_command(self, argv: list[bytes], reply: Reply) -> None:
+    def _note_command(self, line: list[bytes], reply: Reply) -> None:
         is_error = isinstance(reply, CommandError)
         answer = {"error" if is_error else "result": to_json(reply)}
-        self.script_runs[self._number][-1].commands.append((list(map(text_of, argv)), answer))
+        self.script_runs[self._number][-1].commands.append((list(map(text_of, line)), answer))
 
     def replay_action(self, action: Action) -> None:
         self._number = action.number

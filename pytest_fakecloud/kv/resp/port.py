@@ -37,8 +37,8 @@ from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import HANDSHAKE, facts_of
-from ..engine.engine import KVEngine, ScriptRunning
-from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
+from ..engine.engine import KVEngine
+from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
 from ..interruptions import Arrival, CommandSender
@@ -198,8 +198,8 @@ class PortConnection:
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._replies_at_once = True
-        """Whether the reply of the running command is put into the outbox as soon as it is encoded,
-        under the engine's lock, so that later pushes follow it. Not if an interceptor may replace it.
+        """Whether the reply of the running command is put into the outbox as soon as it is encoded: not
+        if an interceptor may replace it.
         """
         self._has_replied = False
         """Whether the reply of the running command is in the outbox."""
@@ -248,13 +248,13 @@ class PortConnection:
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
             try:
-                argv = reader.next()
+                line = reader.next()
             except ProtocolFault as fault:
                 self.outbox.put(to_resp(CommandError(fault.text)))
                 return False
-            if argv is None:
+            if line is None:
                 return True
-            if not self._run(argv):
+            if not self._run(line):
                 return False
             # Further commands can arrive while a command is blocked.
             if not reader.pending:
@@ -270,27 +270,27 @@ class PortConnection:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _run(self, argv: list[bytes]) -> bool:
+    def _run(self, line: list[bytes]) -> bool:
         """Record and run a command, with faults; return False if the connection must be closed."""
         app, session = self.app, self.session
-        if argv[0].upper() in _OF_BROWSERS:
+        if line[0].upper() in _OF_BROWSERS:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             return False
-        size = sum(map(len, argv))
+        size = sum(map(len, line))
         self._has_replied = False
-        call = self._open_call(argv, size, app.settle())
+        call = self._open_call(line, size, app.settle())
         response: AnyResponse
         try:
-            response = self._respond(argv, size, call)
+            response = self._respond(line, size, call)
         except BaseException as error:
             response = self._render_error(app.report_bug(self._request_of(call), error))
         app.record(call, response)
         return self._conclude(response) and not session.closing
 
-    def _open_call(self, argv: list[bytes], size: int, at_us: int) -> Call:
+    def _open_call(self, line: list[bytes], size: int, at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
-        line = without_secrets(argv)
-        shown = line if size <= LARGE else [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
+        whole = without_secrets(line)
+        shown = whole if size <= LARGE else [word[:SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
         call = self.app.recorder.open_call(
             "RESP",
             "/",
@@ -301,7 +301,7 @@ class PortConnection:
             read_facts=facts_reader(self.session.db.index),
         )
         if size > LARGE:
-            record_cut(call, dict.fromkeys(("request_body", *_cut_facts(line, shown)), size))
+            record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
         return call
 
     def _request_of(self, call: Call) -> Request:
@@ -310,25 +310,25 @@ class PortConnection:
         request.principal, request.route, request.call = self.session.user, call.route, call
         return request
 
-    def _respond(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
+    def _respond(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
         """Return the response of the engine, or of the chain around it."""
         if self.engine.pauses.delays_end_us:
-            self.wait_for_pause(argv)
+            self.wait_for_pause(line)
         if self.signal.closed:
             # The connection was closed while the command waited, before it reached the engine.
             return ConnectionEffect("drop")
-        passes_chain = self._passes_chain(argv)
+        passes_chain = self._passes_chain(line)
         self._replies_at_once = not passes_chain or self.app.chain.is_empty
         if self._replies_at_once:
-            answer = self.perform(argv, size, call)
+            answer = self.perform(line, size, call)
             call.reached = passes_chain
             return answer
         request = self._request_of(call)
-        request.is_handshake = argv[0].upper() in _HANDSHAKE
+        request.is_handshake = line[0].upper() in _HANDSHAKE
         mode = self.session.reply_mode
-        response = self.app.chain.run(request, partial(self._perform_once, argv, size, call))
+        response = self.app.chain.run(request, partial(self._perform_once, line, size, call))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
-            return self._injected(argv, response, mode)
+            return self._injected(line, response, mode)
         if isinstance(response, Answer) and response.altered:
             raise ContractError(
                 f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
@@ -337,11 +337,11 @@ class PortConnection:
             )
         return response
 
-    def _passes_chain(self, argv: list[bytes]) -> bool:
+    def _passes_chain(self, line: list[bytes]) -> bool:
         """Return whether a command passes the chain: its client is authenticated, or need not be."""
         if self.session.user is not ANONYMOUS:
             return True
-        spec = self.engine.table.find(argv)
+        spec = self.engine.table.find(line)
         return spec is not None and "no_auth" in spec.flags
 
     def _render_error(self, error: ServiceError) -> Answer:
@@ -350,17 +350,17 @@ class PortConnection:
         text = f"ERR {error.message}".encode("utf-8", "replace")
         return Answer(to_resp(CommandError(text)), error.status, (), RESP_TYPE)
 
-    def _perform_once(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
+    def _perform_once(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        answer = self.perform(argv, size, call)
+        answer = self.perform(line, size, call)
         call.reached = True
         return answer
 
-    def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
+    def _injected(self, line: list[bytes], answer: Answer, mode: str) -> Answer:
         """Return a fault's response as a reply, and change a transaction as a real server would.
 
         An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
@@ -369,7 +369,7 @@ class PortConnection:
         session = self.session
         reply = reply_in(answer)
         if session.queue is not None:
-            name = argv[0].upper().decode("utf-8", "replace")
+            name = line[0].upper().decode("utf-8", "replace")
             if name == "EXEC":
                 session.discard_transaction()
                 if reply is None:
@@ -410,67 +410,54 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, argv: list[bytes], size: int, call: Call) -> Answer:
+    def perform(self, line: list[bytes], size: int, call: Call) -> Answer:
         """Run the command of a call, which has about ``size`` bytes; return its reply."""
         engine, session = self.engine, self.session
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
-            if self.app.interruptions.before(CommandSender(self.client), argv, arrival):
+            if self.app.interruptions.before(CommandSender(self.client), line, arrival):
                 set_interruptions_end(call, self.app.recorder.reserve())
-        mode = session.reply_mode
-        if session.db.indexes is not None:
-            try:
-                engine.index_ahead(session, argv)
-            except CommandError as error:
-                return self._encode_reply(argv, mode, as_reply(error))
-        execute = partial(self._execute, argv, size, mode)
+        limits = self.app.command_limits
+        mode = session.reply_mode  # which the command may change
+        conclude = partial(self._conclude_command, line, mode)
+        self._executing = self._thread
         try:
-            answer = engine.in_turn(argv, partial(execute, engine.execute_now))
-        except ScriptRunning:
-            answer = execute(engine.execute_during_script)
+            if limits.counts_commands or size > limits.largest:
+                self._check_limits(line)
+            answer = engine.execute_then(session, line, conclude)
+        except CommandError as error:
+            answer = conclude(error)
+        finally:
+            self._executing = None
         if isinstance(answer, Answer):
             return answer
         reply = self._wait(answer)
         with engine.lock:
-            return self._encode_reply(argv, mode, reply)
+            return self._encode_reply(line, mode, reply)
 
-    def _execute(
-        self,
-        argv: list[bytes],
-        size: int,
-        mode: str,
-        execute: Callable[[Session, list[bytes]], Reply],
-    ) -> Answer | Waiter:
-        """Return the reply of a command, or its wait if it is blocked."""
-        self._executing = self._thread
-        try:
-            limits = self.app.command_limits
-            if limits.counts_commands or size > limits.largest:
-                self._check_limits(argv)
-            reply = execute(self.session, argv)
-        except CommandError as error:
-            reply = as_reply(error)
-        finally:
-            self._executing = None
-        if reply.__class__ is Blocked:
+    def _conclude_command(self, line: list[bytes], mode: str, reply: Reply) -> Answer | Waiter:
+        """Return the encoded reply of a command, or its wait if it is blocked. Called under the engine's
+        lock, so that later pushes follow the reply.
+        """
+        if isinstance(reply, Blocked):
             return self.engine.block(self.session, reply)
-        return self._encode_reply(argv, mode, reply)
+        return self._encode_reply(line, mode, reply)
 
-    def _check_limits(self, argv: list[bytes]) -> None:
+    def _check_limits(self, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a limit forbids a command."""
         session = self.session
-        spec = self.engine.table.find(argv)
-        if spec is None or not spec.least <= len(argv) <= spec.most:
+        spec = self.engine.table.find(line)
+        if spec is None or not spec.least <= len(line) <= spec.most:
             return  # The engine reports an unknown command and a wrong number of arguments.
         try:
             if spec.group not in _UNCOUNTED:
-                self.app.command_limits.check(argv)
+                self.app.command_limits.check(line)
         except CommandError:
             session.last_command = spec.full_name
             session.abort_transaction()
             raise
 
-    def _encode_reply(self, argv: list[bytes], mode: str, reply: Reply) -> Answer:
+    def _encode_reply(self, line: list[bytes], mode: str, reply: Reply) -> Answer:
         session = self.session
         reply = self.app.with_int_text(reply)
         if self._confirmations or self._messages:
@@ -484,20 +471,17 @@ class PortConnection:
             return Answer(self._put_large(reply), 200, (), RESP_TYPE)
         data = to_resp(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":
-            if [word.upper() for word in argv[:2]] != [b"CLIENT", b"REPLY"]:
+            if [word.upper() for word in line[:2]] != [b"CLIENT", b"REPLY"]:
                 session.reply_mode = "on"
             data = b""
         elif session.reply_mode == "off":
             data = b""
         if self._after_reply:
             data += self._take_after_reply()
-        return self._reply(data, 400 if isinstance(reply, CommandError) else 200)
-
-    def _reply(self, data: bytes, status: int = 200) -> Answer:
         if self._replies_at_once:
             self.outbox.put(data)
             self._has_replied = True
-        return Answer(data, status, (), RESP_TYPE)
+        return Answer(data, 400 if isinstance(reply, CommandError) else 200, (), RESP_TYPE)
 
     def _with_messages(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
@@ -582,15 +566,15 @@ class PortConnection:
             finally:
                 sock.setblocking(True)
 
-    def wait_for_pause(self, argv: list[bytes]) -> None:
+    def wait_for_pause(self, line: list[bytes]) -> None:
         engine = self.engine
-        if not engine.pauses.delays(self.session, argv):
+        if not engine.pauses.delays(self.session, line):
             return
 
         def resumed() -> bool | None:
             if self._poll_client(resume):
                 self.signal.close()
-            return self.signal.closed or not engine.pauses.delays(self.session, argv) or None
+            return self.signal.closed or not engine.pauses.delays(self.session, line) or None
 
         self.outbox.send()
         # Register this wait, so that it ends like other waits if the clock is frozen.

@@ -339,7 +339,7 @@ class LuaHost:
             b"may_call": LuaHost._guarded(me, LuaHost._permission),
             b"may_call_widely": LuaHost._guarded(me, LuaHost._permission, in_table=True),
             b"setresp": partial(setattr, me, "_resp"),
-            b"clock": lambda: (owner.engine.now_us - owner.engine.started_us) / 1_000_000,
+            b"clock": lambda: (owner.engine.execution.now_us - owner.engine.started_us) / 1_000_000,
             b"levels": lambda: me.levels,
             b"keep_exception": lambda error: me._keep(error),
             b"start_timing": lambda seconds: owner.start_timing(seconds),
@@ -468,31 +468,31 @@ class LuaHost:
 
         return guarded
 
-    def _command(self, argv: list[bytes]) -> Any:
-        reply = self._scripting.command(argv, self._resp)
+    def _command(self, line: list[bytes]) -> Any:
+        reply = self._scripting.command(line, self._resp)
         if reply.__class__ is bytes and len(reply) < 65536:
             return reply
         if lua_size(reply) > self.limits.memory // 2:
             return b"ERR not enough memory for the reply", FAILED
         return self._to_lua(reply)
 
-    def _permission(self, argv: list[bytes]) -> Any:
-        allowed = self._scripting.may_call(argv)
+    def _permission(self, line: list[bytes]) -> Any:
+        allowed = self._scripting.may_call(line)
         return allowed if isinstance(allowed, bool) else (allowed, FAILED)
 
     def _arguments(self, args: Sequence[Any]) -> list[bytes] | bytes:
         if not args:
             return _NO_ARGUMENTS
-        argv: list[bytes] = []
+        line: list[bytes] = []
         for arg in args:
             kind = arg.__class__
             if kind is bytes:
-                argv.append(arg)
+                line.append(arg)
             elif kind is int or kind is float:
-                argv.append(number_text(arg, short=self._short_numbers))
+                line.append(number_text(arg, short=self._short_numbers))
             else:
                 return _BAD_ARGUMENTS
-        return argv
+        return line
 
     def _to_lua(self, reply: Any) -> Any:
         """Convert a reply to the result of ``redis.call``: a plain value, or a value and its kind."""

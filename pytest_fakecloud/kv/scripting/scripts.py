@@ -193,10 +193,10 @@ class Scripting:
         return self._run(
             session, name, keys, frozenset(function.flags), read_only,
             lambda host: host.call_function(function.callback, keys, args),
-            self.engine.line,
+            session.line,
         )  # fmt: skip
 
-    def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
+    def may_write(self, spec: CommandSpec, line: list[bytes]) -> bool:
         """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
 
         Scripts are judged by their flags; a script without flags may write (specification). Raises
@@ -204,29 +204,29 @@ class Scripting:
         """
         if spec.name not in _RUNS:
             return spec.write or spec.name in _MAY_REPLICATE
-        flags = self._flags_of(spec, argv)
+        flags = self._flags_of(spec, line)
         return flags is None or b"no-writes" not in flags
 
-    def declares_writes(self, spec: CommandSpec, argv: list[bytes]) -> bool:
+    def declares_writes(self, spec: CommandSpec, line: list[bytes]) -> bool:
         if spec.name not in _RUNS:
             return False
         try:
-            flags = self._flags_of(spec, argv)
+            flags = self._flags_of(spec, line)
         except CommandError:
             return False  # Ignore the error, because running the script will raise it again.
         return flags is not None and b"no-writes" not in flags
 
-    def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
+    def _flags_of(self, spec: CommandSpec, line: list[bytes]) -> Collection[bytes] | None:
         """Return the flags of the script or function that a command line runs, or None."""
         if spec.name == "EVAL":
-            return script_shebang(argv[1], self.vendor)[0]
-        is_cached, name = spec.name == "EVALSHA", argv[1].lower()
+            return script_shebang(line[1], self.vendor)[0]
+        is_cached, name = spec.name == "EVALSHA", line[1].lower()
         script = self.scripts.get(name) if is_cached else self.libraries.functions.get(name)
         return None if script is None else script.flags
 
     # -- commands of other clients while a script runs ---------------------------------------------
 
-    def is_interrupted_by(self, argv: list[bytes]) -> bool:
+    def runs_now(self, line: list[bytes]) -> bool:
         """Return whether a command line is handled while a script holds the engine's lock."""
         run = self.running
         if run is None:
@@ -235,7 +235,7 @@ class Scripting:
         is_busy = not self.vendor and (
             0 < threshold_ms <= run.milliseconds or run.seconds >= LONGEST_WAIT_SECONDS
         )
-        spec = self.engine.table.find(argv)
+        spec = self.engine.table.find(line)
         if spec is None:
             return is_busy
         if spec.name in _KILLS and (self.vendor or spec.name == run.kill_command):
@@ -364,23 +364,23 @@ class Scripting:
 
     # -- callbacks of the Lua runtime --------------------------------------------------------------
 
-    def command(self, argv: list[bytes], resp: int) -> Reply:
+    def command(self, line: list[bytes], resp: int) -> Reply:
         """Run a command line for the running script; return the reply or the error."""
-        reply = self._reply(argv, resp)
+        reply = self._reply(line, resp)
         for listener in self.listeners:
-            listener(argv, reply)
+            listener(line, reply)
         return reply
 
-    def _reply(self, argv: list[bytes], resp: int) -> Reply:
+    def _reply(self, line: list[bytes], resp: int) -> Reply:
         run = self.running
         assert run is not None
         spec: CommandSpec | None = None
         try:
-            named = self.engine.table.find(argv)
+            named = self.engine.table.find(line)
             if named is None or not self.engine.offers(run.session, named):
                 raise CommandError(errors.UNKNOWN_COMMAND)
             spec = named
-            self._allow(run, spec, argv)
+            self._allow(run, spec, line)
         except CommandError as error:
             self.engine.statistics.count_rejection(spec, error)
             return as_reply(error)
@@ -388,18 +388,18 @@ class Scripting:
             run.session.resp = resp
             if spec.write:
                 run.wrote = True
-            return self.engine.run(run.session, spec, argv)
+            return self.engine.run(run.session, spec, line)
         except CommandError as error:
             return as_reply(error)
 
-    def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
-        if not spec.least <= len(argv) <= spec.most:
+    def _allow(self, run: ScriptRun, spec: CommandSpec, line: list[bytes]) -> None:
+        if not spec.least <= len(line) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
         # A script inside a script would crash Redis, so scripts can never call these commands.
         is_denied = spec.group == "scripting" or not self.allows_all_commands
         if "noscript" in spec.flags and is_denied:
             raise CommandError(errors.NOT_FROM_SCRIPT)
-        if spec.may_wait and asks_to_wait(argv):
+        if spec.may_wait and asks_to_wait(line):
             raise CommandError(errors.waits_in_script(spec.name.lower()))
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
@@ -409,25 +409,25 @@ class Scripting:
             raise CommandError(OOM)
         if not run.session.user.unrestricted:
             try:
-                self.engine.users.permit(run.session, spec, argv)
+                self.engine.users.permit(run.session, spec, line)
             except Denied as denied:
                 raise CommandError(errors.NO_PERMISSION[denied.reason]) from None
         if run.keys is not None:
             if spec.name in _FLUSHES:
                 raise CommandError(errors.FLUSH_WITH_KEY_LOCKING)
-            for place, key_spec in spec.key_positions(argv):
-                if "not_key" not in key_spec.flags and argv[place] not in run.keys:
-                    raise CommandError(errors.dynamic_key(argv[place]))
+            for place, key_spec in spec.key_positions(line):
+                if "not_key" not in key_spec.flags and line[place] not in run.keys:
+                    raise CommandError(errors.dynamic_key(line[place]))
 
-    def may_call(self, argv: list[bytes]) -> bool | bytes:
+    def may_call(self, line: list[bytes]) -> bool | bytes:
         """Return whether the user may run a command line, or an error message."""
         run = self.running
         assert run is not None
-        spec = self.engine.table.find(argv)
+        spec = self.engine.table.find(line)
         if spec is None:
             return errors.INVALID_FOR_ACL_CHECK
         try:
-            run.session.user.check(spec, argv)
+            run.session.user.check(spec, line)
         except CommandError:
             return False
         return True

@@ -79,7 +79,7 @@ def test_snapshots_hold_documents(run: Run, engine: KVEngine) -> None:
 
 def test_commands_that_change_nothing_do_not_touch_the_key(run: Run, engine: KVEngine) -> None:
     run("JSON.SET", "d", "$", '{"null": null, "empty": [], "one": [1]}')
-    db = engine.database(0)
+    db = engine.databases[0]
 
     def check(*words: str) -> None:
         before = db.changes

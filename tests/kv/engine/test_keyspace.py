@@ -6,15 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud.kv.engine.execution import Execution
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.values.containers import HashValue, ScanOrder, SetValue
 from pytest_fakecloud.kv.values.types import type_name
 
 
+def keyspace_at(now_ms: int) -> Keyspace:
+    return Keyspace(0, Execution(now_ms * 1000))
+
+
 class TestAccess:
     def test_typed_access(self) -> None:
-        db = Keyspace()
+        db = keyspace_at(0)
         db.set(b"s", b"v")
         assert db.string(b"s") == b"v"
         assert db.get(b"none", SetValue) is None
@@ -28,7 +33,7 @@ class TestAccess:
         assert type_name(db.peek(b"set")) == "set"
 
     def test_an_emptied_collection_is_removed(self) -> None:
-        db = Keyspace()
+        db = keyspace_at(0)
         value = db.get_or_create(b"k", SetValue)
         value.add(b"x")
         value.remove(b"x")
@@ -39,60 +44,58 @@ class TestAccess:
 
 class TestExpiry:
     def test_a_key_expires_on_the_millisecond(self) -> None:
-        db = Keyspace()
-        db.now_ms = 1000
+        db = keyspace_at(1000)
         db.set(b"k", b"v")
         db.expire_at(b"k", 1001)
         assert db.exists(b"k")
-        db.now_ms = 1001
+        db.execution.set_time(1000 * 1001)
         assert db.lookup(b"k") is None
         assert db.expired == 1
 
     def test_a_past_expiry_deletes_immediately(self) -> None:
-        db = Keyspace()
-        db.now_ms = 1000
+        db = keyspace_at(1000)
         db.set(b"k", b"v")
         db.expire_at(b"k", 1000)
         assert len(db) == 0
 
-    def test_a_value_with_an_expiry_is_one_change(self) -> None:
-        db = Keyspace()
-        for event, counted in (("restore", 1), ("", 0)):
+    def test_a_value_with_an_expiry_is_one_change_or_none(self) -> None:
+        db = keyspace_at(0)
+        for is_change in (True, False):
             for at_ms in (None, 5):
                 before = db.changes
-                db.put_back(b"k", b"v", at_ms, event)
-                assert db.changes == before + counted
+                db.put_back(b"k", b"v", at_ms, is_change=is_change)
+                assert db.changes == before + is_change
         assert db.expires == {b"k": 5}
 
     @given(st.lists(st.tuples(st.binary(max_size=2), st.integers(1, 20)), max_size=20))
     def test_every_count_agrees_with_the_keys(self, keys: list[tuple[bytes, int]]) -> None:
-        db = Keyspace()
+        db = keyspace_at(0)
         for key, at_ms in keys:
             db.set(key, b"v")
             db.expire_at(key, at_ms)
         alive = dict(keys)
         for now in range(22):
-            db.now_ms = now
+            db.execution.set_time(1000 * now)
             left = {key for key, at_ms in alive.items() if at_ms > now}
             assert set(db) == left
             assert len(db) == len(left)
             assert {key for key in alive if db.exists(key)} == left
 
     def test_a_kept_expiry_that_is_over_is_not_kept(self) -> None:
-        db = Keyspace()
+        db = keyspace_at(0)
         db.set(b"k", b"v")
         db.expire_at(b"k", 5)
-        db.now_ms = 5
+        db.execution.set_time(1000 * 5)
         db.set(b"k", b"w", keep_ttl=True)
         assert b"k" not in db.expires
 
     def test_fields_take_their_key_along(self) -> None:
-        db = Keyspace()
+        db = keyspace_at(0)
         value = db.get_or_create(b"h", HashValue)
         value.set(b"f", b"v")
         value.expire_at(b"f", 10)
         db.note_fields(b"h", value)
-        db.now_ms = 10
+        db.execution.set_time(1000 * 10)
         assert db.peek(b"h") is None
         assert len(db) == 0
 
@@ -147,9 +150,9 @@ class TestScanOrder:
 
 
 def test_unread_expired_keys_are_removed_by_writes() -> None:
-    keyspace = Keyspace()
+    keyspace = keyspace_at(0)
     for number in range(20_000):
-        keyspace.now_ms = number
+        keyspace.execution.set_time(1000 * number)
         keyspace.set(b"k%d" % number, b"v")
         keyspace.expire_at(b"k%d" % number, number + 10)
     assert len(keyspace.values) < 2_100

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.engine.engine import KVEngine
+from pytest_fakecloud.kv.engine.execution import Execution
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.messages import _CLASS_OF
 from pytest_fakecloud.kv.engine.sessions import Session
@@ -45,6 +45,8 @@ class ObservedEffects:
         self.unreported: set[str] = set()
         self.inside = False
         """Whether a command is running."""
+        self.line: list[bytes] = []
+        """The command line that is running."""
         self.touched: set[bytes] = set()
         """The keys that the running command has read or written so far."""
         self.changed: set[bytes] = set()
@@ -54,8 +56,8 @@ class ObservedEffects:
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Session, "now_ms", property(self._now_ms))
-        stored = property(self._now_us, lambda engine, now_us: vars(engine).update(now_us=now_us))
-        monkeypatch.setattr(KVEngine, "now_us", stored, raising=False)
+        stored = property(self._now_us, lambda state, now_us: vars(state).update(now_us=now_us))
+        monkeypatch.setattr(Execution, "now_us", stored, raising=False)
         for owner, method, check in (
             *((Keyspace, name, self._note_key) for name in ("lookup", "peek", "find")),
             *((Keyspace, name, self._note_change) for name in ("set", "touch", "touch_unwatched")),
@@ -67,6 +69,7 @@ class ObservedEffects:
 
         def followed(session: Session, spec: CommandSpec, argv: list[bytes]) -> Any:
             db = session.db
+            self.line = argv
             within, self.inside = self.inside, True
             outer = self.touched, self.changed
             self.touched, self.changed = set(), set()
@@ -97,7 +100,7 @@ class ObservedEffects:
         self.undeclared.add(f"to the row of {spec.name}: {addition}")
 
     def _show(self, *words: str) -> None:
-        self.shown.update((self.engine.running.name, word) for word in words)
+        self.shown.update((self.engine.execution.spec.name, word) for word in words)
 
     def _show_ttl(self) -> None:
         """Note that a TTL is the one of the row's effect, which has the name of one of the units."""
@@ -215,35 +218,35 @@ class ObservedEffects:
     # -- effects -------------------------------------------------------------------------------------
 
     def _now_ms(self, session: Session) -> int:
-        spec = self.engine.running
+        spec = self.engine.execution.spec
         if spec is not None:
             self._show("time")
-            if not spec.depends_on_time(self.engine.line):
+            if not spec.depends_on_time(self.line):
                 self._note(spec, "the effect time")
         return session.db.now_ms
 
-    def _now_us(self, engine: Any) -> int:
+    def _now_us(self, execution: Any) -> int:
         if self.inside:
             self._show("time")
-        now_us: int = vars(engine)["now_us"]
+        now_us: int = vars(execution)["now_us"]
         return now_us
 
     def _checked(self, method: Any, check: Any) -> Any:
         def checked(owner: Any, *args: Any, **named: Any) -> Any:
-            if self.engine.running is not None:
+            if self.engine.execution.spec is not None:
                 check(owner, *args, **named)
             return method(owner, *args, **named)
 
         return checked
 
     def _check_ttl(self, db: Keyspace, key: bytes, at_ms: int) -> None:
-        deadline_us = _command(self.engine, self.engine.line).deadline_us
+        deadline_us = _command(self.engine, self.line).deadline_us
         if deadline_us == at_ms * 1000:
             self._show_ttl()
-        elif self.engine.running.effects.ttl:
+        elif self.engine.execution.spec.effects.ttl:
             self._show("ttl")
         else:
-            self._note(self.engine.running, "the effect seconds@N (or with another unit)")
+            self._note(self.engine.execution.spec, "the effect seconds@N (or with another unit)")
 
     def _size(self) -> int:
         return sum(self.engine.sizes.measure(db)[1] for db in self.engine.databases)
@@ -253,7 +256,7 @@ class ObservedEffects:
     ) -> None:
         self.touched.add(key)
         event = next((argument for argument in args if isinstance(argument, str)), event)
-        spec = self.engine.running
+        spec = self.engine.execution.spec
         default = spec.event
         if event is None:
             self._show("event" if default else "no-event")
@@ -278,7 +281,7 @@ class ObservedEffects:
             real_ms = db.expires.get(key.encode("latin-1"))
             if self.engine.clock.now_us() < (expiry.deadline_us or 0) != (real_ms or 0) * 1000:
                 self._note(
-                    self.engine.running,
+                    self.engine.execution.spec,
                     f"an effect: {key} expires at {real_ms} and not at {expiry}",
                 )
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
@@ -27,7 +27,7 @@ from pytest_fakecloud.reporting.report import concerning, report_of
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed=1, now="2026-03-01T12:00:00Z") as opened:
-        opened.journal._recorder.shared.find_lines = Lines()
+        opened.journal._recorder.shared.find_stack = Stacks()
         yield opened
 
 

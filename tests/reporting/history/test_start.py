@@ -14,7 +14,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.calls import Call
-from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.report.accesses import accesses
 from pytest_fakecloud.reporting.asserted import UnequalValues, compared_items, source_at
 from pytest_fakecloud.reporting.calls import lookups_of
@@ -29,7 +29,7 @@ def cloud() -> Iterator[Cloud]:
     with Cloud(
         seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
     ) as opened:
-        opened.journal._recorder.shared.find_lines = Lines()
+        opened.journal._recorder.shared.find_stack = Stacks()
         yield opened
 
 

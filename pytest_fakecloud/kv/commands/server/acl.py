@@ -185,7 +185,7 @@ def acl_log(session: Session, args: Args) -> Reply:
             b"context", entry.context.encode(),
             b"object", entry.object,
             b"username", entry.name,
-            b"age-seconds", (session.engine.now_us - entry.at_us) // 1000 / 1000,
+            b"age-seconds", (session.engine.execution.now_us - entry.at_us) // 1000 / 1000,
             b"client-info", entry.client,
         ])
         for entry in log[:count]

@@ -21,7 +21,6 @@ from ..arguments import (
     parse_milliseconds,
     parse_options,
     readable,
-    running,
     subcommand_error,
 )
 from .server import module_list
@@ -149,7 +148,7 @@ def _check_overlap(pairs: Iterable[tuple[bytes, bytes]], described: str) -> None
 
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:
     wanted = TrackingOptions()
-    for word, values in parse_options(args, 1, running(session).option_sizes):
+    for word, values in parse_options(args, 1, session.command.option_sizes):
         if word == b"REDIRECT":
             if wanted.redirect:
                 raise CommandError(errors.SECOND_REDIRECT)
@@ -241,7 +240,7 @@ def client_kill(session: Session, args: Args) -> Reply:
     words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
     filters: list[Filter] = []
     skip_me = True
-    for word, (value,) in parse_options(words, 0, running(session).option_sizes):
+    for word, (value,) in parse_options(words, 0, session.command.option_sizes):
         if word == b"SKIPME":
             skip_me = is_first(value, b"YES", b"NO")
         else:
@@ -277,7 +276,9 @@ def client_pause(session: Session, args: Args) -> Reply:
     """Delay all commands, or only writes, of the database port for a number of milliseconds."""
     timeout_ms = parse_milliseconds(session, args[0])
     mode = choice(args[1:], (b"ALL", b"WRITE"), errors.CLIENT_PAUSE_MODE)
-    session.engine.pauses.pause(session.engine.now_us + timeout_ms * 1000, mode == b"WRITE")
+    session.engine.pauses.pause(
+        session.engine.execution.now_us + timeout_ms * 1000, mode == b"WRITE"
+    )
     return OK
 
 
@@ -345,7 +346,7 @@ def reset(session: Session, args: Args) -> Reply:
     session.resp = 2
     session.reply_mode = "on"
     session.no_evict = session.no_touch = False
-    session.db = engine.database(0)
+    session.db = engine.databases[0]
     session.user = engine.users.visitor()
     return Status(b"RESET")
 
@@ -379,7 +380,7 @@ def hello(session: Session, args: Args) -> Reply:
     if args:
         version = parse_int(args[0], 2, 3, errors.PROTO_NOT_INTEGER, errors.NOPROTO)
     user, name = session.user, session.name
-    for word, values in parse_options(args, 1, running(session).option_sizes, errors.hello_syntax):
+    for word, values in parse_options(args, 1, session.command.option_sizes, errors.hello_syntax):
         if word == b"AUTH":
             user = _log_in(session, decoded(values[0]), values[1], b"HELLO")
         else:
@@ -401,10 +402,10 @@ def monitor(session: Session, args: Args) -> Reply:
     if session.in_exec or session.in_script:
         raise CommandError(errors.MONITOR_DENIED)
 
-    def show(at_us: int, other: Session, argv: list[bytes]) -> None:
-        line = monitor_line(at_us, other, argv)
+    def show(at_us: int, other: Session, line: list[bytes]) -> None:
+        text = monitor_line(at_us, other, line)
         # The vendor documents bulk strings.
-        session.push([line if session.engine.dialect == "vendor" else Status(line)])
+        session.push([text if session.engine.dialect == "vendor" else Status(text)])
 
     if session.monitor is None:
         session.monitor = show

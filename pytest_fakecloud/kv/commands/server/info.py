@@ -21,7 +21,7 @@ from ...syntax import I64_MIN, decoded, parse_int
 from ...table.registry import Args, command
 from ...table.versions import MODULE_VERSIONS
 from ...values.measures import ENTRY, usage
-from ..arguments import parse_options, readable, running, subcommand_error
+from ..arguments import parse_options, readable, subcommand_error
 
 
 def script_memory(engine: KVEngine) -> tuple[int, int]:
@@ -57,11 +57,11 @@ _FACTS: dict[str, Callable[[KVEngine], Any]] = {
         ("run_id", "master_replid"), lambda engine: engine.ids.stream("kv", "run id").hex(40)
     ),
     "tcp_port": lambda engine: engine.config.text("port"),
-    "server_time_usec": lambda engine: engine.now_us,
-    "uptime_in_seconds": lambda engine: (engine.now_us - engine.started_us) // 1_000_000,
-    "uptime_in_days": lambda engine: (engine.now_us - engine.started_us) // 86_400_000_000,
+    "server_time_usec": lambda engine: engine.execution.now_us,
+    "uptime_in_seconds": lambda engine: (engine.execution.now_us - engine.started_us) // 1_000_000,
+    "uptime_in_days": lambda engine: (engine.execution.now_us - engine.started_us) // 86_400_000_000,
     **dict.fromkeys(("hz", "configured_hz"), lambda engine: engine.config.text("hz")),
-    "lru_clock": lambda engine: engine.now_us // 1_000_000 & 0xFFFFFF,
+    "lru_clock": lambda engine: engine.execution.now_us // 1_000_000 & 0xFFFFFF,
     "connected_clients": lambda engine: len(engine.connected),
     "maxclients": lambda engine: engine.config.text("maxclients"),
     "blocked_clients": lambda engine: len(engine.waiters) + len(engine.pauses.delayed),
@@ -151,7 +151,7 @@ def _percentile(buckets: dict[int, int], percent: float) -> float:
 
 def _keyspace(engine: KVEngine) -> Iterator[str]:
     for index in range(len(engine.databases)):
-        db = engine.database(index)
+        db = engine.databases[index]
         keys = len(db)
         if keys:
             ttls = [at - db.now_ms for at in db.expires.values()]
@@ -222,7 +222,7 @@ def memory_usage(session: Session, args: Args) -> Reply:
     vendor raises a number below the minimum instead of rejecting it.
     """
     least = I64_MIN if session.engine.dialect == "vendor" else 0
-    for _, (samples,) in parse_options(args, 1, running(session).option_sizes):
+    for _, (samples,) in parse_options(args, 1, session.command.option_sizes):
         parse_int(samples, least, outside=errors.SYNTAX)
     value = session.db.find(args[0])
     return None if value is None else usage(args[0], value)
@@ -239,7 +239,7 @@ def memory_stats(session: Session, args: Args) -> Reply:
     total = engine.sizes.used_memory()
     overhead = keys = 0
     tables = Map()
-    for db in map(engine.database, range(len(engine.databases))):
+    for db in engine.databases:
         keys += len(db.values)
         if db.values:
             main, expires = ENTRY * len(db.values), ENTRY * len(db.expires)
@@ -383,7 +383,7 @@ def slowlog_get(session: Session, args: Args) -> Reply:
             entry.id,
             entry.at_us // 1_000_000,
             entry.usec,
-            entry.argv,
+            entry.line,
             entry.address.encode(),
             entry.name,
         ]

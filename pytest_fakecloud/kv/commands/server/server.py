@@ -38,7 +38,7 @@ from ...table.config import ENCODING_LIMITS, check_addresses, memory_bytes
 from ...table.registry import COMMANDS, Args, command, variant
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
-from ..arguments import choice, parse_options, running
+from ..arguments import choice, parse_options
 from ..keys import encoding, reference_count
 
 # -- databases, time and parameters --------------------------------------------------------------
@@ -51,8 +51,7 @@ def flush(session: Session, args: Args, *, every: bool) -> Reply:
     lazily = choice(args, (b"ASYNC", b"SYNC")) == b"ASYNC"
     if not args:
         lazily = engine.config.text("lazyfree-lazy-user-flush") == "yes"
-    everything = map(engine.database, range(len(engine.databases)))
-    for database in everything if every else [session.db]:
+    for database in engine.databases if every else [session.db]:
         if lazily:  # INFO counts these keys.
             engine.statistics.freed_lazily += len(database)
         database.clear()
@@ -74,7 +73,7 @@ def time(session: Session, args: Args) -> Reply:
     """Return the fake time as a Unix time in seconds, and the microseconds of the current second."""
     engine = session.engine
     is_constant = engine.table.knows["TIME is constant in scripts and transactions"]
-    now_us = engine.now_us if is_constant else engine.clock.now_us()
+    now_us = engine.execution.now_us if is_constant else engine.clock.now_us()
     seconds, microseconds = divmod(now_us, 1_000_000)
     return [b"%d" % seconds, b"%d" % microseconds]
 
@@ -88,7 +87,7 @@ def swapdb(session: Session, args: Args) -> Reply:
     if not all(0 <= index < len(engine.databases) for index in (first, second)):
         raise CommandError(errors.DB_INDEX)
     if first != second:
-        engine.database(first).exchange(engine.database(second))
+        engine.databases[first].exchange(engine.databases[second])
     return OK
 
 
@@ -254,7 +253,7 @@ def migrate(session: Session, args: Args) -> Reply:
     """Move keys to another server; returns NOKEY if none of the keys exist, otherwise an error."""
     # Like Redis, check the options first, then the timeout, then the database.
     keys = [args[2]]
-    for word, values in parse_options(args, 5, running(session).option_sizes):
+    for word, values in parse_options(args, 5, session.command.option_sizes):
         if word == b"KEYS":
             if args[2]:
                 raise CommandError(errors.MIGRATE_KEYS)
@@ -284,7 +283,7 @@ def module_load(session: Session, args: Args) -> Reply:
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
     """Record the current time as the time of the last snapshot; nothing is saved."""
-    session.engine.last_save_us = session.engine.now_us
+    session.engine.last_save_us = session.engine.execution.now_us
     for db in session.engine.databases:
         db.changes = 0
     return OK
@@ -395,7 +394,7 @@ def debug(session: Session, args: Args) -> Reply:
 
 def _debug_sleep(session: Session, seconds: bytes) -> Reply:
     """Delay all clients in fake time; in a transaction, the delay starts at its end."""
-    now_us, pauses = session.engine.now_us, session.engine.pauses
+    now_us, pauses = session.engine.execution.now_us, session.engine.pauses
     milliseconds = max(int(parse_float(seconds) * 1000), 0)
     if not milliseconds:
         return OK
@@ -431,7 +430,7 @@ def _digest(engine: KVEngine) -> Reply:
     """Return a digest of all keys of the server, independent of their order."""
     total = EMPTY
     for number in range(len(engine.databases)):
-        keyspace = engine.database(number)
+        keyspace = engine.databases[number]
         keys = list(keyspace)
         if keys:
             total = mixed(total, number.to_bytes(4))

@@ -31,7 +31,6 @@ from ..arguments import (
     length,
     parse_milliseconds,
     parse_options,
-    running,
     subcommand_error,
     try_or_wait,
 )
@@ -142,7 +141,7 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     """Parse the options of XTRIM or, with ``adding``, those of XADD before the ID."""
     if adding and args[1] == b"*":
         return _NO_OPTIONS
-    sizes = {b"MAXLEN": 1, b"MINID": 1, **running(session).option_sizes}
+    sizes = {b"MAXLEN": 1, b"MINID": 1, **session.command.option_sizes}
     stream_options = _Options()
     at = 1
     while at < len(args) and not (adding and args[at] == b"*"):
@@ -267,7 +266,7 @@ def xsetid(session: Session, args: Args) -> Reply:
     """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
-    for word, (value,) in parse_options(args, 2, running(session).option_sizes):
+    for word, (value,) in parse_options(args, 2, session.command.option_sizes):
         if word == b"ENTRIESADDED":
             entries_added = parse_int(value, 0, outside=errors.XSETID_ENTRIES_NEGATIVE)
         else:
@@ -386,7 +385,7 @@ variant("XLEN", "Return the number of entries in a stream.", kind=StreamValue)(l
 def xrange(session: Session, args: Args, *, reverse: bool) -> Reply:
     low, high = parse_interval(args[2], args[1]) if reverse else parse_interval(args[1], args[2])
     count: int | None = None
-    for _, (value,) in parse_options(args, 3, running(session).option_sizes):
+    for _, (value,) in parse_options(args, 3, session.command.option_sizes):
         count = max(parse_int(value), 0)
     stream = session.db.get(args[0], StreamValue)
     if stream is None:

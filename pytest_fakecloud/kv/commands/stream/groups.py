@@ -24,14 +24,7 @@ from ...values.stream import (
     advance,
     format_id,
 )
-from ..arguments import (
-    existing,
-    get_or_empty,
-    parse_options,
-    running,
-    subcommand_error,
-    try_or_wait,
-)
+from ..arguments import existing, get_or_empty, parse_options, subcommand_error, try_or_wait
 from .entries import (
     ReadWords,
     entries_reply,
@@ -69,7 +62,7 @@ def find_group(
 def _group_words(session: Session, args: Args) -> tuple[bool, int]:
     """Return whether MKSTREAM is given, and the number of ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
-    sizes = running(session).option_sizes
+    sizes = session.command.option_sizes
     for word, values in parse_options(args, 3, sizes, subcommand_error(session).text):
         if word == b"MKSTREAM":
             mkstream = True
@@ -344,7 +337,7 @@ def _claim_number(text: bytes, command_name: str, what: str) -> int:
 
 
 def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
-    claim, sizes = _Claim(), running(session).option_sizes
+    claim, sizes = _Claim(), session.command.option_sizes
     for word, values in parse_options(args, at, sizes, errors.unrecognized_claim_option):
         if word == b"FORCE":
             claim.force = True
@@ -411,11 +404,11 @@ def xautoclaim(session: Session, args: Args) -> Reply:
     """
     # Like Redis, read the key once, before an invalid argument is reported.
     session.db.lookup(args[0])
-    session.db.counts_reads = False
+    session.engine.execution.counts_reads = False
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
     count, claim = 100, _Claim()
-    for word, values in parse_options(args, 5, running(session).option_sizes):
+    for word, values in parse_options(args, 5, session.command.option_sizes):
         if word == b"COUNT":
             count = parse_int(values[0], 1, _MAX_AUTOCLAIM_COUNT, errors.XAUTOCLAIM_COUNT)
         else:

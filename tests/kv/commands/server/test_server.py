@@ -122,7 +122,7 @@ def test_a_transaction_with_sleeps_in_the_slow_log(kv: KVServer) -> None:
     waiting.join(10)
     assert answers == [[Status(b"PONG"), Status(b"OK"), None]]
     (entry,) = kv._engine.statistics.slow
-    assert (entry.usec, entry.argv) == (200_000, [b"debug", b"sleep", b"0.2"])
+    assert (entry.usec, entry.line) == (200_000, [b"debug", b"sleep", b"0.2"])
     sleeper.close()
 
 

@@ -21,6 +21,6 @@ def test_what_counts_as_a_change_of_the_group(run: Run, line: str, changes: int)
         run(filling)
     run("XREADGROUP GROUP g c STREAMS s >")
     run("XDEL s 1-1")
-    before = run.engine.database(0).changes
+    before = run.engine.databases[0].changes
     run(line)
-    assert run.engine.database(0).changes == before + changes
+    assert run.engine.databases[0].changes == before + changes

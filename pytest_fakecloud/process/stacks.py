@@ -1,12 +1,12 @@
-"""Finds the lines that make a call, in a small part of the time that `call_sites` takes.
+"""Finds the code that makes a call, in a small part of the time that `call_sites` takes.
 
 The first failure of a test has no exact call sites, because finding them takes longer than the call.
 So each call keeps references to the code on the stack of its client that is probably the
 application's, and the report of a failing test decides which of it is.
 
 A call that skips the socket has its client on its own stack. The client of any other call is in
-another thread, and to walk the stack of a running thread has crashed CPython 3.11. So its lines are
-found earlier, in its own thread, when it sends on a socket.
+another thread, and to walk the stack of a running thread has crashed CPython 3.11. So its stack is
+read earlier, in its own thread, when it sends on a socket.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from weakref import ref
 
 from ..core.exits import Exits
 from ..core.frames import CodePlace
-from ..core.recorder import CallLines
+from ..core.recorder import CallStack
 from .replace import Function, swap
 
 _MOST = 6
-"""Maximum number of lines to keep for a call."""
+"""Maximum number of places to keep for a call."""
 _RUNNERS = (os.path.join("_pytest", "python.py"), os.path.join("asyncio", "base_events.py"))
 """The ends of the names of the files in which pytest calls a test, and an event loop a task."""
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -40,22 +40,22 @@ _LIBRARIES = (
 
 @dataclass
 class _Sent:
-    """The lines that have sent on a socket, and whether a call has taken them.
+    """The stack that has sent on a socket, and whether a call has taken it.
 
-    ``is_mixed``: other lines sent before a call had taken those before. As the client does not wait
-    for its responses, the lines of its calls are not known.
+    ``is_mixed``: another stack sent before a call had taken the one before. As the client does not
+    wait for its responses, the stacks of its calls are not known.
     """
 
     sock: ref[socket.socket]
-    lines: CallLines | None
+    stack: CallStack | None
     is_taken: bool = False
     is_mixed: bool = False
 
 
-class Lines:
-    """Returns the lines that make the current call, given the address of its client, if it has one.
+class Stacks:
+    """Returns the stack that makes the current call, given the address of its client, if it has one.
 
-    Clients that send in other processes, over TLS or on the sockets of gevent have none.
+    For clients that send in other processes, over TLS or on the sockets of gevent, none is known.
     """
 
     def __init__(self) -> None:
@@ -64,45 +64,44 @@ class Lines:
         self._sent_on: dict[int, _Sent] = {}
         """The same by the descriptor of the socket, because asking for its port is a system call."""
 
-    def __call__(self, client: tuple[str, int] | None) -> CallLines | None:
+    def __call__(self, client: tuple[str, int] | None) -> CallStack | None:
         if client is None:  # The call skips the socket.
-            return lines_above(sys._getframe(1))
+            return stack_above(sys._getframe(1))
         sent = self._sent.get(client[1])
         sock = None if sent is None else sent.sock()
         if sent is None or sock is None or sock.fileno() < 0 or sent.is_mixed:
             return None
         sent.is_taken = True
-        return sent.lines
+        return sent.stack
 
     def watch_sockets(self, exits: Exits) -> None:
-        """Note the lines that send on sockets until the exits are closed."""
+        """Note the stacks that send on sockets until the exits are closed."""
         for name in ("send", "sendall"):
             swap(exits, socket.socket, name, self._noting(getattr(socket.socket, name)))
 
     def _noting(self, original: Function) -> Function:
         def send(sock: socket.socket, *arguments: Any, **options: Any) -> Any:
-            self._note(sock, sys._getframe(1))
+            frame = sys._getframe(1)
+            if _kind_of(frame.f_code.co_filename) != "own":  # No fake sends a response.
+                self._note(sock, stack_above(frame))
             return original(sock, *arguments, **options)  # gevent's sockets have options.
 
         return send
 
-    def _note(self, sock: socket.socket, frame: FrameType) -> None:
-        if _kind_of(frame.f_code.co_filename) == "own":
-            return  # A fake sends a response.
-        lines = lines_above(frame)
+    def _note(self, sock: socket.socket, stack: CallStack | None) -> None:
         last = self._sent_on.get(sock.fileno())
         if last is None or last.sock() is not sock:
             with suppress(OSError, IndexError):
                 port = sock.getsockname()[1]
-                self._sent[port] = self._sent_on[sock.fileno()] = _Sent(ref(sock), lines)
+                self._sent[port] = self._sent_on[sock.fileno()] = _Sent(ref(sock), stack)
         elif last.is_taken:
-            last.lines, last.is_taken = lines, False
-        elif last.lines != lines:
+            last.stack, last.is_taken = stack, False
+        elif last.stack != stack:
             last.is_mixed = True
 
 
-def lines_above(frame: FrameType | None) -> CallLines | None:
-    """Return the lines on the stack above a frame that may be the application's, if there are any."""
+def stack_above(frame: FrameType | None) -> CallStack | None:
+    """Return the code on the stack above a frame that may be the application's, if there is any."""
     places: list[CodePlace] = []
     library = ""
     while frame is not None:
@@ -116,7 +115,7 @@ def lines_above(frame: FrameType | None) -> CallLines | None:
         elif not places:
             library = code.co_filename
         frame = frame.f_back
-    return CallLines(tuple(places), library) if places else None
+    return CallStack(tuple(places), library) if places else None
 
 
 @cache

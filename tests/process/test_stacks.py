@@ -1,4 +1,4 @@
-"""The lines that each call keeps for the history of a failing test."""
+"""The stacks that each call keeps for the history of a failing test."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import requests
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.exits import Exits, exiting
 from pytest_fakecloud.core.frames import place_at
-from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.process.stacks import Stacks
 
 
 @pytest.fixture(params=["inprocess", "socket"])
 def kv(request: pytest.FixtureRequest) -> Iterator[KVServer]:
     with Cloud(transport=request.param) as cloud, exiting() as exits:
-        cloud.journal._recorder.shared.find_lines = lines = Lines()
-        lines.watch_sockets(exits)
+        cloud.journal._recorder.shared.find_stack = stacks = Stacks()
+        stacks.watch_sockets(exits)
         yield cloud.kv_server()
 
 
 def functions(kv: KVServer) -> list[list[str]]:
-    recorded = kv.journal._recorder.shared.lines
+    recorded = kv.journal._recorder.shared.stacks
     numbers = [call.number for call in kv.journal.calls(command="GET")]
     return [
         [code.co_name for code, _ in recorded[number].places] if number in recorded else []
@@ -43,7 +43,7 @@ def test_a_call_has_the_lines_of_its_caller_and_of_the_test(kv: KVServer) -> Non
     get_article(kv)
     [names] = functions(kv)
     assert names == ["get_article", "test_a_call_has_the_lines_of_its_caller_and_of_the_test"]
-    [call] = kv.journal._recorder.shared.lines.values()
+    [call] = kv.journal._recorder.shared.stacks.values()
     assert "requests" in call.library
 
 
@@ -79,8 +79,8 @@ class Connection:
     """A connection to a server that neither reads nor answers, with the lines that sent on it."""
 
     def __init__(self, exits: Exits) -> None:
-        self.lines = Lines()
-        self.lines.watch_sockets(exits)
+        self.stacks = Stacks()
+        self.stacks.watch_sockets(exits)
         listener = socket.create_server(("127.0.0.1", 0))
         exits.callback(listener.close)
         self.sock = socket.create_connection(listener.getsockname())
@@ -89,8 +89,8 @@ class Connection:
 
     def sent_from(self) -> list[int]:
         """Return the lines of this file that sent what a call has received."""
-        lines = self.lines(self.client)
-        return [] if lines is None else [int(place_at(lines.places[0])["line"])]
+        stack = self.stacks(self.client)
+        return [] if stack is None else [int(place_at(stack.places[0])["line"])]
 
 
 @pytest.fixture
@@ -123,11 +123,11 @@ def test_a_closed_connection_has_no_lines(connection: Connection) -> None:
 def test_sockets_are_restored() -> None:
     before = {**vars(socket.socket)}
     with exiting() as exits:
-        Lines().watch_sockets(exits)
+        Stacks().watch_sockets(exits)
     assert {**vars(socket.socket)} == before
 
 
 def test_lines_are_forgotten_with_their_calls(kv: KVServer) -> None:
     get_article(kv)
     kv.journal.clear()
-    assert not kv.journal._recorder.shared.lines
+    assert not kv.journal._recorder.shared.stacks

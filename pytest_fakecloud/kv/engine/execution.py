@@ -1,0 +1,44 @@
+"""What the databases of an engine need to know of the command that is running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..table.registry import CommandSpec
+
+
+@dataclass
+class Execution:
+    """The command that the engine is running, as its databases see it. They share one, which only the
+    engine changes.
+    """
+
+    now_us: int
+    """Time in microseconds since the Unix epoch, which is constant during a command, script or
+    transaction.
+    """
+    spec: CommandSpec | None = None
+    """The running command or, between commands, the last one."""
+    counts_reads: bool = False
+    """Whether reading a key counts as a hit or a miss: not between commands, when only the test reads,
+    nor for further attempts of a blocked command, as in Redis 7.0.
+    """
+    notes_accesses: bool = True
+    """Whether reading or writing an existing key changes its access time (CLIENT NO-TOUCH)."""
+
+    def __post_init__(self) -> None:
+        self.now_ms = self.now_us // 1000
+
+    def set_time(self, now_us: int) -> None:
+        self.now_us = now_us
+        self.now_ms = now_us // 1000
+
+    def begin(self, spec: CommandSpec, *, no_touch: bool) -> None:
+        """Begin a command, whose client may have set the mode of CLIENT NO-TOUCH."""
+        self.spec = spec
+        self.counts_reads = spec.lookup
+        self.notes_accesses = not no_touch
+
+    def end(self) -> None:
+        self.counts_reads = False
+        self.notes_accesses = True
