@@ -14,7 +14,7 @@ from ..core.exits import Exits
 from ..core.settings import DeliveryMode
 from ..http.ports import hand_over, release
 from .checks import check_early_variables
-from .cloud_state import CloudState
+from .cloud_state import BEFORE_OPENING, CloudState
 from .lost_changes import LostChanges
 
 
@@ -148,13 +148,20 @@ class CloudOwner:
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def note_changes(self, fixture_name: str, former: CloudState) -> list[Callable[[], None]]:
-        """Note what a fixture of a wide scope has changed in the cloud since a former state. Fakes that
+    def state(self) -> CloudState:
+        """Return the present state of the cloud."""
+        return CloudState.of(self.cloud)
+
+    def note_changes(
+        self, fixture_name: str, former: CloudState | None
+    ) -> list[Callable[[], None]]:
+        """Note what a fixture of a wide scope has changed in the cloud since a former state, or
+        if there is none, since it was opened. Fakes that
         it has started or whose credentials it has rotated stay, even if a test requests it at run time.
         Other changes last until the next test, whose report says so. Return functions that restore the
         baselines that it has replaced.
         """
-        changes = former.changes_in(self.cloud)
+        changes = (former or BEFORE_OPENING).changes_in(self.cloud)
         self._let_stay([*changes.started, *changes.rotated])
         self.lost.add(fixture_name, changes.last_numbers)
         return changes.restorations

@@ -13,6 +13,7 @@ from ..cloud.base import fixture_fake
 from ..cloud.cloud import Cloud
 from ..cloud.services import services_by_word
 from ..core.errors import ContractError, unknown_name
+from ..process.surroundings import Variables
 from .options import fixture_of, words_of
 from .run import Run
 
@@ -23,14 +24,18 @@ def start_early_fakes(run: Run) -> None:
     Now, ``fakecloud_session_settings`` cannot be read, so the cloud has the default settings.
     ``Run.open_session_cloud()`` applies those of the session before the first test.
     """
-    config = run.options.config
+    config = run.config
     config.pluginmanager.register(sys.modules[__name__])
     fixtures = _early_fixtures(config)
+    variables = Variables()
+    run.exits.callback(variables.restore)
+    # The variables of a test end before those that they have replaced, even if it was interrupted.
+    run.exits.callback(run.end_test)
     try:
         owner = run.new_session_owner("session", None)
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
-                run.early_variables.set(name, value)
+                variables.set(name, value)
     except (ContractError, OSError) as error:
         raise pytest.UsageError(f"fakecloud_early: {error}") from error
 

@@ -29,7 +29,6 @@ from ..core.frames import is_own
 from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
 from .options import misuse
-from .run import Run
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..reporting.model import Report
     from ..reporting.text import TextLine
+    from .run import Run
 
 
 def check(run: Run, item: pytest.Item) -> None:
@@ -178,10 +178,10 @@ def _refused_clients(cloud: Cloud) -> list[str]:
 
 def write_timelines_index(run: Run) -> None:
     """Write the index of the timelines of failed tests."""
-    folder = run.options.timelines
     with report_hook_failure(
         "fakecloud: no index of the timelines", partial(print, file=sys.stderr)
     ):
+        folder = run.options.timelines
         # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):
             from ..reporting.page import write_index

@@ -1,39 +1,29 @@
 """The state of one pytest run: the current test, and the clouds of the fixtures.
 
-Imported when a test first uses a fake or the marker, or for early fakes.
-``docs/contributing/map.md`` shows what owns what, and when it ends.
+Every pytest run has this state, so this module imports only pytest. Its methods import what they need
+when a test first uses a fake, or for early fakes. ``docs/contributing/map.md`` shows what owns what,
+and when it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ..cloud.cloud import Cloud
 from ..core.exits import Exits
-from ..core.libraries import add_test
-from ..process.surroundings import Variables
-from .checks import (
-    check_early_addresses,
-    check_later_test,
-    check_narrow_settings,
-    check_session_settings,
-    check_unchanged,
-    warn_of_session_settings,
-)
-from .cloud_owner import CloudOwner
-from .cloud_state import BEFORE_OPENING, CloudState
-from .env import publish_env
-from .lost_changes import AT_IMPORT
-from .observation import Observation, SleepMeter
-from .options import SESSION_SETTINGS, SETTINGS, RunOptions, without_traceback
 
 if TYPE_CHECKING:
+    from ..cloud.cloud import Cloud
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
+    from .cloud_owner import CloudOwner
+    from .observation import Observation
+    from .options import RunOptions
 
 
 @dataclass
@@ -47,10 +37,9 @@ class TestState:
     has_variables: bool = False
     """Whether the variables of the fixtures' fakes have been set."""
     observation: Observation | None = None
+    """What is recorded for the report, once a cloud is open."""
     compared: UnequalValues | None = None
     """The last two values that an assertion of the test found unequal."""
-    sleep: SleepMeter | None = None
-    """Measures the code of the test, once it has begun."""
     exits: Exits = field(default_factory=Exits)
     """What ends with the test: what is recorded for its report, and the variables of its fakes."""
     has_run: bool = False
@@ -67,7 +56,7 @@ class TestState:
 
     def slept_seconds(self) -> float:
         """Return how long the code of the test has slept; 0 if unknown."""
-        return 0.0 if self.sleep is None else self.sleep.seconds()
+        return 0.0 if self.observation is None else self.observation.sleep.seconds()
 
 
 class Run:
@@ -75,18 +64,16 @@ class Run:
     owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
 
     The hooks call ``end_imports()`` after the collection; for each test ``begin_test()``,
-    ``end_setup()``, ``begin_call()``, ``end_call()`` and ``end_test()``; for each fixture of a wide
-    scope ``begin_fixture()``, and then ``end_fixture()`` or ``abandon_fixture()``. The plugin's fixtures
-    call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
+    ``end_setup()``, ``begin_call()``, ``end_call()`` and ``end_test()``; and around each fixture of a
+    wide scope ``wide_fixture()``. The plugin's fixtures call ``open_cloud()``, ``close_cloud()`` and
+    ``open_session_cloud()``.
     """
 
-    def __init__(self, config: pytest.Config, scope: str) -> None:
-        self.options = RunOptions(config, scope)
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.test = TestState()
-        self.early_variables = Variables()
-        """The variables of early fakes, which are set until the run ends."""
-        self._exits = Exits(self.end_test, self.early_variables.restore)
-        """What ends with the run: the clouds that are still open, the latest first, and then these."""
+        self.exits = Exits(self.end_test)
+        """What ends with the run: the clouds that are still open, the latest first, then the test."""
         self.session_owner: CloudOwner | None = None
         """The owner of the session's cloud, from its first use, or of the early fakes, until the last
         test of the session has been reported.
@@ -98,11 +85,38 @@ class Run:
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
+    # -- settings --------------------------------------------------------------------------------
+
+    @cached_property
+    def is_early(self) -> bool:
+        """Whether fakes start before the first import."""
+        try:
+            return bool(self.config.getini("fakecloud_early"))
+        except (TypeError, ValueError, pytest.UsageError):
+            # Imported here, because few runs have such a value.
+            from .options import ini_value
+
+            return bool(ini_value(self.config, "fakecloud_early"))
+
+    @property
+    def scope(self) -> str:
+        """How long the fakes of fixtures last: function, class, module or session."""
+        return "session" if self.is_early else self.config.getini("fakecloud_scope") or "function"
+
+    @cached_property
+    def options(self) -> RunOptions:
+        from .options import RunOptions
+
+        return RunOptions(self.config, self.scope)
+
     # -- clouds ----------------------------------------------------------------------------------
 
-    @without_traceback
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures, given the values of the fixtures with settings."""
+        from .checks import check_narrow_settings, warn_of_session_settings
+        from .cloud_owner import CloudOwner
+        from .options import without_traceback
+
         item, options = self._item(), self.options
         check_narrow_settings(options, item, settings)
         if options.scope == "session":
@@ -112,7 +126,8 @@ class Run:
                 self._has_warned = True
                 warn_of_session_settings(item)
             cloud_settings = options.merged_settings(options.node_of_scope(item), settings)
-            owner = CloudOwner(self._exits, options.config, item.nodeid, cloud_settings)
+            with without_traceback():
+                owner = CloudOwner(self.exits, self.config, item.nodeid, cloud_settings)
             self._fixture_owner = owner
         owner.fakecloud_settings = settings
         self._observe_and_publish(owner.cloud)
@@ -123,24 +138,27 @@ class Run:
         if self._fixture_owner is not None:
             self._fixture_owner.close()
 
-    @without_traceback
     def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
         first use opens the cloud, or gives early fakes these settings. Fail a test with other settings
         than an earlier one.
         """
+        from .checks import check_early_addresses, check_session_settings, check_unchanged
+        from .options import SESSION_SETTINGS, without_traceback
+
         item, owner = self._item(), self.session_owner
         former = None if owner is None else owner.fakecloud_session_settings
         if owner is not None and former is not None:
             check_unchanged(SESSION_SETTINGS, "session", settings, former)
             return owner
         check_session_settings(self.options.scope, settings)
-        if owner is None:
-            owner = self.new_session_owner(item.nodeid, settings)
-        elif settings:
-            check_early_addresses(owner.cloud, settings)
-            cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
-            owner.replace_cloud(item.nodeid, cloud_settings)
+        with without_traceback():
+            if owner is None:
+                owner = self.new_session_owner(item.nodeid, settings)
+            elif settings:
+                check_early_addresses(owner.cloud, settings)
+                cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
+                owner.replace_cloud(item.nodeid, cloud_settings)
         owner.fakecloud_session_settings = settings
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
@@ -150,9 +168,11 @@ class Run:
         """Create the owner and the cloud of the session: on first use, or before that for early fakes,
         when the settings of the session are not known yet.
         """
+        from .cloud_owner import CloudOwner
+
         cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
         # Applications use the queues beside the tests, so no test could run them for all.
-        owner = CloudOwner(self._exits, self.options.config, seed, cloud_settings, "background")
+        owner = CloudOwner(self.exits, self.config, seed, cloud_settings, "background")
         owner.fakecloud_session_settings = settings
         self.session_owner = owner
         return owner
@@ -200,6 +220,8 @@ class Run:
         If the fakes outlive the test, the value of ``fakecloud_settings`` is that for the first test
         until this one has run. In its own, only ``strict`` may differ (``check_unchanged()``).
         """
+        from .options import SETTINGS
+
         item, owner = self._item(), self.owner
         settings = None if owner is None else owner.fakecloud_settings
         session_settings = None if owner is None else owner.fakecloud_session_settings
@@ -216,9 +238,16 @@ class Run:
         requested the cloud at run time, or imported a framework whose requests are recorded.
         """
         test, owner = self.test, self.owner
-        if owner is not None and test.observation is not None:
-            test.observation.observe(owner.cloud)
+        if owner is None:
+            return
+        if test.observation is None:
+            from .observation import Observation
+
+            test.observation = Observation(self.options, self._item(), test.exits)
+        test.observation.observe(owner.cloud)
         if requested is not None and not test.has_variables and self.settings_of_test()["env"]:
+            from .env import publish_env
+
             test.has_variables = True
             publish_env(requested, test.exits)
 
@@ -252,8 +281,6 @@ class Run:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
         self.test = TestState(item)
-        self.test.observation = Observation(self.options, item, self.test.exits)
-        add_test(str(item.path))
         for owner in self.owners:
             owner.prepare(item)
         self._observe_and_publish(self.requested_cloud)
@@ -266,39 +293,42 @@ class Run:
         """Let the early fakes stay, with the credentials that conftests and modules have given them.
         Note their other changes, which the first test does not find.
         """
+        if not self.owners:
+            return
+        from .cloud_state import BEFORE_OPENING
+        from .lost_changes import AT_IMPORT
+
         for owner in self.owners:
             owner.note_changes(AT_IMPORT, BEFORE_OPENING)
 
-    def begin_fixture(self) -> dict[Cloud, CloudState]:
-        """Return the state of the open clouds before a fixture of a wide scope."""
-        return {owner.cloud: CloudState.of(owner.cloud) for owner in self.owners}
-
-    def end_fixture(
-        self, definition: pytest.FixtureDef[Any], states: Mapping[Cloud, CloudState]
-    ) -> None:
-        """Let the fakes and credentials that a fixture of a wide scope has created stay, and note its
-        other changes. A baseline that it has set ends with it. A cloud of which there is no state was
-        opened by the fixture.
+    @contextmanager
+    def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
+        """Let the fakes and credentials that a fixture of a wide scope creates stay, and note its other
+        changes. A baseline that it has set ends with it, or at once if it raises an exception: other
+        tests of its scope run without it. What it has started then ends before the next test.
         """
+        states = {owner.cloud: owner.state() for owner in self.owners}
+        try:
+            yield
+        except BaseException:
+            for cloud, former in states.items():
+                for restore in former.changes_in(cloud).restorations:
+                    restore()
+            raise
         for owner in self.owners:
-            former = states.get(owner.cloud, BEFORE_OPENING)
-            for restore in owner.note_changes(definition.argname, former):
+            for restore in owner.note_changes(definition.argname, states.get(owner.cloud)):
                 definition.addfinalizer(restore)
-
-    def abandon_fixture(self, states: Mapping[Cloud, CloudState]) -> None:
-        """Restore the baselines that a fixture of a wide scope replaced before it raised an exception.
-        Not with a finalizer, because other tests of its scope run without it. What it has started ends
-        before the next test.
-        """
-        for cloud, former in states.items():
-            for restore in former.changes_in(cloud).restorations:
-                restore()
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
         measuring how long it sleeps.
         """
-        self.test.sleep = SleepMeter()
+        if not self.owners:
+            return
+        from .checks import check_later_test
+
+        if self.test.observation is not None:
+            self.test.observation.begin_call()
         requested_owner = None if self.requested_cloud is None else self.owner
         check_later_test(self.options, self._item(), requested_owner, self.session_owner)
         for owner in self.owners:
@@ -321,5 +351,5 @@ class Run:
             self.session_owner = None
 
     def close(self) -> None:
-        """End the run: what is open, the test, and the variables of early fakes. Can be repeated."""
-        self._exits.close()
+        """End what has not ended before the run. Can be repeated."""
+        self.exits.close()
