@@ -189,11 +189,6 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
             report.sections.append(("fakecloud", "\n".join(lines)))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what conftests, the application and the tests have done to early fakes at their import."""
-    run_of(session.config).end_imports()
-
-
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
@@ -266,7 +261,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         from .pytest_run.checks import check_marker_effect
 
         check_marker_effect(
-            item, run.requested_cloud, has_session_cloud=run.session_owner is not None
+            item, run.test.requested_cloud, has_session_cloud=run.session_owner is not None
         )
 
 

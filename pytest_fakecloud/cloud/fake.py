@@ -140,6 +140,14 @@ class Snapshot(NamedTuple):
     data: Any
 
 
+class Baseline(NamedTuple):
+    """The data that ``reset()`` of a fake returns to."""
+
+    snapshot: Snapshot
+    number: int
+    """The journal number at which a test has set it; 0 if none has."""
+
+
 class Fake:
     """One fake: its address, credentials, data, journal and faults.
 
@@ -172,8 +180,7 @@ class Fake:
     """The injected faults."""
     _rewound = 0
     """The journal number at which data was last restored."""
-    _baseline_number = 0
-    """The journal number at which a test last set the baseline."""
+    _baseline: Baseline
 
     def __init__(self, context: Context, **settings: Any) -> None:
         self._context = context
@@ -222,7 +229,7 @@ class Fake:
         app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
         self._app = app
         self.faults._attach(app, partial(_gate, self._mounts))
-        self._baseline = self.snapshot()
+        self._baseline = Baseline(self.snapshot(), 0)
         host, port = config.host or "127.0.0.1", config.port or 0
         context.mount(app, host=host, port=port, prepare=self._prepare)
 
@@ -365,12 +372,11 @@ class Fake:
 
     def set_baseline(self) -> None:
         """Make the current data the baseline that ``reset()`` returns to."""
-        self._baseline = self.snapshot()
-        self._baseline_number = self._recorder.reserve()
+        self._baseline = Baseline(self.snapshot(), self._recorder.reserve())
 
-    def _restore_baseline(self, baseline: Snapshot, number: int) -> None:
-        """Restore the baseline, with its number, that ``set_baseline()`` has replaced."""
-        self._baseline, self._baseline_number = baseline, number
+    def _restore_baseline(self, baseline: Baseline) -> None:
+        """Restore the baseline that ``set_baseline()`` has replaced."""
+        self._baseline = baseline
 
     @action
     def reset(self) -> None:
@@ -378,17 +384,17 @@ class Fake:
 
         Address, credentials and clock do not change.
         """
-        self.restore(self._baseline)
+        self.restore(self._baseline.snapshot)
         self.faults.clear()
-        self._forget_plans()
+        self._forget_expectations()
         self.journal.clear()
 
-    def _plans(self) -> list[object]:
-        """Return what a test has prepared and no action records: destinations and expectations."""
+    def _stubs(self) -> list[object]:
+        """Return the stubbed destinations, and expectations of requests, which no action records."""
         return []
 
-    def _forget_plans(self) -> None:
-        """Stop requiring what was planned before a reset (see ``_unmet()``)."""
+    def _forget_expectations(self) -> None:
+        """Stop requiring what was expected before a reset (see ``_unmet()``)."""
 
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
@@ -411,7 +417,7 @@ class Fake:
         return None
 
     def _unmet(self) -> list[str]:
-        """Describe plans of the test that were not met. Subclasses override this."""
+        """Describe expectations of the test that were not met. Subclasses override this."""
         return []
 
     def _renew_connections(self) -> None:

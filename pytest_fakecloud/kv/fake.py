@@ -540,7 +540,7 @@ class KVServer(Fake):
         execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
         return Between(self._app.interruptions, commands, execute, where)
 
-    def _forget_plans(self) -> None:
+    def _forget_expectations(self) -> None:
         self._app.interruptions.clear()
 
     def _unmet(self) -> list[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
+    from .early import EarlyFakes
     from .observation import Observation
     from .options import RunOptions
 
@@ -34,6 +35,8 @@ class TestState:
 
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
+    requested_cloud: Cloud | None = None
+    """The cloud of the fixture ``fakecloud``, if the test has requested it so far."""
     has_variables: bool = False
     """Whether the variables of the fixtures' fakes have been set."""
     observation: Observation | None = None
@@ -61,12 +64,11 @@ class TestState:
 
 class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
-    owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
+    owners of the clouds, one for the fixture ``fakecloud`` and one for the session.
 
-    The hooks call ``end_imports()`` after the collection; for each test ``begin_test()``,
-    ``end_setup()``, ``begin_call()``, ``end_call()`` and ``end_test()``; and around each fixture of a
-    wide scope ``wide_fixture()``. The plugin's fixtures call ``open_cloud()``, ``close_cloud()`` and
-    ``open_session_cloud()``.
+    The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``
+    and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``. The plugin's fixtures
+    call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -74,14 +76,18 @@ class Run:
         self.test = TestState()
         self.exits = Exits(self.end_test)
         """What ends with the run: the clouds that are still open, the latest first, then the test."""
+        self.fixture_owner: CloudOwner | None = None
+        """The owner of the cloud of the fixture ``fakecloud``, from its first use in a scope until the
+        last test of the scope has been reported. If the scope is the session, that of the session.
+        """
+        self.fixture_settings: Mapping[str, Any] = {}
+        """The value of ``fakecloud_settings`` with which ``fakecloud`` was opened."""
         self.session_owner: CloudOwner | None = None
         """The owner of the session's cloud, from its first use, or of the early fakes, until the last
         test of the session has been reported.
         """
-        self._fixture_owner: CloudOwner | None = None
-        """The owner of the cloud of the current test, class or module, from its first use until their
-        last test has been reported.
-        """
+        self.early: EarlyFakes | None = None
+        """The early fakes, until they have the settings of the session."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -127,90 +133,79 @@ class Run:
                 warn_of_session_settings(item)
             cloud_settings = options.merged_settings(options.node_of_scope(item), settings)
             with without_traceback():
-                owner = CloudOwner(self.exits, self.config, item.nodeid, cloud_settings)
-            self._fixture_owner = owner
-        owner.fakecloud_settings = settings
-        self._observe_and_publish(owner.cloud)
+                owner = CloudOwner(
+                    self.exits, self.config, "driven", item.nodeid, cloud_settings, {}
+                )
+        self.fixture_owner, self.fixture_settings = owner, settings
+        # pytest does not name the fixture as requested yet.
+        self.test.requested_cloud = owner.cloud
+        self._observe_and_publish()
         return owner.cloud
 
     def close_cloud(self) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the session."""
-        if self._fixture_owner is not None:
-            self._fixture_owner.close()
+        owner = self.fixture_owner
+        if owner is not None and owner is not self.session_owner:
+            owner.close()
 
     def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
         first use opens the cloud, or gives early fakes these settings. Fail a test with other settings
         than an earlier one.
         """
-        from .checks import check_early_addresses, check_session_settings, check_unchanged
+        from .checks import check_session_settings, check_unchanged
         from .options import SESSION_SETTINGS, without_traceback
 
         item, owner = self._item(), self.session_owner
-        former = None if owner is None else owner.fakecloud_session_settings
-        if owner is not None and former is not None:
-            check_unchanged(SESSION_SETTINGS, "session", settings, former)
+        if owner is not None and self.early is None:
+            check_unchanged(SESSION_SETTINGS, "session", settings, owner.session_settings)
             return owner
         check_session_settings(self.options.scope, settings)
         with without_traceback():
             if owner is None:
-                owner = self.new_session_owner(item.nodeid, settings)
-            elif settings:
-                check_early_addresses(owner.cloud, settings)
-                cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
-                owner.replace_cloud(item.nodeid, cloud_settings)
-        owner.fakecloud_session_settings = settings
+                owner = self.session_owner = self.new_session_owner(item.nodeid, settings)
+            elif self.early is not None and settings:
+                self.early.apply(item.nodeid, settings)
+        self.early = None
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         return owner
 
-    def new_session_owner(self, seed: str, settings: Mapping[str, Any] | None) -> CloudOwner:
-        """Create the owner and the cloud of the session: on first use, or before that for early fakes,
-        when the settings of the session are not known yet.
+    def new_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
+        """Return a new owner of the cloud of the session, given the value of the fixture with its
+        settings: on first use, or before that for early fakes.
         """
         from .cloud_owner import CloudOwner
 
         cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
         # Applications use the queues beside the tests, so no test could run them for all.
-        owner = CloudOwner(self.exits, self.config, seed, cloud_settings, "background")
-        owner.fakecloud_session_settings = settings
-        self.session_owner = owner
-        return owner
+        return CloudOwner(self.exits, self.config, "background", seed, cloud_settings, settings)
 
     def _item(self) -> pytest.Item:
         assert self.test.item is not None, "fixtures of fakes are for tests"
         return self.test.item
 
     @property
-    def owners(self) -> list[CloudOwner]:
-        """The owners of the clouds that reports can show, which are open or have been closed with the
-        test; that of the test's cloud first.
+    def owners(self) -> tuple[CloudOwner, ...]:
+        """The owners of the clouds that are open, or have been closed with the test; first that of the
+        fixture ``fakecloud``, or else that of the session, which the application can use.
         """
-        owners = (self._fixture_owner, self.session_owner)
-        return [owner for owner in owners if owner is not None]
+        owners = dict.fromkeys((self.fixture_owner, self.session_owner))
+        return tuple(owner for owner in owners if owner is not None)
 
-    @property
-    def owner(self) -> CloudOwner | None:
-        """The owner of the test's cloud: that of the scope of the fixture ``fakecloud``, or else that of
-        the session, which the application can use. The test need not have requested it.
-        """
-        return self._fixture_owner or self.session_owner
-
-    @property
-    def requested_cloud(self) -> Cloud | None:
-        """The test's cloud, if the test has requested it so far by the fixture ``fakecloud``.
+    def _note_request(self) -> None:
+        """Note whether the test has requested the fixture ``fakecloud`` so far.
 
         pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
         it. So this reads the names in pytest's private ``_request``: a public one has what was requested
         at run time only in a fixture, and an autouse fixture would be part of every test of every suite.
         """
-        owner, item = self.owner, self.test.item
-        if owner is None or owner.fakecloud_settings is None:
-            return None  # The fixture has opened no cloud.
+        item = self.test.item
         names = getattr(getattr(item, "_request", None), "fixturenames", ())
         # A doctest requests fixtures at run time only, too late for variables: count each as a user.
         is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
-        return owner.cloud if is_requested else None
+        if is_requested and self.fixture_owner is not None:
+            self.test.requested_cloud = self.fixture_owner.cloud
 
     def settings_of_test(self) -> dict[str, Any]:
         """Return the settings of the current test: with its own markers, and the values of the fixtures
@@ -222,40 +217,43 @@ class Run:
         """
         from .options import SETTINGS
 
-        item, owner = self._item(), self.owner
-        settings = None if owner is None else owner.fakecloud_settings
-        session_settings = None if owner is None else owner.fakecloud_session_settings
+        item = self._item()
+        settings = {} if self.fixture_owner is None else self.fixture_settings
+        session_settings = self.owners[0].session_settings if self.owners else {}
         if self.options.scope != "function" and self.test.has_run:
             settings = getattr(item, "funcargs", {}).get(SETTINGS, settings)
         return self.options.merged_settings(item, settings, session_settings)
 
-    def _observe_and_publish(self, requested: Cloud | None) -> None:
-        """Record what the report needs to know of the test's cloud. If the test has ``requested`` it,
-        and its settings say so, also set the variables of the fakes. Both end with the test.
+    def _observe_and_publish(self) -> None:
+        """Record what the report needs to know of the cloud that the test uses. If the test has
+        requested it, and its settings say so, also set the variables of the fakes. Both end with the
+        test.
 
-        Called when the fixture opens the cloud, for which pytest does not name the fixture as requested
-        yet; when a later test begins; and after the set-up of each test, in which a fixture may have
-        requested the cloud at run time, or imported a framework whose requests are recorded.
+        Called when the fixture opens the cloud; when a later test begins; and after the set-up of each
+        test, in which a fixture may have requested the cloud at run time, or imported a framework whose
+        requests are recorded.
         """
-        test, owner = self.test, self.owner
-        if owner is None:
+        test = self.test
+        if not self.owners:
             return
         if test.observation is None:
             from .observation import Observation
 
             test.observation = Observation(self.options, self._item(), test.exits)
-        test.observation.observe(owner.cloud)
-        if requested is not None and not test.has_variables and self.settings_of_test()["env"]:
+        test.observation.observe(self.owners[0].cloud)
+        if test.requested_cloud is None or test.has_variables:
+            return
+        if self.settings_of_test()["env"]:
             from .env import publish_env
 
             test.has_variables = True
-            publish_env(requested, test.exits)
+            publish_env(test.requested_cloud, test.exits)
 
-    def clouds(self) -> list[Cloud]:
-        """Return the cloud that the test uses and the other open ones, if they were used: an
+    def clouds_to_report(self) -> list[Cloud]:
+        """Return the cloud that the test has requested, and the other open ones, if they were used: an
         application may call fakes that no test requests.
         """
-        requested = self.requested_cloud
+        requested = self.test.requested_cloud
         clouds = [] if requested is None else [requested]
         for owner in self.owners:
             cloud = owner.cloud
@@ -282,42 +280,30 @@ class Run:
         self.end_test()
         self.test = TestState(item)
         for owner in self.owners:
-            owner.prepare(item)
-        self._observe_and_publish(self.requested_cloud)
+            owner.begin_test(item)
+        self._note_request()
+        self._observe_and_publish()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._observe_and_publish(self.requested_cloud)
-
-    def end_imports(self) -> None:
-        """Let the early fakes stay, with the credentials that conftests and modules have given them.
-        Note their other changes, which the first test does not find.
-        """
-        if not self.owners:
-            return
-        from .cloud_state import BEFORE_OPENING
-        from .lost_changes import AT_IMPORT
-
-        for owner in self.owners:
-            owner.note_changes(AT_IMPORT, BEFORE_OPENING)
+        self._note_request()
+        self._observe_and_publish()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
-        """Let the fakes and credentials that a fixture of a wide scope creates stay, and note its other
-        changes. A baseline that it has set ends with it, or at once if it raises an exception: other
-        tests of its scope run without it. What it has started then ends before the next test.
+        """Note what a fixture of a wide scope, which a with-block calls, changes in the open clouds. If
+        it raises an exception, restore their baselines at once, because other tests of its scope run
+        without it. What it has started then ends before the next test.
         """
-        states = {owner.cloud: owner.state() for owner in self.owners}
+        befores = {owner.cloud: owner.begin_fixture() for owner in self.owners}
         try:
             yield
         except BaseException:
-            for cloud, former in states.items():
-                for restore in former.changes_in(cloud).restorations:
-                    restore()
+            for before in befores.values():
+                before.restore_baselines()
             raise
         for owner in self.owners:
-            for restore in owner.note_changes(definition.argname, states.get(owner.cloud)):
-                definition.addfinalizer(restore)
+            owner.end_fixture(definition, befores.get(owner.cloud))
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
@@ -329,14 +315,19 @@ class Run:
 
         if self.test.observation is not None:
             self.test.observation.begin_call()
-        requested_owner = None if self.requested_cloud is None else self.owner
-        check_later_test(self.options, self._item(), requested_owner, self.session_owner)
+        check_later_test(
+            self.options,
+            self._item(),
+            None if self.test.requested_cloud is None else self.fixture_settings,
+            None if self.session_owner is None else self.session_owner.session_settings,
+        )
         for owner in self.owners:
-            owner.mark_earlier_calls()
+            owner.begin_call()
 
     def end_call(self) -> None:
-        """Note that the test's own code has ended."""
+        """Note that the test's own code has ended, and what it has requested at run time."""
         self.test.has_run = True
+        self._note_request()
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called
@@ -345,9 +336,9 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self._fixture_owner is not None and self._fixture_owner.has_ended:
-            self._fixture_owner = None
-        if self.session_owner is not None and self.session_owner.has_ended:
+        if self.fixture_owner is not None and self.fixture_owner.closed:
+            self.fixture_owner = None
+        if self.session_owner is not None and self.session_owner.closed:
             self.session_owner = None
 
     def close(self) -> None:

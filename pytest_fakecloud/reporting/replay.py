@@ -255,7 +255,7 @@ class _Player:
         replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
         copy = replayed(fake, self._context, self.time)
         stack.callback(copy.fake.close)
-        copy.fake.restore(fake._baseline)
+        copy.fake.restore(fake._baseline.snapshot)
         copy.fake.set_baseline()
         self.copies[fake.name] = copy
 

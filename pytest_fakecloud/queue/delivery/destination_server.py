@@ -228,7 +228,7 @@ class Destination(Fake):
             self.fixture, saved | {"permanently_failed": self._server.permanently_failed}
         )
 
-    def _plans(self) -> list[object]:
+    def _stubs(self) -> list[object]:
         lists = ("ordered_handlers", "oneshot_handlers", "handlers")
         return [handler for name in lists for handler in getattr(self._server, name)]
 
