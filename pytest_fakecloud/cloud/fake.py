@@ -56,7 +56,7 @@ class Context:
     former_secrets: Set[str] = frozenset()
     """Credentials of closed fakes, and replaced ones, which reports must hide."""
 
-    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode = "driven") -> None:
+    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
         self.clock = clock
         self.public_clock = Clock(clock)
         self.ids = ids
@@ -87,7 +87,7 @@ class Context:
         cls, *, now: Instant | None = None, clock: Mode | None = None, seed: int | str = 0
     ) -> Context:
         """Return a context without a cloud, for a single fake."""
-        return cls(Timekeeper(now, clock), Ids(seed))
+        return cls(Timekeeper(now, clock), Ids(seed), "driven")
 
     def name_for(self, fixture: str, requested: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
@@ -171,7 +171,7 @@ class Fake:
     name = ""
     """The name in reports and in the control API."""
     closed = False
-    """Whether the fake is closed or closing."""
+    """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
     _given_settings: Mapping[str, Any] | None = None
     """The keyword arguments that the fake was started with, for reports that replay its journal; None
     if the fake runs in another process.
@@ -193,7 +193,7 @@ class Fake:
         self.journal = Journal(self._recorder)
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
-        """All servers of the fake, that at ``url`` first."""
+        """All mounts of the fake, that at ``url`` first."""
         self._part_exits = Exits()
         """What ends with the parts of the app, the latest first."""
         self._exits = Exits(
@@ -216,12 +216,14 @@ class Fake:
 
     def _make_app(self) -> App:
         """Create the parts of the fake, such as its ``_engine``, and return its app, still without a
-        server. A part that must be closed is registered in ``_part_exits``. Subclasses override this.
+        mount. A part that must be closed is registered in ``_part_exits``. Subclasses override this.
         """
         raise NotImplementedError
 
     def _open(self, app: App) -> None:
-        """Connect the app, and serve it. Clients can connect at the end, so all else exists before."""
+        """Connect the app, and serve it. Clients can connect at the end, so all else exists before.
+        Subclasses can then open more ports.
+        """
         config, context = self._config, self._context
         if not app.token:
             app.token = config.token or self._new_token()
@@ -231,10 +233,10 @@ class Fake:
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self.snapshot(), 0)
         host, port = config.host or "127.0.0.1", config.port or 0
-        context.mount(app, host=host, port=port, prepare=self._prepare)
+        context.mount(app, host=host, port=port, prepare=self._add_mount)
 
-    def _prepare(self, mount: Mount) -> None:
-        """Add a server that does not accept connections yet, so that the fake also stops it if what
+    def _add_mount(self, mount: Mount) -> None:
+        """Add a mount that does not accept connections yet, so that the fake also stops it if what
         follows is interrupted. Subclasses also configure it.
         """
         mount.on_error.append(partial(_report_failure, self._context.violations, self.name))
@@ -242,7 +244,7 @@ class Fake:
 
     @property
     def _mount(self) -> Mount:
-        """The server at ``url``."""
+        """The mount at ``url``."""
         return self._mounts[0]
 
     def _new_faults(self) -> FaultPlan:
@@ -501,7 +503,7 @@ class Aio(Generic[Client]):
 
 
 def _gate(mounts: Sequence[Mount], shut: bool) -> None:
-    """Make the servers of a fake refuse connections, or accept them again."""
+    """Make the mounts of a fake refuse connections, or accept them again."""
     for mount in mounts:
         if shut:
             mount.refuse()

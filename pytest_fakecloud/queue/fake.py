@@ -150,8 +150,8 @@ class Queue(QueueActions, Fake):
             app.token = DEV_TOKEN
         return app
 
-    def _prepare(self, mount: Mount) -> None:
-        super()._prepare(mount)
+    def _add_mount(self, mount: Mount) -> None:
+        super()._add_mount(mount)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         limits = self._engine.limits
         mount.body_limit = 2 * max(limits.message_size, limits.batch_size)

@@ -244,7 +244,7 @@ class _Player:
     def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
         self.time = Time(cloud, start)
         self.copies: dict[str, ReplayedFake] = {}
-        self._context = Context(self.time, Ids(cloud.seed))
+        self._context = Context(self.time, Ids(cloud.seed), "driven")
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
         self._reasons = reasons
