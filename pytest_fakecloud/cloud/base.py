@@ -393,7 +393,7 @@ def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
     context = cloud._context
     fake = context.fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, {**context.fixture_settings.get(fixture, {}), **settings})
+        fake = cloud._start(fixture, {**context.settings.get(fixture, {}), **settings})
         context.fixture_fakes[fixture] = fake
     return fake
 

@@ -74,7 +74,7 @@ class Context:
         """
         self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
-        self.fixture_settings: Mapping[str, Any] = {}
+        self.settings: Mapping[str, Any] = {}
         """The settings of the fixtures' cloud; those of a fake are under the name of its fixture."""
         self.fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""

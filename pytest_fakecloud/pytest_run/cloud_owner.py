@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,6 +30,18 @@ class BeforeFixture(NamedTuple):
             fake._restore_baseline(baseline)
 
 
+@dataclass(frozen=True)
+class CloudSettings:
+    """The settings of a cloud."""
+
+    seed: str
+    """The seed if the settings have none."""
+    merged: Mapping[str, Any]
+    """All settings (``RunOptions.merged_settings()``), which the ``Context`` of the cloud has, too."""
+    session: Mapping[str, Any] = field(default_factory=dict)
+    """The value of ``fakecloud_session_settings`` in them; empty for a narrower scope."""
+
+
 class CloudOwner:
     """The owner of the cloud of a test, of a class, of a module or of the session, and in a wide scope
     of what each test begins with. That is the fakes that fixtures of a wide scope have started, the
@@ -42,19 +55,14 @@ class CloudOwner:
     """
 
     cloud: Cloud
-    session_settings: Mapping[str, Any]
-    """The value of ``fakecloud_session_settings`` that is in the settings of the cloud; empty for a
-    narrower scope than the session.
-    """
+    settings: CloudSettings
 
     def __init__(
         self,
         run_exits: Exits,
         config: pytest.Config,
         delivery: DeliveryMode,
-        seed: str,
-        settings: Mapping[str, Any],
-        session_settings: Mapping[str, Any],
+        settings: CloudSettings,
     ) -> None:
         self._run_exits = run_exits
         self._config = config
@@ -64,29 +72,24 @@ class CloudOwner:
         because the report of its teardown reads the closed cloud.
         """
         self.lost = LostChanges()
-        self.open(seed, settings, session_settings)
+        self._open(settings)
 
-    def open(
-        self, seed: str, settings: Mapping[str, Any], session_settings: Mapping[str, Any]
-    ) -> None:
-        """Open a cloud, given all its settings (``RunOptions.merged_settings()``), which its ``Context``
-        has as ``fixture_settings``, and the seed for settings without one.
-        """
-        self.session_settings = session_settings
+    def _open(self, settings: CloudSettings) -> None:
+        self.settings, merged = settings, settings.merged
         self.cloud = cloud = Cloud(
-            seed=seed if settings["seed"] is None else settings["seed"],
-            now=settings["now"],
-            clock=settings["clock"],
-            process_time=settings["process_time"],
+            seed=settings.seed if merged["seed"] is None else merged["seed"],
+            now=merged["now"],
+            clock=merged["clock"],
+            process_time=merged["process_time"],
             delivery=self._delivery,
-            transport=settings["transport"],
-            tls=settings["tls"],
-            share_tls_context=settings["share_tls_context"],
+            transport=merged["transport"],
+            tls=merged["tls"],
+            share_tls_context=merged["share_tls_context"],
         )
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = self._run_exits.callback(cloud.close)
         context = cloud._context
-        context.fixture_settings = settings
+        context.settings = merged
         context.cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
@@ -99,6 +102,11 @@ class CloudOwner:
         """
         self.closed = True
         self._close_cloud()
+
+    def reopen(self, settings: CloudSettings) -> None:
+        """Close the cloud of early fakes, and open one with the settings of the session."""
+        self._close_cloud()
+        self._open(settings)
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return an open cloud of a wide scope to what each test begins with. Random values start over
@@ -119,7 +127,7 @@ class CloudOwner:
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
                 fake._set_credentials(*credentials)
-        seed = cloud._context.fixture_settings["seed"]
+        seed = self.settings.merged["seed"]
         cloud._context.ids.reseed(item.nodeid if seed is None else seed)
 
     def begin_call(self) -> None:

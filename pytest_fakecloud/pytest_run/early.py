@@ -17,7 +17,7 @@ from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
 from ..process.surroundings import Variables
-from .cloud_owner import CloudOwner
+from .cloud_owner import CloudOwner, CloudSettings
 from .lost_changes import AT_IMPORT, OPENING
 from .options import SESSION_SETTINGS, RunOptions, fixture_of, misuse, words_of
 from .run import Run
@@ -70,9 +70,9 @@ class EarlyFakes:
     @pytest.fixture(scope="session", autouse=True)
     @staticmethod
     def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
-        """Request the session's cloud for every test, so that early fakes have the settings of the
-        session in the first one, even if it requests no fake. Also request the settings of tests, so
-        that ``Run.begin_call()`` checks them for each test.
+        """Request the session's cloud for every test, so that ``Run.open_session_cloud()`` calls
+        ``apply()`` before the first one, even if it requests no fake. Also request the settings of
+        tests, so that ``Run.begin_call()`` checks them for each test.
         """
 
     def apply(self, seed: str, session_settings: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class EarlyFakes:
         """
         owner = self._owner
         _check_addresses(owner.cloud, session_settings)
-        settings = self._options.merged_settings(fakecloud_session_settings=session_settings)
+        merged = self._options.merged_settings(fakecloud_session_settings=session_settings)
         # A copy, because closing the cloud empties the original.
         formers = dict(owner.cloud._context.fixture_fakes)
         try:
@@ -89,8 +89,7 @@ class EarlyFakes:
                 for mount in former._mounts:
                     # A client that connects in between waits.
                     hand_over(mount.host, mount.port, mount.listener)
-            owner.cloud.close()
-            owner.open(seed, settings, session_settings)
+            owner.reopen(CloudSettings(seed, merged, session_settings))
             for fixture, former in formers.items():
                 fake = fixture_fake(owner.cloud, fixture, port=former._mount.port)
                 fake._take_over(former)

@@ -120,7 +120,7 @@ class Run:
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures, given the values of the fixtures with settings."""
         from .checks import check_narrow_settings, warn_of_session_settings
-        from .cloud_owner import CloudOwner
+        from .cloud_owner import CloudOwner, CloudSettings
         from .options import without_traceback
 
         item, options = self._item(), self.options
@@ -131,11 +131,10 @@ class Run:
             if session_settings and not self._has_warned:
                 self._has_warned = True
                 warn_of_session_settings(item)
-            cloud_settings = options.merged_settings(options.node_of_scope(item), settings)
+            merged = options.merged_settings(options.node_of_scope(item), settings)
+            cloud_settings = CloudSettings(item.nodeid, merged)
             with without_traceback():
-                owner = CloudOwner(
-                    self.exits, self.config, "driven", item.nodeid, cloud_settings, {}
-                )
+                owner = CloudOwner(self.exits, self.config, "driven", cloud_settings)
         self.fixture_owner, self.fixture_settings = owner, settings
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
@@ -158,7 +157,7 @@ class Run:
 
         item, owner = self._item(), self.session_owner
         if owner is not None and self.early is None:
-            check_unchanged(SESSION_SETTINGS, "session", settings, owner.session_settings)
+            check_unchanged(SESSION_SETTINGS, "session", settings, owner.settings.session)
             return owner
         check_session_settings(self.options.scope, settings)
         with without_traceback():
@@ -175,11 +174,12 @@ class Run:
         """Return a new owner of the cloud of the session, given the value of the fixture with its
         settings: on first use, or before that for early fakes.
         """
-        from .cloud_owner import CloudOwner
+        from .cloud_owner import CloudOwner, CloudSettings
 
-        cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
+        merged = self.options.merged_settings(fakecloud_session_settings=settings)
+        cloud_settings = CloudSettings(seed, merged, settings)
         # Applications use the queues beside the tests, so no test could run them for all.
-        return CloudOwner(self.exits, self.config, "background", seed, cloud_settings, settings)
+        return CloudOwner(self.exits, self.config, "background", cloud_settings)
 
     def _item(self) -> pytest.Item:
         assert self.test.item is not None, "fixtures of fakes are for tests"
@@ -219,7 +219,7 @@ class Run:
 
         item = self._item()
         settings = {} if self.fixture_owner is None else self.fixture_settings
-        session_settings = self.owners[0].session_settings if self.owners else {}
+        session_settings = self.owners[0].settings.session if self.owners else {}
         if self.options.scope != "function" and self.test.has_run:
             settings = getattr(item, "funcargs", {}).get(SETTINGS, settings)
         return self.options.merged_settings(item, settings, session_settings)
@@ -319,7 +319,7 @@ class Run:
             self.options,
             self._item(),
             None if self.test.requested_cloud is None else self.fixture_settings,
-            None if self.session_owner is None else self.session_owner.session_settings,
+            None if self.session_owner is None else self.session_owner.settings.session,
         )
         for owner in self.owners:
             owner.begin_call()
