@@ -1,8 +1,8 @@
 """The pytest plugin: options, ini settings, marker, hooks and fixtures.
 
-Every pytest run in an environment imports it, so it imports only pytest. Everything else is
-imported when a test first uses a fake or the marker, or for early fakes; until then the hooks only
-check settings, note the test, and keep pytest from rewriting this package (``_keep_bytecode()``).
+Every pytest run in an environment imports it, so it imports only pytest, and ``pytest_run.run`` when
+pytest starts. The modules of the fakes are imported when a test first uses a fake or the marker, or
+for early fakes.
 """
 
 from __future__ import annotations
@@ -98,32 +98,24 @@ _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 CLIENT_VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
 """How the names of the variables begin that official clients read (``reporting.variables``)."""
 _RUN = pytest.StashKey["Run"]()
-"""The run of a configuration, with early fakes from its start, else once one of its tests has used a
-fake or the marker.
-"""
-_TEST = pytest.StashKey[pytest.Item]()
-"""The current test of a configuration without a run; of a run, it is ``Run.test``. A fixture of a wide
-scope does not get it from ``request``.
-"""
 
 
 def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration, created on first use. It starts no fake. pytest closes it when
-    it unconfigures, or if it cannot even import a conftest.
-
-    A test that creates the run begins here, in its set-up or in its code. Later tests begin in
-    ``pytest_runtest_setup()``, which cannot begin all of them: in a run without fakes, it must not
-    import the module of the run. Early fakes create the run before the first test.
+    """Return the run of a configuration, created by the first hook that gets the configuration. pytest
+    closes it when it unconfigures, or if it cannot even import a conftest.
     """
     if _RUN not in config.stash:
+        # Imported here, because pytest would rewrite it with this module (see ``_keep_bytecode()``).
         from .pytest_run.run import Run
 
-        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
+        config.stash[_RUN] = run = Run(config)
         config.add_cleanup(run.close)
-        if _TEST in config.stash:
-            run.begin_test(config.stash[_TEST])
-            del config.stash[_TEST]
     return config.stash[_RUN]
+
+
+def _is_package_used() -> bool:
+    """Return whether this process has used fakes or their settings, maybe without a fixture."""
+    return "pytest_fakecloud.core.errors" in sys.modules
 
 
 # -- hooks, in the order in which pytest calls them ------------------------------------------------
@@ -142,24 +134,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
-    if _is_early(early_config):
+    run = run_of(early_config)
+    if run.is_early:
         from .pytest_run.early import start_early_fakes
         from .pytest_run.options import check_run_options
 
         check_run_options(early_config)
-        start_early_fakes(run_of(early_config))
+        start_early_fakes(run)
     yield
-
-
-def _is_early(config: pytest.Config) -> bool:
-    """Return whether fakes start before the first import."""
-    try:
-        return bool(config.getini("fakecloud_early"))
-    except (TypeError, ValueError, pytest.UsageError):
-        # Imported here, because few runs have such a value.
-        from .pytest_run.options import ini_value
-
-        return bool(ini_value(config, "fakecloud_early"))
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
@@ -207,31 +189,21 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
             report.sections.append(("fakecloud", "\n".join(lines)))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what conftests, the application and the tests have done to early fakes at their import."""
-    if _RUN in session.config.stash:
-        session.config.stash[_RUN].end_imports()
-
-
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Begin a test, or note it if there is no run. Check its markers, even without fixtures."""
-    stash = item.config.stash
+    """Begin a test. Check its markers, even if it uses no fake."""
+    run = run_of(item.config)
     _check_fixtures(item)
-    if _RUN in stash:
-        stash[_RUN].begin_test(item)
-    else:
-        stash[_TEST] = item
+    run.begin_test(item)
     if item.get_closest_marker("fakecloud") is not None:
         from .pytest_run.checks import check_markers
 
-        check_markers(run_of(item.config).options, item)
+        check_markers(run.options, item)
     try:
         yield
     finally:
-        if _RUN in stash:
-            stash[_RUN].end_setup()
+        run.end_setup()
 
 
 def _check_fixtures(item: pytest.Item) -> None:
@@ -255,20 +227,10 @@ def pytest_fixture_setup(
     """Let the fakes that a fixture of a wide scope starts in clouds that outlive tests stay, and note
     what else it changes in them.
     """
-    stash = request.config.stash
     if fixturedef.scope == "function":
         return (yield)
-    states = stash[_RUN].begin_fixture() if _RUN in stash else {}
-    try:
-        value = yield
-    except BaseException:
-        if _RUN in stash:
-            stash[_RUN].abandon_fixture(states)
-        raise
-    # This fixture may have created the run.
-    if _RUN in stash:
-        stash[_RUN].end_fixture(fixturedef, states)
-    return value
+    with run_of(request.config).wide_fixture(fixturedef):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -276,20 +238,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Tell the run when the code of a test begins and ends. Fail a passing test for strict-mode
     violations, and for a marker without an effect; explain an error by those of callbacks.
     """
-    if _RUN in item.config.stash:
-        item.config.stash[_RUN].begin_call()
+    run = run_of(item.config)
+    run.begin_call()
     try:
         yield
     except BaseException as error:
-        run = _end_call(item)
-        if run is not None and run.owners and isinstance(error, Exception):
+        run.end_call()
+        if run.owners and isinstance(error, Exception):
             from .pytest_run import outcomes
 
             outcomes.explain(run, item, error)
         raise
-    run = _end_call(item)
+    run.end_call()
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
-    if run is None or getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
+    if getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
         return
     if run.owners:
         from .pytest_run import outcomes
@@ -299,24 +261,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         from .pytest_run.checks import check_marker_effect
 
         check_marker_effect(
-            item, run.requested_cloud, has_session_cloud=run.session_owner is not None
+            item, run.test.requested_cloud, has_session_cloud=run.session_owner is not None
         )
-
-
-def _end_call(item: pytest.Item) -> Run | None:
-    """Note that the code of a test has ended; return the run, which that code may have created."""
-    run = item.config.stash.get(_RUN, None)
-    if run is not None:
-        run.end_call()
-    return run
 
 
 def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, right: object) -> None:
     """Note two values that an assertion found unequal, for the history in the report of the test."""
-    if op == "==" and _RUN in config.stash:
+    run = run_of(config)
+    if op == "==" and run.owners:
         from .reporting.asserted import UnequalValues
 
-        config.stash[_RUN].test.compared = UnequalValues.by_caller(left, right)
+        run.test.compared = UnequalValues.by_caller(left, right)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -327,8 +282,7 @@ def pytest_runtest_makereport(
     still read. Add the journal of its fakes to its reports, and advice to errors about scopes.
     """
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
-    # A test can use this package without a fixture.
-    if failed and "pytest_fakecloud.core.errors" in sys.modules:
+    if failed and _is_package_used():
         from .pytest_run.outcomes import hide_ours
 
         hide_ours(item, call)
@@ -337,25 +291,24 @@ def pytest_runtest_makereport(
         from .pytest_run.checks import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
-    run = item.config.stash.get(_RUN, None)
-    if run is not None:
-        # pytest reports each subtest, while the code of the test runs.
-        if call.when == "call" and report.failed and not run.test.has_run:
-            run.test.has_failed_subtest = True
-        if (report.failed or run.options.reports_passing) and run.owners:
-            from .pytest_run import outcomes
+    run = run_of(item.config)
+    # pytest reports each subtest, while the code of the test runs.
+    if call.when == "call" and report.failed and not run.test.has_run:
+        run.test.has_failed_subtest = True
+    if run.owners and (report.failed or run.options.reports_passing):
+        from .pytest_run import outcomes
 
-            outcomes.report_on(run, item, call, report)
-        if call.when == "teardown":
-            run.end_test()
+        outcomes.report_on(run, item, call, report)
+    if call.when == "teardown":
+        run.end_test()
     return report
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any, Any]:
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
     """Let pytest-xdist send the reports of tests that have used fakes, whatever their texts contain."""
     data = yield
-    if _RUN not in config.stash:
+    if not _is_package_used():
         return data
     from .pytest_run.outcomes import encodable_data
 
@@ -383,10 +336,10 @@ def pytest_terminal_summary(
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Write the index of the reports."""
-    if _RUN in config.stash:
+    if config.getoption("--fakecloud-report", None):
         from .pytest_run import outcomes
 
-        outcomes.write_timelines_index(config.stash[_RUN])
+        outcomes.write_timelines_index(run_of(config))
 
 
 # -- fixtures --------------------------------------------------------------------------------------
@@ -424,7 +377,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
     """Return the scope of the fixtures of fakes. pytest calls this with the name of each of them, which
     all have the same scope.
     """
-    return "session" if _is_early(config) else config.getini("fakecloud_scope") or "function"
+    return run_of(config).scope
 
 
 @pytest.fixture(scope=_scope)
@@ -450,7 +403,8 @@ def _fake(cloud: Cloud, fixture: str) -> Any:
     from .cloud.base import fixture_fake
     from .pytest_run.options import without_traceback
 
-    return without_traceback(fixture_fake)(cloud, fixture)
+    with without_traceback():
+        return fixture_fake(cloud, fixture)
 
 
 @pytest.fixture(scope=_scope)

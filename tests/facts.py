@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.cloud.cloud import Cloud
-from pytest_fakecloud.plugin import _RUN
+from pytest_fakecloud.plugin import run_of
 from pytest_fakecloud.reporting.missing_requests import hints_about_silence, old_token_hints
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text as as_text
@@ -69,8 +69,7 @@ class Counted:
             return
         self._seen.add(id(cloud))
         self._opened += 1
-        run = item.config.stash.get(_RUN, None)
-        self._pending += said_of(cloud, None if run is None else run.test.slept_seconds())
+        self._pending += said_of(cloud, run_of(item.config).test.slept_seconds())
         names = list(vars(getattr(item, "module", None) or object).values())
         for hint in [*old_token_hints(cloud)[:1], *hints_about_silence(cloud, names)]:
             self._pending.append(f"HINT: {hint}")

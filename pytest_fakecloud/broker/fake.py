@@ -138,8 +138,8 @@ class Broker(Fake):
         app.token = config.password or ""
         return app
 
-    def _prepare(self, mount: Mount) -> None:
-        super()._prepare(mount)
+    def _add_mount(self, mount: Mount) -> None:
+        super()._add_mount(mount)
         mount.on_reset.append(self._engine.interrupt)
 
     def _new_faults(self) -> BrokerFaults:

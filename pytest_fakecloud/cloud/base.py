@@ -26,7 +26,7 @@ from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Violation, with_allowance
 from ..process.surroundings import changes_for, no_proxy
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
-from .services import fake_class, find
+from .services import Service, fake_class, find
 
 if TYPE_CHECKING:
     from ..broker.fake import Broker, BrokerSettings
@@ -193,50 +193,53 @@ class BaseCloud:
         its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
         file descriptor left.
         """
-        # A name is taken only when its fake has started, and close() must not miss that fake.
-        with self._starting:
-            return self._start_locked(fixture, settings)
-
-    def _start_locked(self, fixture: str, settings: Mapping[str, Any]) -> Fake:
-        """Start a fake while the lock ``_starting`` keeps other threads from that, and from closing the
-        cloud.
-        """
-        if self.closed:
-            raise ContractError("this cloud is closed: create a new one")
         service = find(fixture)
         if not isinstance(settings, (dict, Mapping)):
             raise ContractError(
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
+        # A name is taken only when its fake has started, and close() must not miss that fake.
+        with self._starting:
+            if self.closed:
+                raise ContractError("this cloud is closed: create a new one")
+            fake = self._create(service, settings)
+            try:
+                self._connect(fake, service)
+            except BaseException:
+                fake.close()
+                raise
+            return fake
+
+    def _create(self, service: Service, settings: Mapping[str, Any]) -> Fake:
         try:
             kind: Any = fake_class(service)
             if settings:
                 reject_unknown(kind._config_class, settings, kind.fixture)
             fake: Fake = kind(self._context, **settings)
         except OSError as error:
+            # Also of the import of the class, because a file can be the one too many.
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
             raise ContractError(
-                f"{fixture} cannot be started: {error.strerror}. Each fake and each open connection "
-                "uses a file: close unused clients and clouds (use with-blocks), or raise the limit of "
-                "the process (ulimit -n)"
+                f"{service.fixture} cannot be started: {error.strerror}. Each fake and each open "
+                "connection uses a file: close unused clients and clouds (use with-blocks), or raise "
+                "the limit of the process (ulimit -n)"
             ) from error
-        try:
-            self._changes.refresh()
-            # One of these changes, which all clouds have.
-            no_proxy.add(fake._mount.host)
-            if self._in_process and service.in_process:
-                from ..process.inprocess import origins
-                from ..process.shortcut import Shortcut
-
-                mount = fake._mount
-                fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
-            for listener in self._context.listeners:
-                listener(fake)
-        except BaseException:
-            fake.close()
-            raise
         return fake
+
+    def _connect(self, fake: Fake, service: Service) -> None:
+        """Let the clients of this process reach a fake that has started, and call the listeners."""
+        self._changes.refresh()
+        # One of these changes, which all clouds have.
+        no_proxy.add(fake._mount.host)
+        if self._in_process and service.in_process:
+            from ..process.inprocess import origins
+            from ..process.shortcut import Shortcut
+
+            mount = fake._mount
+            fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
+        for listener in self._context.listeners:
+            listener(fake)
 
     def fakes(self) -> Results[Fake]:
         """The open fakes, in the order they were started."""
@@ -390,7 +393,7 @@ def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
     context = cloud._context
     fake = context.fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, {**context.fixture_settings.get(fixture, {}), **settings})
+        fake = cloud._start(fixture, {**context.settings.get(fixture, {}), **settings})
         context.fixture_fakes[fixture] = fake
     return fake
 

@@ -56,7 +56,7 @@ class Context:
     former_secrets: Set[str] = frozenset()
     """Credentials of closed fakes, and replaced ones, which reports must hide."""
 
-    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode = "driven") -> None:
+    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
         self.clock = clock
         self.public_clock = Clock(clock)
         self.ids = ids
@@ -74,7 +74,7 @@ class Context:
         """
         self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
-        self.fixture_settings: Mapping[str, Any] = {}
+        self.settings: Mapping[str, Any] = {}
         """The settings of the fixtures' cloud; those of a fake are under the name of its fixture."""
         self.fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
@@ -87,7 +87,7 @@ class Context:
         cls, *, now: Instant | None = None, clock: Mode | None = None, seed: int | str = 0
     ) -> Context:
         """Return a context without a cloud, for a single fake."""
-        return cls(Timekeeper(now, clock), Ids(seed))
+        return cls(Timekeeper(now, clock), Ids(seed), "driven")
 
     def name_for(self, fixture: str, requested: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
@@ -140,6 +140,14 @@ class Snapshot(NamedTuple):
     data: Any
 
 
+class Baseline(NamedTuple):
+    """The data that ``reset()`` of a fake returns to."""
+
+    snapshot: Snapshot
+    number: int
+    """The journal number at which a test has set it; 0 if none has."""
+
+
 class Fake:
     """One fake: its address, credentials, data, journal and faults.
 
@@ -163,7 +171,7 @@ class Fake:
     name = ""
     """The name in reports and in the control API."""
     closed = False
-    """Whether the fake is closed or closing."""
+    """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
     _given_settings: Mapping[str, Any] | None = None
     """The keyword arguments that the fake was started with, for reports that replay its journal; None
     if the fake runs in another process.
@@ -172,8 +180,7 @@ class Fake:
     """The injected faults."""
     _rewound = 0
     """The journal number at which data was last restored."""
-    _baseline_number = 0
-    """The journal number at which a test last set the baseline."""
+    _baseline: Baseline
 
     def __init__(self, context: Context, **settings: Any) -> None:
         self._context = context
@@ -186,7 +193,7 @@ class Fake:
         self.journal = Journal(self._recorder)
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
-        """All servers of the fake, that at ``url`` first."""
+        """All mounts of the fake, that at ``url`` first."""
         self._part_exits = Exits()
         """What ends with the parts of the app, the latest first."""
         self._exits = Exits(
@@ -209,12 +216,14 @@ class Fake:
 
     def _make_app(self) -> App:
         """Create the parts of the fake, such as its ``_engine``, and return its app, still without a
-        server. A part that must be closed is registered in ``_part_exits``. Subclasses override this.
+        mount. A part that must be closed is registered in ``_part_exits``. Subclasses override this.
         """
         raise NotImplementedError
 
     def _open(self, app: App) -> None:
-        """Connect the app, and serve it. Clients can connect at the end, so all else exists before."""
+        """Connect the app, and serve it. Clients can connect at the end, so all else exists before.
+        Subclasses can then open more ports.
+        """
         config, context = self._config, self._context
         if not app.token:
             app.token = config.token or self._new_token()
@@ -222,12 +231,12 @@ class Fake:
         app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
         self._app = app
         self.faults._attach(app, partial(_gate, self._mounts))
-        self._baseline = self.snapshot()
+        self._baseline = Baseline(self.snapshot(), 0)
         host, port = config.host or "127.0.0.1", config.port or 0
-        context.mount(app, host=host, port=port, prepare=self._prepare)
+        context.mount(app, host=host, port=port, prepare=self._add_mount)
 
-    def _prepare(self, mount: Mount) -> None:
-        """Add a server that does not accept connections yet, so that the fake also stops it if what
+    def _add_mount(self, mount: Mount) -> None:
+        """Add a mount that does not accept connections yet, so that the fake also stops it if what
         follows is interrupted. Subclasses also configure it.
         """
         mount.on_error.append(partial(_report_failure, self._context.violations, self.name))
@@ -235,7 +244,7 @@ class Fake:
 
     @property
     def _mount(self) -> Mount:
-        """The server at ``url``."""
+        """The mount at ``url``."""
         return self._mounts[0]
 
     def _new_faults(self) -> FaultPlan:
@@ -365,12 +374,11 @@ class Fake:
 
     def set_baseline(self) -> None:
         """Make the current data the baseline that ``reset()`` returns to."""
-        self._baseline = self.snapshot()
-        self._baseline_number = self._recorder.reserve()
+        self._baseline = Baseline(self.snapshot(), self._recorder.reserve())
 
-    def _restore_baseline(self, baseline: Snapshot, number: int) -> None:
-        """Restore the baseline, with its number, that ``set_baseline()`` has replaced."""
-        self._baseline, self._baseline_number = baseline, number
+    def _restore_baseline(self, baseline: Baseline) -> None:
+        """Restore the baseline that ``set_baseline()`` has replaced."""
+        self._baseline = baseline
 
     @action
     def reset(self) -> None:
@@ -378,17 +386,17 @@ class Fake:
 
         Address, credentials and clock do not change.
         """
-        self.restore(self._baseline)
+        self.restore(self._baseline.snapshot)
         self.faults.clear()
-        self._forget_plans()
+        self._forget_expectations()
         self.journal.clear()
 
-    def _plans(self) -> list[object]:
-        """Return what a test has prepared and no action records: destinations and expectations."""
+    def _stubs(self) -> list[object]:
+        """Return the stubbed destinations, and expectations of requests, which no action records."""
         return []
 
-    def _forget_plans(self) -> None:
-        """Stop requiring what was planned before a reset (see ``_unmet()``)."""
+    def _forget_expectations(self) -> None:
+        """Stop requiring what was expected before a reset (see ``_unmet()``)."""
 
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
@@ -411,7 +419,7 @@ class Fake:
         return None
 
     def _unmet(self) -> list[str]:
-        """Describe plans of the test that were not met. Subclasses override this."""
+        """Describe expectations of the test that were not met. Subclasses override this."""
         return []
 
     def _renew_connections(self) -> None:
@@ -495,7 +503,7 @@ class Aio(Generic[Client]):
 
 
 def _gate(mounts: Sequence[Mount], shut: bool) -> None:
-    """Make the servers of a fake refuse connections, or accept them again."""
+    """Make the mounts of a fake refuse connections, or accept them again."""
     for mount in mounts:
         if shut:
             mount.refuse()

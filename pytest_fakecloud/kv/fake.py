@@ -165,14 +165,14 @@ class KVServer(Fake):
 
         assert isinstance(engine, KVEngine)
 
-        def prepare(mount: Mount) -> None:
-            self._prepare(mount)
+        def add_mount(mount: Mount) -> None:
+            self._add_mount(mount)
             connect(engine, self._app, mount)
 
         protocol = partial(PortHandler, engine, self._app)
         host = self._mount.host
         mount = self._context.mount(
-            self._app, host=host, port=port, protocol=protocol, prepare=prepare
+            self._app, host=host, port=port, protocol=protocol, prepare=add_mount
         )
         if self.faults.is_down:
             mount.refuse()
@@ -540,7 +540,7 @@ class KVServer(Fake):
         execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
         return Between(self._app.interruptions, commands, execute, where)
 
-    def _forget_plans(self) -> None:
+    def _forget_expectations(self) -> None:
         self._app.interruptions.clear()
 
     def _unmet(self) -> list[str]:

@@ -9,8 +9,6 @@ a cloud opens          ``Run.open_cloud()``                  ``check_narrow_sett
                                                              ``warn_of_session_settings``
 the session's opens    ``Run.open_session_cloud()``          ``check_session_settings``; for another use
                                                              ``check_unchanged``
-early fakes restart    ``Run.open_session_cloud()``,         ``check_early_addresses``,
-                       ``CloudOwner.replace_cloud()``        ``check_early_variables``
 in a fixture           ``plugin.fakecloud_env``              ``check_env``
 set-up has failed      ``plugin.pytest_runtest_makereport``  ``scope_advice``
 the code begins        ``Run.begin_call()``                  ``check_later_test`` with
@@ -19,21 +17,20 @@ the code begins        ``Run.begin_call()``                  ``check_later_test`
 the test has passed    ``plugin.pytest_runtest_call()``      ``check_marker_effect``
 =====================  ====================================  =========================================
 
-``RunOptions.merged_settings()`` checks single values, and ``check_run_options()`` the ini settings.
+``RunOptions.merged_settings()`` checks single values, ``check_run_options()`` the ini settings, and
+``EarlyFakes.apply()`` the settings that early fakes get.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ..cloud.cloud import Cloud
-from ..cloud.fake import Fake
-from ..cloud.services import SERVICES, find, settings_class
-from ..core.settings import connection_settings
+from ..cloud.services import SERVICES
 from .options import (
     CHOICES,
     PER_TEST_SETTINGS,
@@ -44,9 +41,6 @@ from .options import (
     misuse,
 )
 from .warning import warn
-
-if TYPE_CHECKING:
-    from .cloud_owner import CloudOwner
 
 # -- before the fixtures of a test -----------------------------------------------------------------
 
@@ -180,37 +174,6 @@ def check_unchanged(
     )
 
 
-def check_early_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
-    """Fail the test if settings would change the addresses or credentials of early fakes."""
-    if settings.get("tls"):
-        raise misuse(
-            f"tls in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
-            "before the settings are known: set fakecloud_scope = session instead of fakecloud_early"
-        )
-    for name, service_settings in settings.items():
-        fixture = fixture_of(name)
-        if fixture not in cloud._context.fixture_fakes or not isinstance(service_settings, Mapping):
-            continue
-        connection = connection_settings(settings_class(find(fixture)))
-        if wrong := connection.intersection(service_settings):
-            raise misuse(
-                f"{', '.join(sorted(wrong))} of {name} in {SESSION_SETTINGS} has no effect, because "
-                "fakecloud_early has already chosen the address and the credentials: leave it out, or "
-                "set fakecloud_scope = session instead of fakecloud_early"
-            )
-
-
-def check_early_variables(former: Fake, fake: Fake) -> None:
-    """Fail the test if a fake's variables differ from those of the early fake that it replaces."""
-    before, now = former.env, fake.env
-    changed = sorted(name for name in before | now if before.get(name) != now.get(name))
-    if changed:
-        raise misuse(
-            f"the settings of {fake.fixture} in {SESSION_SETTINGS} change {', '.join(changed)}, which "
-            "fakecloud_early has already set: set fakecloud_scope = session instead of fakecloud_early"
-        )
-
-
 def check_env(item: pytest.Item) -> None:
     """Fail a test that requests ``fakecloud_env`` although its own marker has ``env=False``."""
     if any(marker.kwargs.get("env") is False for marker, _ in _own_markers(item)):
@@ -258,22 +221,21 @@ def scope_advice(error: str, fixtures: Container[str]) -> str:
 def check_later_test(
     options: RunOptions,
     item: pytest.Item,
-    owner: CloudOwner | None,
-    session_owner: CloudOwner | None,
+    former_settings: Mapping[str, Any] | None,
+    former_session_settings: Mapping[str, Any] | None,
 ) -> None:
-    """Fail a test whose settings cannot apply to the clouds that outlive it, given the owners of those
-    that it uses: that of the fixtures, and that of the session. pytest returns the value of a fixture
-    of a wide scope, such as ``fakecloud``, without looking at the settings again.
+    """Fail a test whose settings cannot apply to the clouds that outlive it, given the values of the two
+    fixtures with settings with which the clouds that it uses were opened. pytest returns the value of a
+    fixture of a wide scope, such as ``fakecloud``, without looking at the settings again.
     """
     scope, values = options.scope, getattr(item, "funcargs", {})
     is_session_used = scope == "session" or "fakecloud_session" in values
-    former = None if session_owner is None else session_owner.fakecloud_session_settings
-    if is_session_used and SESSION_SETTINGS in values and former is not None:
-        check_unchanged(SESSION_SETTINGS, scope, values[SESSION_SETTINGS], former)
+    if is_session_used and SESSION_SETTINGS in values and former_session_settings is not None:
+        check_unchanged(SESSION_SETTINGS, scope, values[SESSION_SETTINGS], former_session_settings)
     if scope != "function" and SETTINGS in values:
         check_narrow_settings(options, item, values[SETTINGS])
-        if owner is not None and owner.fakecloud_settings is not None:
-            check_unchanged(SETTINGS, scope, values[SETTINGS], owner.fakecloud_settings)
+        if former_settings is not None:
+            check_unchanged(SETTINGS, scope, values[SETTINGS], former_settings)
 
 
 # -- after the code of a passing test --------------------------------------------------------------

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 
-from ..cloud.base import fixture_fake, start_over
+from ..cloud.base import start_over
 from ..cloud.cloud import Cloud
-from ..cloud.fake import Fake
+from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
 from ..core.settings import DeliveryMode
-from ..http.ports import hand_over, release
-from .checks import check_early_variables
-from .cloud_state import CloudState
-from .lost_changes import LostChanges
+from .lost_changes import OPENING, LostChanges, Moment, moment_of
 
 
-def _do_nothing() -> None:
-    """The end of what has ended."""
+class BeforeFixture(NamedTuple):
+    """The state of a cloud before a fixture of a wide scope."""
+
+    credentials: Mapping[Fake, tuple[str, ...]]
+    baselines: Mapping[Fake, Baseline]
+    moment: Moment
+
+    def restore_baselines(self) -> None:
+        """Restore the baselines that the fixture has replaced."""
+        for fake, baseline in self.baselines.items():
+            fake._restore_baseline(baseline)
+
+
+@dataclass(frozen=True)
+class CloudSettings:
+    """The settings of a cloud."""
+
+    seed: str
+    """The seed if the settings have none."""
+    merged: Mapping[str, Any]
+    """All settings (``RunOptions.merged_settings()``), which the ``Context`` of the cloud has, too."""
+    session: Mapping[str, Any] = field(default_factory=dict)
+    """The value of ``fakecloud_session_settings`` in them; empty for a narrower scope."""
 
 
 class CloudOwner:
@@ -29,97 +49,66 @@ class CloudOwner:
     fakes are closed before the next test. In a wide scope, ``kv_server`` and the plugin's other
     fixtures are such fixtures, and so is ``fakecloud_session``.
 
-    ``settings`` are all settings of the cloud (``RunOptions.merged_settings()``), which its ``Context``
-    has as ``fixture_settings``, and ``seed`` is for settings without one. By default, the queues deliver
-    only when the test runs them, so that no outcome depends on the speed of a thread; a ``Cloud()``
-    without pytest has another default (see ``BaseCloud``). The owner closes its cloud when it is closed
-    itself: by ``close()``, or else with the ``run_exits``.
+    With the ``delivery`` ``"driven"``, the queues deliver only when the test runs them, so that no
+    outcome depends on the speed of a thread. The owner closes its cloud when it is closed itself: by
+    ``close()``, or else with the ``run_exits``.
     """
+
+    cloud: Cloud
+    settings: CloudSettings
 
     def __init__(
         self,
         run_exits: Exits,
         config: pytest.Config,
-        seed: str,
-        settings: Mapping[str, Any],
-        delivery: DeliveryMode = "driven",
+        delivery: DeliveryMode,
+        settings: CloudSettings,
     ) -> None:
+        self._run_exits = run_exits
         self._config = config
         self._delivery = delivery
-        self.fakecloud_session_settings: Mapping[str, Any] | None = None
-        """The value of that fixture that the session's cloud has; None for a narrower scope, and for
-        early fakes until it is known.
+        self.closed = False
+        """Whether the cloud is closed or closing. The run forgets the owner only when the test ends,
+        because the report of its teardown reads the closed cloud.
         """
-        self.fakecloud_settings: Mapping[str, Any] | None = None
-        """The value of that fixture for the first test that used the cloud by the fixtures; None before
-        that test.
-        """
+        self.lost = LostChanges()
+        self._open(settings)
+
+    def _open(self, settings: CloudSettings) -> None:
+        self.settings, merged = settings, settings.merged
+        self.cloud = cloud = Cloud(
+            seed=settings.seed if merged["seed"] is None else merged["seed"],
+            now=merged["now"],
+            clock=merged["clock"],
+            process_time=merged["process_time"],
+            delivery=self._delivery,
+            transport=merged["transport"],
+            tls=merged["tls"],
+            share_tls_context=merged["share_tls_context"],
+        )
+        # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
+        self._close_cloud = self._run_exits.callback(cloud.close)
+        context = cloud._context
+        context.settings = merged
+        context.cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
-        self.lost = LostChanges()
-        self.has_ended = False
-        """Whether the scope of the cloud has ended. The run forgets the owner only when the test ends,
-        because the report of its teardown reads the closed cloud.
-        """
-        self.cloud = self._new_cloud(seed, settings)
-        self._end = run_exits.callback(self._close)
-        """Calls ``_close()``, unless it has returned already."""
-
-    def _new_cloud(self, seed: str, settings: Mapping[str, Any]) -> Cloud:
-        """Return a new cloud with these settings."""
-        cloud = Cloud(
-            seed=seed if settings["seed"] is None else settings["seed"],
-            now=settings["now"],
-            clock=settings["clock"],
-            process_time=settings["process_time"],
-            delivery=self._delivery,
-            transport=settings["transport"],
-            tls=settings["tls"],
-            share_tls_context=settings["share_tls_context"],
-        )
-        context = cloud._context
-        context.fixture_settings = settings
-        context.cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
-        return cloud
 
     def close(self) -> None:
         """Close the cloud, because its scope has ended. If this is interrupted, the exits of the run
         repeat it.
         """
-        self._end()
-        self._end = _do_nothing  # It refers to this owner, whose cloud is to be freed at once.
+        self.closed = True
+        self._close_cloud()
 
-    def _close(self) -> None:
-        self.has_ended = True
-        self.cloud.close()
+    def reopen(self, settings: CloudSettings) -> None:
+        """Close the cloud of early fakes, and open one with the settings of the session."""
+        self._close_cloud()
+        self._open(settings)
 
-    def replace_cloud(self, seed: str, settings: Mapping[str, Any]) -> None:
-        """Close the cloud of early fakes, and start these again at the same addresses, in a cloud with
-        the settings of the session. If that fails, the scope has ended.
-        """
-        # A copy, because closing the cloud empties the original.
-        formers = dict(self.cloud._context.fixture_fakes)
-        try:
-            for former in formers.values():
-                for mount in former._mounts:
-                    hand_over(mount.host, mount.port, mount.listener)
-            self.cloud.close()
-            self._staying, self._is_reused = {}, False
-            self.cloud = self._new_cloud(seed, settings)
-            for fixture, former in formers.items():
-                fake = fixture_fake(self.cloud, fixture, port=former._mount.port)
-                fake._take_over(former)
-                check_early_variables(former, fake)
-            self._let_stay(self.cloud.fakes())
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            release()
-
-    def prepare(self, item: pytest.Item) -> None:
+    def begin_test(self, item: pytest.Item) -> None:
         """Return an open cloud of a wide scope to what each test begins with. Random values start over
         from the test's own seed, unless the settings of the cloud have one.
         """
@@ -138,27 +127,39 @@ class CloudOwner:
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
                 fake._set_credentials(*credentials)
-        seed = cloud._context.fixture_settings["seed"]
+        seed = self.settings.merged["seed"]
         cloud._context.ids.reseed(item.nodeid if seed is None else seed)
 
-    def mark_earlier_calls(self) -> None:
+    def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, if an earlier test may have made them."""
         if not self._is_reused:
             return
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def note_changes(self, fixture_name: str, former: CloudState) -> list[Callable[[], None]]:
-        """Note what a fixture of a wide scope has changed in the cloud since a former state. Fakes that
-        it has started or whose credentials it has rotated stay, even if a test requests it at run time.
-        Other changes last until the next test, whose report says so. Return functions that restore the
-        baselines that it has replaced.
-        """
-        changes = former.changes_in(self.cloud)
-        self._let_stay([*changes.started, *changes.rotated])
-        self.lost.add(fixture_name, changes.last_numbers)
-        return changes.restorations
+    def begin_fixture(self) -> BeforeFixture:
+        """Return the state of the cloud before a fixture of a wide scope."""
+        fakes = self.cloud.fakes()
+        return BeforeFixture(
+            {fake: fake._credentials() for fake in fakes},
+            {fake: fake._baseline for fake in fakes},
+            moment_of(self.cloud),
+        )
 
-    def _let_stay(self, fakes: Iterable[Fake]) -> None:
+    def end_fixture(self, definition: pytest.FixtureDef[Any], before: BeforeFixture | None) -> None:
+        """Let the fakes stay that a fixture of a wide scope has started, or whose credentials it has
+        rotated, even if a test requests the fixture at run time. A baseline that it has set ends with
+        it. Its other changes last until the next test, whose report says so. There is no state
+        ``before`` if the fixture itself has opened the cloud.
+        """
+        before = before or BeforeFixture({}, {}, OPENING)
+        fakes = self.cloud.fakes()
+        self.let_stay(fake for fake in fakes if fake._credentials() != before.credentials.get(fake))
+        for fake, baseline in before.baselines.items():
+            if fake._baseline is not baseline:
+                definition.addfinalizer(partial(fake._restore_baseline, baseline))
+        self.lost.add(definition.argname, self.cloud, before.moment)
+
+    def let_stay(self, fakes: Iterable[Fake]) -> None:
         """Let each test begin with these fakes and their present credentials."""
         self._staying |= {fake: fake._credentials() for fake in fakes}

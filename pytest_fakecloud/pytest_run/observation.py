@@ -10,6 +10,7 @@ import pytest
 
 from ..cloud.cloud import Cloud
 from ..core.exits import Exits
+from ..core.libraries import add_test
 from ..core.timers import monotonic
 from ..process.replace import swap
 from .options import RunOptions
@@ -27,8 +28,8 @@ _FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient",
 
 
 class Observation:
-    """Records, for the report of one test, the source lines of its calls, their times, and the requests
-    that the application serves, until the ``test_exits`` are closed.
+    """Records, for the report of one test, the source lines of its calls, their times, the requests that
+    the application serves, and how long its code sleeps, until the ``test_exits`` are closed.
     """
 
     def __init__(self, options: RunOptions, item: pytest.Item, test_exits: Exits) -> None:
@@ -38,6 +39,13 @@ class Observation:
         self._listener: Listener | None = None
         self._cloud: Cloud | None = None
         """The cloud whose calls are observed."""
+        self.sleep = SleepMeter()
+        """Measures the code of the test, or what follows this moment if the code has begun."""
+        add_test(str(item.path))
+
+    def begin_call(self) -> None:
+        """Measure the sleep of the test's own code, which begins now."""
+        self.sleep = SleepMeter()
 
     def observe(self, cloud: Cloud) -> None:
         """Record from now on. Can be repeated, because frameworks may have been imported since."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property, lru_cache, wraps
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import pytest
 
@@ -29,8 +29,6 @@ from ..core.settings import (
 from ..core.timers import Instant, instant_us
 
 Node: TypeAlias = pytest.Item | pytest.Collector
-P = ParamSpec("P")
-T = TypeVar("T")
 SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
 SESSION_SETTINGS = "fakecloud_session_settings"
@@ -103,18 +101,15 @@ def _kinds_in(text: str) -> tuple[str, ...]:
     return kinds_of(text.lower().replace(",", " ").split() if switch is None else switch)
 
 
-def without_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """Turn a ``ContractError`` of a function into a failure without a traceback."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except ContractError as error:
-            # The plugin's frames do not help.
-            raise misuse(str(error)) from None
-
-    return call
+@contextmanager
+def without_traceback() -> Iterator[None]:
+    """Turn a ``ContractError`` into a failure without a traceback, because the plugin's frames in it do
+    not help.
+    """
+    try:
+        yield
+    except ContractError as error:
+        raise misuse(str(error)) from None
 
 
 # -- the options of a run --------------------------------------------------------------------------
@@ -295,7 +290,8 @@ class RunOptions:
         for layer in layers:
             for name, value in layer.items():
                 if name in cloud_settings:
-                    without_traceback(cloud_settings[name].kind.read)(name, value)
+                    with without_traceback():
+                        cloud_settings[name].kind.read(name, value)
                     merged[name] = self.defaults[name] if value is None else value
                 else:
                     merge_service(merged, fixture_of(name), value, cloud_settings)
@@ -303,7 +299,8 @@ class RunOptions:
         # Check the merged settings, because some only go together; even if the test has no such fake.
         for name, service in SERVICES.items():
             if name in merged:
-                without_traceback(read)(settings_class(service), merged[name], name)
+                with without_traceback():
+                    read(settings_class(service), merged[name], name)
         if merged["process_time"]:
             self._check_process_time(merged)
         return merged

@@ -29,7 +29,6 @@ from ..core.frames import is_own
 from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
 from .options import misuse
-from .run import Run
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..reporting.model import Report
     from ..reporting.text import TextLine
+    from .run import Run
 
 
 def check(run: Run, item: pytest.Item) -> None:
@@ -48,7 +48,7 @@ def check(run: Run, item: pytest.Item) -> None:
     with report_hook_failure(
         "the check for strict-mode violations could not be made", failed.append
     ):
-        clouds, kinds = run.clouds(), run.strict_kinds()
+        clouds, kinds = run.clouds_to_report(), run.strict_kinds()
         for cloud in clouds:
             warned += _undelivered(cloud, kinds)
         violations = _failing_violations(clouds, kinds)
@@ -81,7 +81,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """
     violations: list[Violation] = []
     with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
-        violations = _failing_violations(run.clouds(), run.strict_kinds())
+        violations = _failing_violations(run.clouds_to_report(), run.strict_kinds())
     ending = _ending(violations)
     if ending is not None:
         raise ending
@@ -178,10 +178,10 @@ def _refused_clients(cloud: Cloud) -> list[str]:
 
 def write_timelines_index(run: Run) -> None:
     """Write the index of the timelines of failed tests."""
-    folder = run.options.timelines
     with report_hook_failure(
         "fakecloud: no index of the timelines", partial(print, file=sys.stderr)
     ):
+        folder = run.options.timelines
         # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):
             from ..reporting.page import write_index
@@ -203,7 +203,7 @@ def report_on(
     """Add the journal of a test's fakes to its report, and write its recording."""
     # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
     with report_hook_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
-        clouds = run.clouds()
+        clouds = run.clouds_to_report()
         # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
         names = [item.nodeid, f"{item.nodeid} (session)"]
         named = list(zip(clouds, names, strict=False))
@@ -412,9 +412,9 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     lines: list[str] = []
     with report_hook_failure("the hints about missing requests could not be made", lines.append):
         lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
-        if not lines and phase.run.requested_cloud in (None, cloud):
+        if not lines and phase.run.test.requested_cloud in (None, cloud):
             lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
-        if not lines and phase.is_call and cloud is phase.run.requested_cloud:
+        if not lines and phase.is_call and cloud is phase.run.test.requested_cloud:
             values = list(vars(getattr(item, "module", None) or object).values())
             lines += hints_about_silence(cloud, values, raised)
         if not lines and phase.is_call:

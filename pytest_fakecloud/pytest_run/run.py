@@ -1,39 +1,30 @@
 """The state of one pytest run: the current test, and the clouds of the fixtures.
 
-Imported when a test first uses a fake or the marker, or for early fakes.
-``docs/contributing/map.md`` shows what owns what, and when it ends.
+Every pytest run has this state, so this module imports only pytest. Its methods import what they need
+when a test first uses a fake, or for early fakes. ``docs/contributing/map.md`` shows what owns what,
+and when it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ..cloud.cloud import Cloud
 from ..core.exits import Exits
-from ..core.libraries import add_test
-from ..process.surroundings import Variables
-from .checks import (
-    check_early_addresses,
-    check_later_test,
-    check_narrow_settings,
-    check_session_settings,
-    check_unchanged,
-    warn_of_session_settings,
-)
-from .cloud_owner import CloudOwner
-from .cloud_state import BEFORE_OPENING, CloudState
-from .env import publish_env
-from .lost_changes import AT_IMPORT
-from .observation import Observation, SleepMeter
-from .options import SESSION_SETTINGS, SETTINGS, RunOptions, without_traceback
 
 if TYPE_CHECKING:
+    from ..cloud.cloud import Cloud
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
+    from .cloud_owner import CloudOwner
+    from .early import EarlyFakes
+    from .observation import Observation
+    from .options import RunOptions
 
 
 @dataclass
@@ -44,13 +35,14 @@ class TestState:
 
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
+    requested_cloud: Cloud | None = None
+    """The cloud of the fixture ``fakecloud``, if the test has requested it so far."""
     has_variables: bool = False
     """Whether the variables of the fixtures' fakes have been set."""
     observation: Observation | None = None
+    """What is recorded for the report, once a cloud is open."""
     compared: UnequalValues | None = None
     """The last two values that an assertion of the test found unequal."""
-    sleep: SleepMeter | None = None
-    """Measures the code of the test, once it has begun."""
     exits: Exits = field(default_factory=Exits)
     """What ends with the test: what is recorded for its report, and the variables of its fakes."""
     has_run: bool = False
@@ -67,42 +59,70 @@ class TestState:
 
     def slept_seconds(self) -> float:
         """Return how long the code of the test has slept; 0 if unknown."""
-        return 0.0 if self.sleep is None else self.sleep.seconds()
+        return 0.0 if self.observation is None else self.observation.sleep.seconds()
 
 
 class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
-    owners of the clouds, one for the session and one for the current scope of the fixture ``fakecloud``.
+    owners of the clouds, one for the fixture ``fakecloud`` and one for the session.
 
-    The hooks call ``end_imports()`` after the collection; for each test ``begin_test()``,
-    ``end_setup()``, ``begin_call()``, ``end_call()`` and ``end_test()``; for each fixture of a wide
-    scope ``begin_fixture()``, and then ``end_fixture()`` or ``abandon_fixture()``. The plugin's fixtures
+    The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``
+    and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``. The plugin's fixtures
     call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
     """
 
-    def __init__(self, config: pytest.Config, scope: str) -> None:
-        self.options = RunOptions(config, scope)
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.test = TestState()
-        self.early_variables = Variables()
-        """The variables of early fakes, which are set until the run ends."""
-        self._exits = Exits(self.end_test, self.early_variables.restore)
-        """What ends with the run: the clouds that are still open, the latest first, and then these."""
+        self.exits = Exits(self.end_test)
+        """What ends with the run: the clouds that are still open, the latest first, then the test."""
+        self.fixture_owner: CloudOwner | None = None
+        """The owner of the cloud of the fixture ``fakecloud``, from its first use in a scope until the
+        last test of the scope has been reported. If the scope is the session, that of the session.
+        """
+        self.fixture_settings: Mapping[str, Any] = {}
+        """The value of ``fakecloud_settings`` with which ``fakecloud`` was opened."""
         self.session_owner: CloudOwner | None = None
         """The owner of the session's cloud, from its first use, or of the early fakes, until the last
         test of the session has been reported.
         """
-        self._fixture_owner: CloudOwner | None = None
-        """The owner of the cloud of the current test, class or module, from its first use until their
-        last test has been reported.
-        """
+        self.early: EarlyFakes | None = None
+        """The early fakes, until they have the settings of the session."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
+    # -- settings --------------------------------------------------------------------------------
+
+    @cached_property
+    def is_early(self) -> bool:
+        """Whether fakes start before the first import."""
+        try:
+            return bool(self.config.getini("fakecloud_early"))
+        except (TypeError, ValueError, pytest.UsageError):
+            # Imported here, because few runs have such a value.
+            from .options import ini_value
+
+            return bool(ini_value(self.config, "fakecloud_early"))
+
+    @property
+    def scope(self) -> str:
+        """How long the fakes of fixtures last: function, class, module or session."""
+        return "session" if self.is_early else self.config.getini("fakecloud_scope") or "function"
+
+    @cached_property
+    def options(self) -> RunOptions:
+        from .options import RunOptions
+
+        return RunOptions(self.config, self.scope)
+
     # -- clouds ----------------------------------------------------------------------------------
 
-    @without_traceback
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures, given the values of the fixtures with settings."""
+        from .checks import check_narrow_settings, warn_of_session_settings
+        from .cloud_owner import CloudOwner, CloudSettings
+        from .options import without_traceback
+
         item, options = self._item(), self.options
         check_narrow_settings(options, item, settings)
         if options.scope == "session":
@@ -111,86 +131,81 @@ class Run:
             if session_settings and not self._has_warned:
                 self._has_warned = True
                 warn_of_session_settings(item)
-            cloud_settings = options.merged_settings(options.node_of_scope(item), settings)
-            owner = CloudOwner(self._exits, options.config, item.nodeid, cloud_settings)
-            self._fixture_owner = owner
-        owner.fakecloud_settings = settings
-        self._observe_and_publish(owner.cloud)
+            merged = options.merged_settings(options.node_of_scope(item), settings)
+            cloud_settings = CloudSettings(item.nodeid, merged)
+            with without_traceback():
+                owner = CloudOwner(self.exits, self.config, "driven", cloud_settings)
+        self.fixture_owner, self.fixture_settings = owner, settings
+        # pytest does not name the fixture as requested yet.
+        self.test.requested_cloud = owner.cloud
+        self._observe_and_publish()
         return owner.cloud
 
     def close_cloud(self) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the session."""
-        if self._fixture_owner is not None:
-            self._fixture_owner.close()
+        owner = self.fixture_owner
+        if owner is not None and owner is not self.session_owner:
+            owner.close()
 
-    @without_traceback
     def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
         first use opens the cloud, or gives early fakes these settings. Fail a test with other settings
         than an earlier one.
         """
+        from .checks import check_session_settings, check_unchanged
+        from .options import SESSION_SETTINGS, without_traceback
+
         item, owner = self._item(), self.session_owner
-        former = None if owner is None else owner.fakecloud_session_settings
-        if owner is not None and former is not None:
-            check_unchanged(SESSION_SETTINGS, "session", settings, former)
+        if owner is not None and self.early is None:
+            check_unchanged(SESSION_SETTINGS, "session", settings, owner.settings.session)
             return owner
         check_session_settings(self.options.scope, settings)
-        if owner is None:
-            owner = self.new_session_owner(item.nodeid, settings)
-        elif settings:
-            check_early_addresses(owner.cloud, settings)
-            cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
-            owner.replace_cloud(item.nodeid, cloud_settings)
-        owner.fakecloud_session_settings = settings
+        with without_traceback():
+            if owner is None:
+                owner = self.session_owner = self.new_session_owner(item.nodeid, settings)
+            elif self.early is not None and settings:
+                self.early.apply(item.nodeid, settings)
+        self.early = None
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         return owner
 
-    def new_session_owner(self, seed: str, settings: Mapping[str, Any] | None) -> CloudOwner:
-        """Create the owner and the cloud of the session: on first use, or before that for early fakes,
-        when the settings of the session are not known yet.
+    def new_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
+        """Return a new owner of the cloud of the session, given the value of the fixture with its
+        settings: on first use, or before that for early fakes.
         """
-        cloud_settings = self.options.merged_settings(fakecloud_session_settings=settings)
+        from .cloud_owner import CloudOwner, CloudSettings
+
+        merged = self.options.merged_settings(fakecloud_session_settings=settings)
+        cloud_settings = CloudSettings(seed, merged, settings)
         # Applications use the queues beside the tests, so no test could run them for all.
-        owner = CloudOwner(self._exits, self.options.config, seed, cloud_settings, "background")
-        owner.fakecloud_session_settings = settings
-        self.session_owner = owner
-        return owner
+        return CloudOwner(self.exits, self.config, "background", cloud_settings)
 
     def _item(self) -> pytest.Item:
         assert self.test.item is not None, "fixtures of fakes are for tests"
         return self.test.item
 
     @property
-    def owners(self) -> list[CloudOwner]:
-        """The owners of the clouds that reports can show, which are open or have been closed with the
-        test; that of the test's cloud first.
+    def owners(self) -> tuple[CloudOwner, ...]:
+        """The owners of the clouds that are open, or have been closed with the test; first that of the
+        fixture ``fakecloud``, or else that of the session, which the application can use.
         """
-        owners = (self._fixture_owner, self.session_owner)
-        return [owner for owner in owners if owner is not None]
+        owners = dict.fromkeys((self.fixture_owner, self.session_owner))
+        return tuple(owner for owner in owners if owner is not None)
 
-    @property
-    def owner(self) -> CloudOwner | None:
-        """The owner of the test's cloud: that of the scope of the fixture ``fakecloud``, or else that of
-        the session, which the application can use. The test need not have requested it.
-        """
-        return self._fixture_owner or self.session_owner
-
-    @property
-    def requested_cloud(self) -> Cloud | None:
-        """The test's cloud, if the test has requested it so far by the fixture ``fakecloud``.
+    def _note_request(self) -> None:
+        """Note whether the test has requested the fixture ``fakecloud`` so far.
 
         pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
         it. So this reads the names in pytest's private ``_request``: a public one has what was requested
         at run time only in a fixture, and an autouse fixture would be part of every test of every suite.
         """
-        owner, item = self.owner, self.test.item
-        if owner is None or owner.fakecloud_settings is None:
-            return None  # The fixture has opened no cloud.
+        item = self.test.item
         names = getattr(getattr(item, "_request", None), "fixturenames", ())
         # A doctest requests fixtures at run time only, too late for variables: count each as a user.
         is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
-        return owner.cloud if is_requested else None
+        if is_requested and self.fixture_owner is not None:
+            self.test.requested_cloud = self.fixture_owner.cloud
 
     def settings_of_test(self) -> dict[str, Any]:
         """Return the settings of the current test: with its own markers, and the values of the fixtures
@@ -200,33 +215,45 @@ class Run:
         If the fakes outlive the test, the value of ``fakecloud_settings`` is that for the first test
         until this one has run. In its own, only ``strict`` may differ (``check_unchanged()``).
         """
-        item, owner = self._item(), self.owner
-        settings = None if owner is None else owner.fakecloud_settings
-        session_settings = None if owner is None else owner.fakecloud_session_settings
+        from .options import SETTINGS
+
+        item = self._item()
+        settings = {} if self.fixture_owner is None else self.fixture_settings
+        session_settings = self.owners[0].settings.session if self.owners else {}
         if self.options.scope != "function" and self.test.has_run:
             settings = getattr(item, "funcargs", {}).get(SETTINGS, settings)
         return self.options.merged_settings(item, settings, session_settings)
 
-    def _observe_and_publish(self, requested: Cloud | None) -> None:
-        """Record what the report needs to know of the test's cloud. If the test has ``requested`` it,
-        and its settings say so, also set the variables of the fakes. Both end with the test.
+    def _observe_and_publish(self) -> None:
+        """Record what the report needs to know of the cloud that the test uses. If the test has
+        requested it, and its settings say so, also set the variables of the fakes. Both end with the
+        test.
 
-        Called when the fixture opens the cloud, for which pytest does not name the fixture as requested
-        yet; when a later test begins; and after the set-up of each test, in which a fixture may have
-        requested the cloud at run time, or imported a framework whose requests are recorded.
+        Called when the fixture opens the cloud; when a later test begins; and after the set-up of each
+        test, in which a fixture may have requested the cloud at run time, or imported a framework whose
+        requests are recorded.
         """
-        test, owner = self.test, self.owner
-        if owner is not None and test.observation is not None:
-            test.observation.observe(owner.cloud)
-        if requested is not None and not test.has_variables and self.settings_of_test()["env"]:
-            test.has_variables = True
-            publish_env(requested, test.exits)
+        test = self.test
+        if not self.owners:
+            return
+        if test.observation is None:
+            from .observation import Observation
 
-    def clouds(self) -> list[Cloud]:
-        """Return the cloud that the test uses and the other open ones, if they were used: an
+            test.observation = Observation(self.options, self._item(), test.exits)
+        test.observation.observe(self.owners[0].cloud)
+        if test.requested_cloud is None or test.has_variables:
+            return
+        if self.settings_of_test()["env"]:
+            from .env import publish_env
+
+            test.has_variables = True
+            publish_env(test.requested_cloud, test.exits)
+
+    def clouds_to_report(self) -> list[Cloud]:
+        """Return the cloud that the test has requested, and the other open ones, if they were used: an
         application may call fakes that no test requests.
         """
-        requested = self.requested_cloud
+        requested = self.test.requested_cloud
         clouds = [] if requested is None else [requested]
         for owner in self.owners:
             cloud = owner.cloud
@@ -252,61 +279,55 @@ class Run:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
         self.test = TestState(item)
-        self.test.observation = Observation(self.options, item, self.test.exits)
-        add_test(str(item.path))
         for owner in self.owners:
-            owner.prepare(item)
-        self._observe_and_publish(self.requested_cloud)
+            owner.begin_test(item)
+        self._note_request()
+        self._observe_and_publish()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._observe_and_publish(self.requested_cloud)
+        self._note_request()
+        self._observe_and_publish()
 
-    def end_imports(self) -> None:
-        """Let the early fakes stay, with the credentials that conftests and modules have given them.
-        Note their other changes, which the first test does not find.
+    @contextmanager
+    def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
+        """Note what a fixture of a wide scope, which a with-block calls, changes in the open clouds. If
+        it raises an exception, restore their baselines at once, because other tests of its scope run
+        without it. What it has started then ends before the next test.
         """
+        befores = {owner.cloud: owner.begin_fixture() for owner in self.owners}
+        try:
+            yield
+        except BaseException:
+            for before in befores.values():
+                before.restore_baselines()
+            raise
         for owner in self.owners:
-            owner.note_changes(AT_IMPORT, BEFORE_OPENING)
-
-    def begin_fixture(self) -> dict[Cloud, CloudState]:
-        """Return the state of the open clouds before a fixture of a wide scope."""
-        return {owner.cloud: CloudState.of(owner.cloud) for owner in self.owners}
-
-    def end_fixture(
-        self, definition: pytest.FixtureDef[Any], states: Mapping[Cloud, CloudState]
-    ) -> None:
-        """Let the fakes and credentials that a fixture of a wide scope has created stay, and note its
-        other changes. A baseline that it has set ends with it. A cloud of which there is no state was
-        opened by the fixture.
-        """
-        for owner in self.owners:
-            former = states.get(owner.cloud, BEFORE_OPENING)
-            for restore in owner.note_changes(definition.argname, former):
-                definition.addfinalizer(restore)
-
-    def abandon_fixture(self, states: Mapping[Cloud, CloudState]) -> None:
-        """Restore the baselines that a fixture of a wide scope replaced before it raised an exception.
-        Not with a finalizer, because other tests of its scope run without it. What it has started ends
-        before the next test.
-        """
-        for cloud, former in states.items():
-            for restore in former.changes_in(cloud).restorations:
-                restore()
+            owner.end_fixture(definition, befores.get(owner.cloud))
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
         measuring how long it sleeps.
         """
-        self.test.sleep = SleepMeter()
-        requested_owner = None if self.requested_cloud is None else self.owner
-        check_later_test(self.options, self._item(), requested_owner, self.session_owner)
+        if not self.owners:
+            return
+        from .checks import check_later_test
+
+        if self.test.observation is not None:
+            self.test.observation.begin_call()
+        check_later_test(
+            self.options,
+            self._item(),
+            None if self.test.requested_cloud is None else self.fixture_settings,
+            None if self.session_owner is None else self.session_owner.settings.session,
+        )
         for owner in self.owners:
-            owner.mark_earlier_calls()
+            owner.begin_call()
 
     def end_call(self) -> None:
-        """Note that the test's own code has ended."""
+        """Note that the test's own code has ended, and what it has requested at run time."""
         self.test.has_run = True
+        self._note_request()
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called
@@ -315,11 +336,11 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self._fixture_owner is not None and self._fixture_owner.has_ended:
-            self._fixture_owner = None
-        if self.session_owner is not None and self.session_owner.has_ended:
+        if self.fixture_owner is not None and self.fixture_owner.closed:
+            self.fixture_owner = None
+        if self.session_owner is not None and self.session_owner.closed:
             self.session_owner = None
 
     def close(self) -> None:
-        """End the run: what is open, the test, and the variables of early fakes. Can be repeated."""
-        self._exits.close()
+        """End what has not ended before the run. Can be repeated."""
+        self.exits.close()

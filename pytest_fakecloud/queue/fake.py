@@ -150,8 +150,8 @@ class Queue(QueueActions, Fake):
             app.token = DEV_TOKEN
         return app
 
-    def _prepare(self, mount: Mount) -> None:
-        super()._prepare(mount)
+    def _add_mount(self, mount: Mount) -> None:
+        super()._add_mount(mount)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         limits = self._engine.limits
         mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
@@ -261,12 +261,12 @@ class Queue(QueueActions, Fake):
         """Return the current data and the state of the destinations."""
         return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
 
-    def _plans(self) -> list[object]:
+    def _stubs(self) -> list[object]:
         return [*self.destinations.routes()]
 
-    def _forget_plans(self) -> None:
+    def _forget_expectations(self) -> None:
         for route in self.destinations.routes():
-            route._forget_plan()
+            route._forget_expectation()
 
     def _unmet(self) -> list[str]:
         return [

@@ -244,7 +244,7 @@ class _Player:
     def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
         self.time = Time(cloud, start)
         self.copies: dict[str, ReplayedFake] = {}
-        self._context = Context(self.time, Ids(cloud.seed))
+        self._context = Context(self.time, Ids(cloud.seed), "driven")
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
         self._reasons = reasons
@@ -255,7 +255,7 @@ class _Player:
         replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
         copy = replayed(fake, self._context, self.time)
         stack.callback(copy.fake.close)
-        copy.fake.restore(fake._baseline)
+        copy.fake.restore(fake._baseline.snapshot)
         copy.fake.set_baseline()
         self.copies[fake.name] = copy
 

@@ -174,6 +174,13 @@ LOADED = """
 """
 
 
+OF_EVERY_RUN = [
+    f"pytest_fakecloud{name}"
+    for name in ("", ".core", ".core.exits", ".plugin", ".pytest_run", ".pytest_run.run")
+]
+"""The modules of the package that a run without fakes imports."""
+
+
 def loaded(result: pytest.RunResult) -> list[str]:
     """Return the modules of this package that a pytest run with this conftest has imported."""
     (line,) = [line for line in result.outlines if line.split()[:1] == ["loaded"]]
@@ -190,7 +197,7 @@ def loaded(result: pytest.RunResult) -> list[str]:
         ),
     ],
 )
-def test_a_run_without_fakes_loads_the_plugin_alone(
+def test_a_run_without_fakes_loads_only_the_plugin_and_its_run(
     pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
     pytester.makeconftest(LOADED)
@@ -198,15 +205,14 @@ def test_a_run_without_fakes_loads_the_plugin_alone(
     pytester.makepyfile("def test_nothing(tmp_path, request): pass")
     result = apart(pytester, *options)
     assert result.ret == 0
-    assert loaded(result) == ["pytest_fakecloud", "pytest_fakecloud.plugin"]
+    assert loaded(result) == OF_EVERY_RUN
 
 
 @pytest.mark.slow
 def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(LOADED)
     pytester.makepyfile("def test_one(kv_server): pass")
-    modules = loaded(apart(pytester, "--collect-only"))
-    assert modules == ["pytest_fakecloud", "pytest_fakecloud.plugin"]
+    assert loaded(apart(pytester, "--collect-only")) == OF_EVERY_RUN
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from pytest_fakecloud.cloud.fake import Fake
 from ..harness import QUIET, apart
 
 CONFTEST = """
+import atexit
 import pytest
 from pytest_fakecloud import Cloud
 
@@ -30,7 +31,8 @@ def interrupted_close(cloud):
 
 def pytest_configure(config):
     Cloud.close = interrupted_close
-    config.add_cleanup(lambda: print("closed:", sorted(closed)))
+    # pytest calls clean-ups of a configuration before those that were registered earlier.
+    atexit.register(lambda: print("closed:", sorted(closed)))
 """
 
 

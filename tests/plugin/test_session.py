@@ -309,6 +309,34 @@ def test_closed_fakes_of_the_session_are_freed(run: Run) -> None:
     ).assert_outcomes(passed=5)
 
 
+@pytest.mark.parametrize("scope", ["function", "class"])
+def test_the_cloud_of_a_scope_is_freed_at_its_end(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    run(
+        """
+        import gc
+        import weakref
+        import pytest
+
+        clouds = []
+
+        @pytest.fixture(scope="module", autouse=True)
+        def no_collection():
+            gc.disable()
+            yield
+            gc.enable()
+
+        def test_first(kv_server, fakecloud):
+            clouds.append(weakref.ref(fakecloud))
+
+        def test_second(kv_server):
+            assert clouds[0]() is None
+        """
+    ).assert_outcomes(passed=2)
+
+
 def test_a_session_fixture_that_is_requested_at_run_time_lasts(run: Run) -> None:
     run(
         """

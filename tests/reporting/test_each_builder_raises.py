@@ -180,9 +180,8 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     plugin.
     """
     run = SimpleNamespace(
-        clouds=lambda: [cloud],
-        requested_cloud=cloud,
-        test=TestState(has_run=True),
+        clouds_to_report=lambda: [cloud],
+        test=TestState(requested_cloud=cloud, has_run=True),
         options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
         hints=lambda cloud, item: [],
     )

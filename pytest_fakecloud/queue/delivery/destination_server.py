@@ -148,8 +148,8 @@ class Destination(Fake):
         self._server = self._server_type(self)
         return self._app_type(self._serve_request)
 
-    def _prepare(self, mount: Mount) -> None:
-        super()._prepare(mount)
+    def _add_mount(self, mount: Mount) -> None:
+        super()._add_mount(mount)
         mount.body_limit = BODY_LIMIT
         # Methods of pytest-httpserver read these, for example to return the URL of a path.
         self._server.port = mount.port
@@ -228,7 +228,7 @@ class Destination(Fake):
             self.fixture, saved | {"permanently_failed": self._server.permanently_failed}
         )
 
-    def _plans(self) -> list[object]:
+    def _stubs(self) -> list[object]:
         lists = ("ordered_handlers", "oneshot_handlers", "handlers")
         return [handler for name in lists for handler in getattr(self._server, name)]
 

@@ -187,7 +187,7 @@ class DestinationRoute:
         """Remove this route. The route with the next shorter prefix then receives its deliveries."""
         self._table.remove(self)
 
-    def _forget_plan(self) -> None:
+    def _forget_expectation(self) -> None:
         """Stop requiring that all prepared responses are used."""
         self._required = 0
 
