@@ -253,7 +253,7 @@ class KVEngine:
             self._show_to_monitors(start_us, session, line)
         reply: Reply = None
         try:
-            self._check_room(session, spec, line)
+            self._check_size_limits(session, spec, line)
             self._note_on_port(session, spec, line, start_us)
             reply = spec.call(session, line)
             return reply
@@ -274,7 +274,7 @@ class KVEngine:
         for monitor in self.monitors:
             monitor(at_us, session, line)
 
-    def _check_room(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
+    def _check_size_limits(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a client's command may store more than the limits of the database
         allow. Not before it runs: commands before it in a transaction take room, too.
         """
@@ -377,8 +377,10 @@ class KVEngine:
 
     def _check_state(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that the state of the server or of its client forbids."""
-        if self.memory.limit or self._needs_replicas:
-            self._check_resources(session, spec, line)
+        if self.memory.limit:
+            self._check_memory(session, spec)
+        if self._needs_replicas:
+            self._check_replicas(session, spec, line)
         _check_listening(session, spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)
@@ -390,23 +392,25 @@ class KVEngine:
         _check_listening(session, spec)
         self.scripting.check_during_script(spec)
 
-    def _check_resources(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
-        """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""
-        queued = session.queue
-        if not self.make_room(session):
-            needs_memory = "denyoom" in spec.flags
-            if spec.name == "EXEC":
-                needs_memory = any("denyoom" in command.flags for command, _ in queued or ())
-            elif queued is not None:
-                # While a transaction is open, every line needs memory for the queue itself.
-                needs_memory = spec.name not in RUN_IN_TRANSACTION
-            if needs_memory:
-                raise CommandError(errors.OOM)
-        if self._needs_replicas:
-            writes = spec.write or self.scripting.declares_writes(spec, line)
-            if spec.name == "EXEC":
-                writes = any(command.write for command, _ in queued or ())
-            self.check_replicas(session, writes)
+    def _check_memory(self, session: Session, spec: CommandSpec) -> None:
+        """Raise OOM for a line that needs memory if nothing more can be evicted."""
+        if self.make_room(session):
+            return
+        needs_memory = "denyoom" in spec.flags
+        if spec.name == "EXEC":
+            needs_memory = any("denyoom" in command.flags for command, _ in session.queue or ())
+        elif session.queue is not None:
+            # While a transaction is open, every line needs memory for the queue itself.
+            needs_memory = spec.name not in RUN_IN_TRANSACTION
+        if needs_memory:
+            raise CommandError(errors.OOM)
+
+    def _check_replicas(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
+        """Raise NOREPLICAS for a line that writes."""
+        writes = spec.write or self.scripting.declares_writes(spec, line)
+        if spec.name == "EXEC":
+            writes = any(command.write for command, _ in session.queue or ())
+        self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
         limited = self.settings.documented_only and session.interface != "local"
