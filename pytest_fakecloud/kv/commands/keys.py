@@ -8,11 +8,11 @@ from typing import Any
 
 from .. import errors
 from ..algorithms.glob import matcher
+from ..config import Config
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
 from ..syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
-from ..table.config import Config
 from ..table.effects import UNITS
 from ..table.registry import Args, command, variant
 from ..table.versions import rdb_version

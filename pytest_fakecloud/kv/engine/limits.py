@@ -28,11 +28,11 @@ from itertools import islice
 
 from ...core.ids import RandomStream
 from .. import errors
+from ..config import OPTIMISTIC, Config
 from ..errors import CommandError
 from ..model import Interface
 from ..settings import KVConfig
 from ..syntax import try_int
-from ..table.config import OPTIMISTIC, Config
 from ..table.keys import KeySpec
 from ..table.registry import CommandSpec
 from ..values.measures import ENTRY, content_size, usage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from docs.generate.differences import VALKEYS
+from pytest_fakecloud.kv.config import PARAMETERS
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.config import PARAMETERS
 from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table
 from pytest_fakecloud.kv.table.rows import ROWS
 from pytest_fakecloud.kv.table.versions import (
