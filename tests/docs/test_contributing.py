@@ -16,6 +16,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import KVConfig
+from pytest_fakecloud.kv.table import registry
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, _specs_of
 from pytest_fakecloud.kv.table.rows import read
 from pytest_fakecloud.queue.engine.admission import OrderedQueue
@@ -59,9 +60,9 @@ def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
         for name, spec in _specs_of(read(f"[{group}]\n{row}").values()).items():
             monkeypatch.setitem(COMMANDS, name, spec)
-    monkeypatch.setattr(
-        EVERYTHING, "_members", {}
-    )  # ACL categories, which contain the new commands
+    # ACL categories and functions, which contain those of the new commands.
+    monkeypatch.setattr(EVERYTHING, "_members", {})
+    monkeypatch.setattr(registry, "FUNCTIONS", {**registry.FUNCTIONS})
     monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
     played = 0
     for heading, lines in others:

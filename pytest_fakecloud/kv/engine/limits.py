@@ -206,7 +206,7 @@ class Capacity:
             added += size
             if limit is None:
                 continue
-            replaces = "OW" in key.flags or spec.effects.value > 0
+            replaces = "OW" in key.flags or spec.value_at > 0
             before = 0 if replaces or name not in stored else content_size(stored[name])
             # A command with an offset overwrites bytes, or extends the string up to its last byte.
             actual = max(before, size) if spec.name in _SIZE_AT else before + size
@@ -233,7 +233,7 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
     """Return the size in bytes of the data that a line stores under the key at position ``at``."""
     if len(spec.keys) > 1:
         return 0  # The command derives its result from other keys.
-    if value_at := spec.effects.value:
+    if value_at := spec.value_at:
         return len(argv[value_at])
     if spec.name in _SIZE_AT:
         return _SIZE_AT[spec.name](argv)

@@ -16,11 +16,20 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
-from .effects import TTL_OPTIONS, Effects
+from . import effects, over_rest
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import Argument, field_words, leading_arguments, option_sizes, parse, tokens_of
+from .synopsis import (
+    Argument,
+    field_words,
+    first_names,
+    leading_arguments,
+    option_sizes,
+    parse,
+    tokens_of,
+)
+from .ttl import TTL_OPTIONS, UNITS
 from .versions import ARITIES, EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
@@ -92,23 +101,27 @@ class CommandSpec:
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
     in lower case with ``|``, as in errors. ``documented``, ``arity``, ``group``, ``only_in``,
-    ``since``, ``flags``, ``categories``, ``keys`` and ``effects`` are from the row in the table.
-    ``write`` and ``readonly`` say whether the row has this flag. The others:
+    ``since``, ``flags``, ``categories`` and ``keys`` are from the row in the table. ``write`` and
+    ``readonly`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
-    - ``function`` runs the command; None for a container. ``kv.commands`` sets it.
     - ``least`` and ``most`` limit the number of words of a command line.
     - ``argument_words`` are all words of a command line except the name, as a slice.
     - ``synopsis`` describes the arguments, and ``arguments`` is its parsed form. ``options`` are its
       literal words, ``option_words`` the same as bytes. ``leading_options`` are those directly after
       the key.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
+    - ``ttl_at`` and ``ttl_unit`` are the position of an argument that is a TTL, and its unit; 0 and
+      None if there is no such argument. ``other_ttl``: the command sets a TTL in another way.
+    - ``value_at`` is the position of a new value that replaces the whole value of ``only_key``, or 0.
+    - ``event`` is the keyspace event of a change for which the function names none, or empty.
     - ``may_wait``: the command has the option BLOCK.
     - ``rest``: the command is available over REST, at least without BLOCK.
     - ``protection``: the parameter that has to allow the command, or None.
     - ``derives``: the command stores data that it derives from other keys.
-    - ``lookup``: looking up a key counts as a hit or a miss.
-    - ``time``: the effect or the reply of each line depends on the time.
+    - ``lookup``: looking up a key counts as a hit or a miss. Functions of some writes override it
+      (``Keyspace.counts_reads``).
+    - ``always_timed``: the effect or the reply of each line depends on the time.
     - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
       the flag ``skip_monitor``, before the commands that they call.
     """
@@ -125,31 +138,66 @@ class CommandSpec:
         self.since = row.since
         self.flags, self.categories = _flags_and_categories(row.flags, row.group)
         self.keys, self.only_key, only_reads_a_key = _keys(row.keys)
-        self.effects = Effects(row.effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
         writes_another = self.write and only_reads_a_key
-        self.lookup = self.readonly or writes_another or self.effects.lookup
+        self.lookup = self.readonly or writes_another
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
-        self.function: Function | None = None
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
         self.argument_words = slice(2 if " " in row.name else 1, None)
         self.synopsis = row.arguments
         self.arguments: Sequence[Argument] = parse(row.arguments, row.later)
-        self.may_wait = "BLOCK " in row.arguments
-        self.rest = self.may_wait or "blocking" not in self.flags
-        if self.effects.rest is not None:
-            self.rest = self.effects.rest
-        blocks = "blocking" in self.flags and not self.may_wait
-        self.time = blocks or self.effects.time or self.effects.ttl_unit is not None
+        self.may_wait = "BLOCK" in self.options
+        self.rest = over_rest.is_available(self)
         self.protection = _PROTECTIONS.get(row.name)
+        names = dict(enumerate(first_names(self.arguments), self.argument_words.start))
+        self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
+        self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
+        self._repetition, self.other_ttl, depends_on_time, event = effects.parse(row.effects)
+        self.event = self.full_name.replace("|", "-") if event is None else event
+        blocks = "blocking" in self.flags and not self.may_wait
+        self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
+        is_replaced = self.only_key and (
+            "OW" in self.keys[0].flags
+            or (row.group == "string" and self.repetition == "overwrites")
+        )
+        values = (at for at, name in names.items() if name in ("value", "serialized-value"))
+        self.value_at = next(values, 0) if is_replaced else 0
+
+    @property
+    def function(self) -> Function | None:
+        """The function that runs the command; None for a container."""
+        return FUNCTIONS.get(self.name)
 
     def call(self, session: Any, argv: list[bytes]) -> Reply:
         """Call the function with the words after the command's name."""
-        assert self.function is not None
-        return self.function(session, argv[self.argument_words])
+        return FUNCTIONS[self.name](session, argv[self.argument_words])
+
+    @cached_property
+    def repetition(self) -> str:
+        """What a command does to its keys when it is repeated: a word of its row, which
+        ``commands.txt`` explains; an empty string if it changes no keys. Without a word, it
+
+        - ``derives`` the data again: denyoom, and a key that it only reads;
+        - ``takes`` another element: one key with access and delete, of a list, a set or a sorted set;
+        - ``moves`` another element: such a key, and a second one with RW and insert;
+        - or changes ``nothing``.
+        """
+        if not (self.write and any(key.writes for key in self.keys)):
+            return ""
+        if self._repetition:
+            return self._repetition
+        if self.derives:
+            return "derives"
+        first, *others = self.keys
+        if {"access", "delete"}.issubset(first.flags):
+            if not others and GROUPS[self.group].is_collection:
+                return "takes"
+            if others and {"RW", "insert"}.issubset(others[0].flags):
+                return "moves"
+        return "nothing"
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -188,19 +236,13 @@ class CommandSpec:
         options = list(takewhile(self.leading_options.__contains__, words[2:]))
         return [*line[:2], *line[2 + len(options) :]][self._field_words]
 
-    @property
-    def event(self) -> str:
-        """The keyspace event of a change for which the command's function names none, or ``""``."""
-        event = self.effects.event
-        return self.full_name.replace("|", "-") if event is None else event
-
     @cached_property
     def _timed_words(self) -> frozenset[bytes]:
         return self.option_words & _TIMED
 
     def depends_on_time(self, argv: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
-        if self.time:
+        if self.always_timed:
             return True
         words = self._timed_words
         return bool(words) and not words.isdisjoint(map(bytes.upper, argv[1:]))
@@ -260,8 +302,6 @@ class Table:
             self.commands = _specs_of(ROWS.values())
         else:
             self.commands = _specs_of(self._rows_of(modules))
-            for name, spec in self.commands.items():
-                spec.function = COMMANDS[name].function
 
     def has(self, since: str) -> bool:
         """Return whether servers with this table have what a version added."""
@@ -321,6 +361,10 @@ EVERYTHING = Table()
 """The table of the vendor's dialect, which contains all commands and behaviours."""
 COMMANDS = EVERYTHING.commands
 """All commands and subcommands, by name."""
+FUNCTIONS: dict[str, Function] = {}
+"""The functions of commands, by name. The modules of ``kv.commands`` add them when they are imported,
+which `command_table()` does before there is an engine. Commands of all versions share them.
+"""
 
 
 def spec_of(line: Sequence[str]) -> CommandSpec | None:
@@ -334,7 +378,7 @@ def spec_of(line: Sequence[str]) -> CommandSpec | None:
 @cache
 def command_table(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
     """Return the table of a server. The vendor has more commands than the version it announces."""
-    import_module("..commands", __package__)  # gives the commands their functions
+    import_module("..commands", __package__)  # fills FUNCTIONS
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 
@@ -345,19 +389,18 @@ def command(*names: str) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         for name in names:
-            spec = COMMANDS.get(name)
-            if spec is None:
+            if name not in COMMANDS:
                 similar = ", ".join(get_close_matches(name.upper(), COMMANDS)) or "none"
                 raise ValueError(
                     f"{name!r} has no row in commands.txt; add one, or use the name of a row, in upper "
                     f"case and with a space before a subcommand (similar names: {similar})"
                 )
-            if spec.function is not None:
+            if (other := FUNCTIONS.get(name)) is not None:
                 raise ValueError(
-                    f"{name} already has the function {spec.function.__name__} of "
-                    f"{spec.function.__module__}; remove one of them"
+                    f"{name} already has the function {other.__name__} of {other.__module__}; "
+                    "remove one of them"
                 )
-            spec.function = function
+            FUNCTIONS[name] = function
         return function
 
     return register

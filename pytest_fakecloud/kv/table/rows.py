@@ -65,8 +65,8 @@ def read(table: str) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for section in f"\n{table}".split("\n[")[1:]:
         heading, *lines = section.strip().split("\n")
-        group, _, shared_effects = heading.partition("]")
-        for row in sorted(row for line in lines for row in _rows(group, shared_effects, line)):
+        group = heading.removesuffix("]")
+        for row in sorted(row for line in lines for row in _rows(group, line)):
             with naming(row.name):
                 if row.name in rows:
                     raise ValueError("it is the second row of this command; remove one of them")
@@ -74,8 +74,8 @@ def read(table: str) -> dict[str, Row]:
     return rows
 
 
-def _rows(group: str, shared_effects: str, line: str) -> list[Row]:
-    """Return the row of each command of a line, which has the effects of its group, too."""
+def _rows(group: str, line: str) -> list[Row]:
+    """Return the row of each command of a line."""
     head, *columns = line.split(" | ")
     with naming(head.split()[0].removeprefix("*")):
         if group not in GROUPS:
@@ -98,7 +98,6 @@ def _rows(group: str, shared_effects: str, line: str) -> list[Row]:
         flags, keys, arguments, effects = [*columns, "", "", "", ""][: len(_COLUMNS)]
         arguments = _written_out(arguments)
     arity, only_in, since = int(match["arity"]), match["only_in"] or "", match["since"]
-    effects = f"{shared_effects} {effects}".strip()
     return [
         Row(name.removeprefix("*").replace("|", " "), name.startswith("*"), arity, group, only_in,
             since, flags, keys, arguments, effects)

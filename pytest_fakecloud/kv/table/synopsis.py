@@ -98,12 +98,25 @@ def _joined(sequence: list[Argument]) -> Argument:
 # -- what follows from the arguments ---------------------------------------------------------------
 
 
+def all_arguments(arguments: Iterable[Argument]) -> Iterator[Argument]:
+    """Yield arguments and those in them."""
+    for argument in arguments:
+        yield argument
+        yield from all_arguments(argument.inner)
+
+
 def tokens_of(arguments: Iterable[Argument]) -> Iterator[str]:
     """Yield the literal words."""
-    for argument in arguments:
-        if argument.token:
-            yield argument.token
-        yield from tokens_of(argument.inner)
+    return (argument.token for argument in all_arguments(arguments) if argument.token)
+
+
+def first_names(arguments: Iterable[Argument]) -> list[str]:
+    """Return the names of the arguments at the beginning that are one word in every command line."""
+
+    def is_a_word(argument: Argument) -> bool:
+        return argument.kind == "string" and not (argument.token or argument.optional)
+
+    return [argument.name for argument in takewhile(is_a_word, arguments)]
 
 
 TO_THE_END = -1

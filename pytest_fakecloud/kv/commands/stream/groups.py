@@ -256,6 +256,7 @@ def _new_entries(
 @command("XACK")
 def xack(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and return the number of entries that were pending."""
+    session.db.counts_reads = True  # like a read, although it writes
     group = get_or_empty(session, args[0], StreamValue).groups.get(args[1])
     if group is None:
         return 0
@@ -364,6 +365,7 @@ def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
 @command("XCLAIM")
 def xclaim(session: Session, args: Args) -> Reply:
     """Transfer pending entries to another consumer."""
+    session.db.counts_reads = True  # like a read, although it writes
     stream, group = find_group(session, args[0], args[1])
     min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
     ids: list[int] = []
@@ -409,7 +411,8 @@ def xautoclaim(session: Session, args: Args) -> Reply:
 
     Returns the ID to continue from, the entries, and the IDs of deleted entries.
     """
-    # Like Redis, read the key once, before an invalid argument is reported.
+    # Like Redis, read the key once, before an invalid argument is reported. This counts as a read.
+    session.db.counts_reads = True
     session.db.lookup(args[0])
     session.db.counts_reads = False
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
