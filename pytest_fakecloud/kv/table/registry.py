@@ -22,6 +22,7 @@ from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
 from .synopsis import (
     Argument,
+    arity,
     field_words,
     first_names,
     leading_arguments,
@@ -30,7 +31,7 @@ from .synopsis import (
     tokens_of,
 )
 from .ttl import TTL_OPTIONS, UNITS
-from .versions import ARITIES, EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
+from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
@@ -92,6 +93,8 @@ _PROTECTIONS = {
 """The commands that a parameter has to allow, with the parameter."""
 
 
+_ARITIES = {"COMMAND": -1, "PSYNC": -3, "QUIT": -1}
+"""The arities of commands that accept other numbers of words than their synopsis shows."""
 _TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 """The options that make a command depend on the time."""
 
@@ -100,12 +103,13 @@ class CommandSpec:
     """A command or subcommand in the table.
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
-    in lower case with ``|``, as in errors. ``documented``, ``arity``, ``group``, ``only_in``,
-    ``since``, ``flags``, ``categories`` and ``keys`` are from the row in the table. ``write`` and
-    ``readonly`` say whether the row has this flag. The others:
+    in lower case with ``|``, as in errors. ``documented``, ``group``, ``only_in``, ``since``,
+    ``flags``, ``categories`` and ``keys`` are from the row in the table. ``write`` and ``readonly`` say
+    whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
-    - ``least`` and ``most`` limit the number of words of a command line.
+    - ``arity`` is that of ``COMMAND INFO``. ``least`` and ``most`` limit the number of words of a
+      command line.
     - ``argument_words`` are all words of a command line except the name, as a slice.
     - ``synopsis`` describes the arguments, and ``arguments`` is its parsed form. ``options`` are its
       literal words, ``option_words`` the same as bytes. ``leading_options`` are those directly after
@@ -126,17 +130,16 @@ class CommandSpec:
       the flag ``skip_monitor``, before the commands that they call.
     """
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, *, is_container: bool = False) -> None:
         self.name = row.name
         self.full_name = row.name.lower().replace(" ", "|")
         self.documented = row.documented
-        self.arity = row.arity
-        self.least = abs(row.arity)
-        self.most = row.arity if row.arity > 0 else sys.maxsize
         self.group = row.group
         self.only_in = row.only_in
         self.since = row.since
         self.flags, self.categories = _flags_and_categories(row.flags, row.group)
+        if is_container:  # It does not access the data of its group itself.
+            self.categories -= {GROUPS[row.group].category}
         self.keys, self.only_key, only_reads_a_key = _keys(row.keys)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
@@ -145,10 +148,14 @@ class CommandSpec:
         self.lookup = self.readonly or writes_another
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.container: CommandSpec | None = None
-        self.subcommands: dict[bytes, CommandSpec] | None = None
+        self.subcommands: dict[bytes, CommandSpec] | None = {} if is_container else None
         self.argument_words = slice(2 if " " in row.name else 1, None)
         self.synopsis = row.arguments
         self.arguments: Sequence[Argument] = parse(row.arguments, row.later)
+        arity_of_line = -2 if is_container else arity(self.arguments, self.argument_words.start)
+        self.arity = _ARITIES.get(row.name, arity_of_line)
+        self.least = abs(self.arity)
+        self.most = self.arity if self.arity > 0 else sys.maxsize
         self.may_wait = "BLOCK" in self.options
         self.rest = over_rest.is_available(self)
         self.protection = _PROTECTIONS.get(row.name)
@@ -268,18 +275,17 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
     """Return the specs of rows by their upper-case names. The rows of subcommands follow that of their
     container.
     """
+    rows = list(rows)
+    containers = {row.name.partition(" ")[0] for row in rows if " " in row.name}
     specs: dict[str, CommandSpec] = {}
     for row in rows:
         with naming(row.name):
-            spec = specs[row.name] = CommandSpec(row)
+            spec = specs[row.name] = CommandSpec(row, is_container=row.name in containers)
         parent, _, child = row.name.partition(" ")
         if child:
-            spec.container = container = specs[parent]
-            if container.subcommands is None:
-                container.subcommands = {}
-                # A container command itself does not access its group's data.
-                container.categories -= {GROUPS[container.group].category}
-            container.subcommands[child.encode()] = spec
+            spec.container = specs[parent]
+            assert spec.container.subcommands is not None
+            spec.container.subcommands[child.encode()] = spec
     return specs
 
 
@@ -322,8 +328,7 @@ class Table:
                     row = row._replace(flags=flags, effects=effects)
             start = f"{row.name} "
             later = {option.removeprefix(start) for option in missing if option.startswith(start)}
-            arity = ARITIES.get(row.name, row.arity) if later else row.arity
-            yield row._replace(arity=arity, later=frozenset(later))
+            yield row._replace(later=frozenset(later))
 
     def find_by_first_word(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""

@@ -26,7 +26,6 @@ class Row(NamedTuple):
 
     name: str
     documented: bool
-    arity: int
     group: str
     only_in: str
     since: str
@@ -38,7 +37,7 @@ class Row(NamedTuple):
 
 
 _HEAD = re.compile(
-    r"(?P<names>\*?[A-Z][\w.|-]*(?: \*?[A-Z][\w.|-]*)*) (?P<arity>-?[1-9]\d*) "
+    r"(?P<names>\*?[A-Z][\w.|-]*(?: \*?[A-Z][\w.|-]*)*) "
     r"(?:(?P<only_in>redis|valkey|vendor)-)?(?P<since>\d+\.\d+\.\d+)",
     re.ASCII,
 )
@@ -86,8 +85,7 @@ def _rows(group: str, line: str) -> list[Row]:
         match = _HEAD.fullmatch(head)
         if match is None:
             raise ValueError(
-                f"{head!r} is not a name, an arity and a version; write e.g. `*GET 2 1.0.0` or "
-                "`*GET 2 vendor-1.0.0`"
+                f"{head!r} is not a name and a version; write e.g. `*GET 1.0.0` or `*GET vendor-1.0.0`"
             )
         if len(columns) > len(_COLUMNS):
             raise ValueError(
@@ -97,10 +95,9 @@ def _rows(group: str, line: str) -> list[Row]:
         columns = ["" if column == "-" else column for column in columns]
         flags, keys, arguments, effects = [*columns, "", "", "", ""][: len(_COLUMNS)]
         arguments = _written_out(arguments)
-    arity, only_in, since = int(match["arity"]), match["only_in"] or "", match["since"]
     return [
-        Row(name.removeprefix("*").replace("|", " "), name.startswith("*"), arity, group, only_in,
-            since, flags, keys, arguments, effects)
+        Row(name.removeprefix("*").replace("|", " "), name.startswith("*"), group,
+            match["only_in"] or "", match["since"], flags, keys, arguments, effects)
         for name in match["names"].split()
     ]  # fmt: skip
 

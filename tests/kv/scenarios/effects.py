@@ -194,11 +194,10 @@ class ObservedEffects:
         does not return them.
         """
         for key, value in before.items():
-            if not isinstance(value, dict):
+            new = after.get(key) or {}
+            if not (isinstance(value, dict) and isinstance(new, dict)):
                 continue
-            gone = {
-                name: data for name, data in value.items() if name not in (after.get(key) or {})
-            }
+            gone = {name: data for name, data in value.items() if name not in new}
             named = texts_in([*gone]) & {*argv}
             returned = texts_in([*gone.items()]) & texts_in(reply)
             if named and not returned and spec.name not in kinds.REMOVALS:

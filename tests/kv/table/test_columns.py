@@ -64,12 +64,12 @@ def test_an_unknown_group_is_an_error_that_names_its_row() -> None:
     with pytest.raises(
         ValueError, match=r"row LSHED: \[lists\] above it is not a group; use one of "
     ):
-        read("[lists]\nLSHED 2 1.0.0")
+        read("[lists]\nLSHED 1.0.0")
 
 
 def test_two_rows_of_a_command_are_an_error() -> None:
     with pytest.raises(ValueError, match="row LSHED: it is the second row of this command"):
-        read("[list]\nLSHED 2 1.0.0\n[string]\nLSHED 2 1.0.0")
+        read("[list]\nLSHED 1.0.0\n[string]\nLSHED 1.0.0")
 
 
 ACCESS = {"RO", "RW", "OW", "RM"}
