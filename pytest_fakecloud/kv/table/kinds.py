@@ -35,13 +35,13 @@ def _stores(spec: CommandSpec) -> bool:
 
 # -- reads -----------------------------------------------------------------------------------------
 
-READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "scripting")
+_READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "scripting")
 """Commands that read keys."""
-COUNTS = READS & _all(
+COUNTS = _READS & _all(
     lambda spec: spec.name.endswith(("CARD", "COUNT", "LEN")) and spec.group != "generic"
 )
 """Commands that return a number of elements, or a length; not OBJECT REFCOUNT."""
-ASKS_FOR_NAMES = READS & _all(lambda spec: spec.name.endswith(("EXISTS", "KEYS")))
+ASKS_FOR_NAMES = _READS & _all(lambda spec: spec.name.endswith(("EXISTS", "KEYS")))
 """Commands that read the names of keys or fields and not their values."""
 SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.readonly)
 """Commands that run scripts and functions that may write."""
@@ -115,11 +115,11 @@ FINISHES = _all(
 """Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-READS_FOR_GROUP = _all(
+_READS_FOR_GROUPS = _all(
     lambda spec: spec.group == "stream" and spec.write and _flags(spec) == {"RO", "access"}
 )
-"""Commands that read a stream for a consumer group: they write, although not the data of the user."""
-OF_QUEUES = (CONSUMES | MOVES | CLAIMS | READS_FOR_GROUP) | _all(
+"""XREADGROUP, a write that does not change the data of the user."""
+OF_QUEUES = (CONSUMES | MOVES | CLAIMS | _READS_FOR_GROUPS) | _all(
     lambda spec: spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"}
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""

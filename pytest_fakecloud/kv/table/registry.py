@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
-from . import effects, over_rest
+from . import effects, flags, over_rest
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
@@ -37,54 +37,6 @@ Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
 Function: TypeAlias = Callable[[Any, Args], Reply]
 """A function that runs a command. The session is untyped: the table must not import it."""
-
-CATEGORIES = (
-    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
-    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
-    "connection", "transaction", "scripting",
-)  # fmt: skip
-"""The ACL categories of commands in the order of ACL CAT, without the ``@`` sign."""
-
-
-def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
-    """Return the key specs, the position of the only key, and whether a key is only read."""
-    specs = tuple(KeySpec(text) for text in texts.split(";") if text)
-    only_key = 0
-    if len(specs) == 1 and not specs[0].depends_on_arguments and specs[0].last == 0:
-        only_key = specs[0].first
-    return specs, only_key, any("RO" in spec.flags for spec in specs)
-
-
-COMMAND_FLAGS = (
-    "write", "readonly", "denyoom", "fast", "blocking", "admin", "pubsub", "noscript", "loading",
-    "stale", "no_auth", "no_multi", "no_async_loading", "no_mandatory_keys", "allow_busy", "asking",
-    "skip_monitor", "skip_slowlog",
-)  # fmt: skip
-"""The flags of commands in ``COMMAND INFO``."""
-
-
-def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
-    words = text.split()
-    for word in words:
-        _, at, category = word.removeprefix("-").partition("@")
-        if at and category not in CATEGORIES:
-            raise ValueError(
-                f"{word!r} is not an ACL category; use one of @{', @'.join(CATEGORIES)}"
-            )
-        if not at and word not in COMMAND_FLAGS:
-            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(COMMAND_FLAGS)}")
-    flags = frozenset(word for word in words if "@" not in word)
-    categories = {"@fast" if "fast" in flags else "@slow"}
-    categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
-    if "admin" in flags:
-        categories.add("@dangerous")
-    if "readonly" in flags and group != "scripting":
-        categories.add("@read")
-    categories.update(filter(None, [GROUPS[group].category]))
-    categories.update(word for word in words if word.startswith("@"))
-    categories.difference_update(word[1:] for word in words if word.startswith("-@"))
-    return flags, frozenset(categories)
-
 
 _PROTECTIONS = {
     "DEBUG": "enable-debug-command",
@@ -137,14 +89,15 @@ class CommandSpec:
         self.group = row.group
         self.only_in = row.only_in
         self.since = row.since
-        self.flags, self.categories = _flags_and_categories(row.flags, row.group)
+        self.flags, self.categories = flags.parse(row.flags, row.group)
         if is_container:  # It does not access the data of its group itself.
             self.categories -= {GROUPS[row.group].category}
-        self.keys, self.only_key, only_reads_a_key = _keys(row.keys)
+        self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
+        self.only_key = self.keys[0].only_position if len(self.keys) == 1 else 0
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
-        writes_another = self.write and only_reads_a_key
+        writes_another = self.write and any("RO" in key.flags for key in self.keys)
         self.lookup = self.readonly or writes_another
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.container: CommandSpec | None = None

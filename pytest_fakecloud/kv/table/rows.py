@@ -1,6 +1,6 @@
 """The rows of the table of commands.
 
-``commands.txt`` explains the notation of the columns. This module splits the rows. ``registry.py`` reads
+``commands.txt`` explains the notation of the columns. This module splits the rows. ``flags.py`` reads
 the column *flags*, ``keys.py`` the column *keys*, ``synopsis.py`` the column *arguments* and
 ``effects.py`` the column *effects*. Each of them raises a ``ValueError`` for a wrong column, to which
 ``naming()`` adds the name of the row.
