@@ -16,20 +16,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
-from . import effects, flags, over_rest
+from . import effects, flags, over_rest, synopsis
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import (
-    Argument,
-    arity,
-    field_words,
-    first_names,
-    leading_arguments,
-    option_sizes,
-    parse,
-    tokens_of,
-)
+from .synopsis import Argument
 from .ttl import TTL_OPTIONS, UNITS
 from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
@@ -89,40 +80,43 @@ class CommandSpec:
         self.group = row.group
         self.only_in = row.only_in
         self.since = row.since
+        self.container: CommandSpec | None = None
+        self.subcommands: dict[bytes, CommandSpec] | None = {} if is_container else None
+        self.protection = _PROTECTIONS.get(row.name)
+
         self.flags, self.categories = flags.parse(row.flags, row.group)
         if is_container:  # It does not access the data of its group itself.
             self.categories -= {GROUPS[row.group].category}
-        self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
-        self.only_key = self.keys[0].only_position if len(self.keys) == 1 else 0
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
+        self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
+
+        self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
+        self.only_key = self.keys[0].only_position if len(self.keys) == 1 else 0
         self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
         writes_another = self.write and any("RO" in key.flags for key in self.keys)
         self.lookup = self.readonly or writes_another
-        self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
-        self.container: CommandSpec | None = None
-        self.subcommands: dict[bytes, CommandSpec] | None = {} if is_container else None
-        self.argument_words = slice(2 if " " in row.name else 1, None)
+
         self.synopsis = row.arguments
-        self.arguments: Sequence[Argument] = parse(row.arguments, row.later)
-        arity_of_line = -2 if is_container else arity(self.arguments, self.argument_words.start)
-        self.arity = _ARITIES.get(row.name, arity_of_line)
+        self.arguments: Sequence[Argument] = synopsis.parse(row.arguments, row.later)
+        self.argument_words = slice(2 if " " in row.name else 1, None)
+        start = self.argument_words.start
+        arity = -2 if is_container else synopsis.arity(self.arguments, start)
+        self.arity = _ARITIES.get(row.name, arity)
         self.least = abs(self.arity)
         self.most = self.arity if self.arity > 0 else sys.maxsize
         self.may_wait = "BLOCK" in self.options
         self.rest = over_rest.is_available(self)
-        self.protection = _PROTECTIONS.get(row.name)
-        names = dict(enumerate(first_names(self.arguments), self.argument_words.start))
+        names = dict(enumerate(synopsis.first_names(self.arguments), start))
         self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
         self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
+
         self._repetition, self.other_ttl, depends_on_time, event = effects.parse(row.effects)
         self.event = self.full_name.replace("|", "-") if event is None else event
         blocks = "blocking" in self.flags and not self.may_wait
         self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
-        is_replaced = self.only_key and (
-            "OW" in self.keys[0].flags
-            or (row.group == "string" and self.repetition == "overwrites")
-        )
+        overwrites_string = row.group == "string" and self._repetition == "overwrites"
+        is_replaced = self.only_key and (overwrites_string or "OW" in self.keys[0].flags)
         values = (at for at, name in names.items() if name in ("value", "serialized-value"))
         self.value_at = next(values, 0) if is_replaced else 0
 
@@ -162,7 +156,9 @@ class CommandSpec:
     @cached_property
     def options(self) -> tuple[str, ...]:
         # The token `""` of MIGRATE stands for an empty string.
-        return tuple(dict.fromkeys(word for word in tokens_of(self.arguments) if word != '""'))
+        return tuple(
+            dict.fromkeys(word for word in synopsis.tokens_of(self.arguments) if word != '""')
+        )
 
     @cached_property
     def option_words(self) -> frozenset[bytes]:
@@ -171,15 +167,15 @@ class CommandSpec:
     @cached_property
     def option_sizes(self) -> dict[bytes, int]:
         """The number of arguments of each option, or ``TO_THE_END``."""
-        return {word.encode(): size for word, size in option_sizes(self.arguments).items()}
+        return {word.encode(): size for word, size in synopsis.option_sizes(self.arguments).items()}
 
     @cached_property
     def leading_options(self) -> frozenset[str]:
-        return frozenset(tokens_of(leading_arguments(self.arguments)))
+        return frozenset(synopsis.tokens_of(synopsis.leading_arguments(self.arguments)))
 
     @cached_property
     def _field_words(self) -> slice | None:
-        return field_words(self.arguments) if GROUPS[self.group].has_fields else None
+        return synopsis.field_words(self.arguments) if GROUPS[self.group].has_fields else None
 
     @property
     def has_fields(self) -> bool:
