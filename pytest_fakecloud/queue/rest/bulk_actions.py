@@ -23,7 +23,9 @@ def list_bulk_actions(engine: Engine, request: Request, *, source: Source = "qst
     states = chosen.fields.get("state", _ACTION_STATES)
     actions = [action for action in engine.bulk_actions.recent(source) if action.state in states]
     rows, cursor = records.page(actions, lambda action: action.number, chosen, latest_first=True)
-    return {"bulkActions": [action.record() for action in rows]} | without_none(cursor=cursor)
+    return {"bulkActions": [records.bulk_action_record(action) for action in rows]} | without_none(
+        cursor=cursor
+    )
 
 
 def get_bulk_action(engine: Engine, request: Request, *, source: Source = "qstash") -> object:
@@ -33,7 +35,7 @@ def get_bulk_action(engine: Engine, request: Request, *, source: Source = "qstas
     )
     if action is None:
         raise QueueError(404, "Bulk action not found")
-    return action.record()
+    return records.bulk_action_record(action)
 
 
 ROUTES = [

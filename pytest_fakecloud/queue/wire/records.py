@@ -54,6 +54,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
+    from ..engine.bulk_actions import BulkAction
     from ..engine.publishing import Accepted, Publisher
 
 Record = dict[str, Any]
@@ -259,6 +260,18 @@ def flow_record(engine: Publisher, key: FlowKey) -> Record:
         "isPinnedParallelism": key.pinned_parallelism,
         "isPinnedRate": key.pinned_rate,
     }
+
+
+def bulk_action_record(action: BulkAction) -> Record:
+    return {
+        "actionId": action.id,
+        "kind": "cancel",
+        "state": action.state,
+        "total": action.total,
+        "processed": action.processed,
+        "createdAt": ms(action.created_us),
+        "filter": action.filters,
+    } | without_none(completedAt=ms(action.completed_us))
 
 
 def group_record(group: UrlGroup) -> Record:
