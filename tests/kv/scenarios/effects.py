@@ -156,9 +156,7 @@ class ObservedEffects:
         after: dict[bytes, Any],
     ) -> None:
         """Check the flags RW, OW and RM of keys that have a value before and after, and another one."""
-        flags: dict[bytes, set[str]] = defaultdict(set)
-        for at, key_spec in spec.key_positions(argv):
-            flags[argv[at]].update(key_spec.flags)
+        flags = flags_of(spec, argv)
         for key, value in stored.items():
             new = stored_after.get(key)
             if value is None or new is None or before[key] == after[key]:
@@ -175,9 +173,7 @@ class ObservedEffects:
     ) -> None:
         """Check that the row has the flag `access` of a key whose data are in the reply."""
         texts = texts_in(reply) - {*argv}
-        flags: dict[bytes, set[str]] = defaultdict(set)
-        for at, key_spec in spec.key_positions(argv):
-            flags[argv[at]].update(key_spec.flags)
+        flags = flags_of(spec, argv)
         for key, value in before.items():
             if texts & texts_in(value) and "access" not in flags[key]:
                 self._note(spec, f"access of the key {decoded(key)} in `{shown(argv)}`")
@@ -217,9 +213,7 @@ class ObservedEffects:
         """Check that the row has the flags that say how the values of keys have changed, and that
         the changes were reported.
         """
-        flags: dict[bytes, set[str]] = defaultdict(set)
-        for at, key_spec in spec.key_positions(argv):
-            flags[argv[at]].update(key_spec.flags)
+        flags = flags_of(spec, argv)
         for key in before.keys() | after.keys():
             kinds = changes(before.get(key), after.get(key))
             if "delete" in kinds and after.get(key) == {} and spec.group != "stream":
@@ -321,6 +315,14 @@ class ObservedEffects:
                     self.engine.running,
                     f"an effect: {key} expires at {real_ms} and not at {expiry}",
                 )
+
+
+def flags_of(spec: CommandSpec, argv: list[bytes]) -> dict[bytes, set[str]]:
+    """Return the flags of the row for each key of a command line."""
+    flags: dict[bytes, set[str]] = defaultdict(set)
+    for at, key_spec in spec.key_positions(argv):
+        flags[argv[at]].update(key_spec.flags)
+    return flags
 
 
 def shown(argv: list[bytes]) -> str:
