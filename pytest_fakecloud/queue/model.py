@@ -1,4 +1,4 @@
-"""Data classes of the queue, such as messages, deliveries and their outcomes.
+"""Data classes of the queue, such as messages, queues, deliveries and their outcomes.
 
 Times and durations are integers in microseconds unless the name says otherwise (``_ms``, ``_s``).
 Header lists are lists of ``(name, value)`` in the order and spelling in which they were received.
@@ -346,10 +346,6 @@ class Message:
         return same
 
 
-Perform = Callable[[Delivery, bool], Coroutine[Any, Any, Outcome]]
-"""Performs a delivery, waiting for the running event loop only if the second argument is true."""
-
-
 @dataclass(eq=False)
 class FlowKey:
     """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
@@ -455,6 +451,10 @@ class OrderedQueue:
 
     def copy(self) -> OrderedQueue:
         return copy_of(self)
+
+
+Perform = Callable[[Delivery, bool], Coroutine[Any, Any, Outcome]]
+"""Performs a delivery, waiting for the running event loop only if the second argument is true."""
 
 
 class Exchange:

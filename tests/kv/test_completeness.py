@@ -161,7 +161,7 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
             for name, word in words - played.options
         ),
         *(
-            (name, f"a line of {name} that shows the effect {word}")
+            (name, f"a line of {name} that shows its {word}")
             for name, word in effects - played.effects - NOT_SHOWN
         ),
     ]
