@@ -48,8 +48,9 @@ FLOORS = (
 """From bottom to top. Folders on one floor do not import each other. The services are between the
 modules of ``cloud/``, each of which has a floor: a fake is below them, and a cloud of fakes above."""
 
-PURE = {"acl", "algorithms", "commands", "engine", "filter", "rdb", "scripting", "search", "table",
-        "values", "wire", "workflow", "errors", "model", "reply", "settings", "syntax"}  # fmt: skip
+PURE = {"acl", "algorithms", "commands", "config", "engine", "filter", "rdb", "scripting", "search",
+        "table", "values", "wire", "workflow", "errors", "model", "reply", "settings",
+        "syntax"}  # fmt: skip
 """Folders of a service without HTTP, pytest, the wall clock, or its own interfaces."""
 OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl", "time", "urllib3",
            "werkzeug"}  # fmt: skip

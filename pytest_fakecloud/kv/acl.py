@@ -22,8 +22,9 @@ from .errors import CommandError
 from .reply import Map, SetReply
 from .settings import Dialect
 from .syntax import encoded
+from .table.flags import CATEGORIES
 from .table.keys import KeySpec, sort_destination
-from .table.registry import CATEGORIES, EVERYTHING, CommandSpec, Table
+from .table.registry import EVERYTHING, CommandSpec, Table
 
 Reason = Literal["command", "key", "channel"]
 _REASONS: tuple[Reason, ...] = get_args(Reason)

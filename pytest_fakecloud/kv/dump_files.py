@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ..cloud import files
 from ..core.errors import ContractError
+from .config import Config
 from .engine.engine import KVEngine
 from .errors import CommandError
 from .rdb.payloads import Contents, KeyRecord, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.types import OLDEST
-from .table.config import Config
 from .values.array import ArrayValue
 from .values.json import JsonValue, write_json
 from .values.types import type_name

@@ -1,4 +1,4 @@
-"""Data classes of the queue, such as messages, deliveries and their outcomes.
+"""Data classes of the queue, such as messages, queues, deliveries and their outcomes.
 
 Times and durations are integers in microseconds unless the name says otherwise (``_ms``, ``_s``).
 Header lists are lists of ``(name, value)`` in the order and spelling in which they were received.
@@ -10,7 +10,7 @@ returns an ``Outcome``.
 from __future__ import annotations
 
 import copy
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -344,6 +344,113 @@ class Message:
             for attempt in self.attempts
         ]
         return same
+
+
+@dataclass(eq=False)
+class FlowKey:
+    """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
+
+    ``active`` maps the id of each active message to the number of the period in which it started.
+    ``messages`` is the number of messages that use the key and have not been forgotten.
+    """
+
+    key: str
+    period_start_us: int
+    rate: int | None = None
+    period: int = 0
+    parallelism: int | None = None
+    period_us: int = SECOND
+    messages: int = 0
+    started: int = 0
+    paused: bool = False
+    pinned_parallelism: bool = False
+    pinned_rate: bool = False
+    active: dict[str, int] = field(default_factory=dict)
+    waiting: deque[str] = field(default_factory=deque)
+
+    def observe(self, settings: FlowSettings, now_us: int) -> None:
+        """Apply the flow-control settings of a message that is being published."""
+        if settings.parallelism is None and settings.rate is None:
+            return
+        if not self.pinned_parallelism:
+            self.parallelism = settings.parallelism
+        if not self.pinned_rate:
+            # Count in the old period before its length changes.
+            self.roll(now_us)
+            self.rate = settings.rate
+            if self.period_us != settings.period_us:
+                self.period_us = settings.period_us
+                self.roll(now_us)
+
+    def pin(self, now_us: int, parallelism: int | None, rate: int | None, period_us: int) -> None:
+        """Pin limits, so that messages cannot change them, and start a new period."""
+        if parallelism is not None:
+            self.parallelism = parallelism
+            self.pinned_parallelism = True
+        if rate is not None:
+            self.rate = rate
+            self.period_us = period_us
+            self.pinned_rate = True
+        self.restart_period(now_us)
+
+    def roll(self, now_us: int) -> None:
+        """Start the period that contains the given time, unless it has already started."""
+        passed = (now_us - self.period_start_us) // self.period_us
+        if passed > 0:
+            self.restart_period(self.period_start_us + passed * self.period_us)
+
+    def open(self, now_us: int) -> bool:
+        self.roll(now_us)
+        if self.paused:
+            return False
+        if self.parallelism is not None and len(self.active) >= self.parallelism:
+            return False
+        return self.rate is None or self.started < self.rate
+
+    def start(self, message_id: str) -> None:
+        self.active[message_id] = self.period
+        self.started += 1
+
+    def give_back(self, message_id: str) -> None:
+        """Undo ``start()`` for a request that did not start after all."""
+        if self.active.pop(message_id) == self.period:
+            self.started -= 1
+
+    def reopens_us(self, now_us: int) -> int | None:
+        """Return when the next period will admit a message, or None if the rate delays no message."""
+        self.roll(now_us)
+        if self.paused or not self.waiting or self.rate is None or self.started < self.rate:
+            return None
+        return self.period_start_us + self.period_us
+
+    def restart_period(self, start_us: int) -> None:
+        self.period_start_us = start_us
+        self.period += 1
+        self.started = 0
+
+    def copy(self) -> FlowKey:
+        return copy_of(self)
+
+
+@dataclass(eq=False)
+class OrderedQueue:
+    """An ordered queue.
+
+    ``active`` messages have a slot. Those that have not started come first, in the order in which
+    they got it. ``parked`` messages are due, but the queue is paused.
+    """
+
+    name: str
+    created_us: int
+    updated_us: int
+    parallelism: int = 1
+    paused: bool = False
+    active: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    parked: list[str] = field(default_factory=list)
+    waiting: deque[str] = field(default_factory=deque)
+
+    def copy(self) -> OrderedQueue:
+        return copy_of(self)
 
 
 Perform = Callable[[Delivery, bool], Coroutine[Any, Any, Outcome]]

@@ -16,12 +16,13 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import KVConfig
+from pytest_fakecloud.kv.table import registry
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, _specs_of
 from pytest_fakecloud.kv.table.rows import read
-from pytest_fakecloud.queue.engine.admission import OrderedQueue
-from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.queues import Queues
+from pytest_fakecloud.queue.model import OrderedQueue
+from pytest_fakecloud.queue.rest import queues
 from pytest_fakecloud.queue.rest.app import QueueApp
-from pytest_fakecloud.queue.rest.queues import QueueRoutes
 from pytest_fakecloud.queue.wire import records
 from tests import notations
 from tests.harness import PACKAGE
@@ -30,6 +31,7 @@ from tests.kv.conftest import NOW, Run
 from tests.kv.scenarios.effects import ObservedEffects
 from tests.notations import ROOT
 from tests.queue.scenarios import play
+from tests.queue.scenarios import scenarios as endpoints
 
 from .blocks import DOCS
 
@@ -37,17 +39,19 @@ if not DOCS.exists():
     pytest.skip("an installed package has no docs folder", allow_module_level=True)
 
 
+def recipes() -> str:
+    return (DOCS / "contributing/recipes.md").read_text(encoding="utf-8")
+
+
 def parts(title: str) -> list[tuple[str, str]]:
     """Return the headings in the diff of a recipe, each with the lines that it adds."""
-    page = (DOCS / "contributing/recipes.md").read_text(encoding="utf-8")
-    diff = page.partition(f"## {title}\n")[2].partition("```diff\n")[2].partition("```")[0]
-    blocks = re.findall(r"^  (\S.*)\n((?:\+.*\n)+)", diff, re.M)
+    diff = recipes().partition(f"## {title}\n")[2].partition("```diff\n")[2].partition("```")[0]
+    blocks = re.findall(r"^  (\S.*)\n(?:- .*\n)*((?:\+.*\n)+)", diff, re.M)
     return [(heading, dedent(re.sub(r"(?m)^\+ ?", "", lines))) for heading, lines in blocks]
 
 
 def test_the_files_of_recipes_exist() -> None:
-    page = (DOCS / "contributing/recipes.md").read_text(encoding="utf-8")
-    names = re.findall(r"(?<![\w/.>])\w+/[\w/]+\.(?:txt|py)", page)
+    names = re.findall(r"(?<![\w/.>])\w+/[\w/]+\.(?:txt|py)", recipes())
     missing = {
         name for name in names if not (PACKAGE / name).exists() and not (ROOT / name).exists()
     }
@@ -59,9 +63,9 @@ def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
         for name, spec in _specs_of(read(f"[{group}]\n{row}").values()).items():
             monkeypatch.setitem(COMMANDS, name, spec)
-    monkeypatch.setattr(
-        EVERYTHING, "_members", {}
-    )  # ACL categories, which contain the new commands
+    # ACL categories and functions, which contain those of the new commands.
+    monkeypatch.setattr(EVERYTHING, "_members", {})
+    monkeypatch.setattr(registry, "FUNCTIONS", {**registry.FUNCTIONS})
     monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
     played = 0
     for heading, lines in others:
@@ -92,24 +96,30 @@ def test_the_recipe_for_an_endpoint(
     """Its scenario passes. It fails without a line of the engine's method, and if a GET changes data
     without `changes=True`.
     """
-    (_, route), (_, of_queue), (_, method), (_, of_record), (_, lines) = parts("Add an endpoint")
-    route_line, of_family = route.strip().split("\n", 1)
-    define(QueueRoutes, dedent(of_family), monkeypatch)
-    route_line, lines = (text.replace("PUT", http_method) for text in (route_line, lines))
-    note_queue = eval(route_line.rstrip(","), {"cls": QueueRoutes})
-    routes = QueueRoutes.routes()
-    monkeypatch.setattr(QueueRoutes, "routes", classmethod(lambda cls: [*routes, note_queue]))
+    (_, function), (_, of_queue), (_, method), (_, of_record), (_, lines), (_, changed) = parts(
+        "Add an endpoint"
+    )
+    route_line, function = function.split("\n", 1)
+    define(queues, function, monkeypatch)
+    note_queue = eval(route_line.strip(" ,").replace("PUT", http_method), vars(queues))
+    routes = [*QueueApp.routes(), note_queue]
+    monkeypatch.setattr(QueueApp, "routes", lambda: routes)
     monkeypatch.setattr(QueueApp, "_table_of_class", None)
     monkeypatch.setattr(OrderedQueue, of_queue.partition(":")[0], "", raising=False)
-    define(Engine, method.replace(removed, "pass  # ") if removed else method, monkeypatch)
+    define(Queues, method.replace(removed, "pass  # ") if removed else method, monkeypatch)
     *_, last = re.findall(r'"paused": queue.paused,\n', getsource(records.queue_record))
     define(records, getsource(records.queue_record).replace(last, last + of_record), monkeypatch)
     file = tmp_path / "recipe.txt"
-    file.write_text(f"\n{lines}", encoding="utf-8")
+    file.write_text(f"\n{lines.replace('PUT', http_method)}", encoding="utf-8")
     for settings, scenario in notations.scenarios(file).values():
         is_wrong = removed or http_method == "GET"
         with pytest.raises(AssertionError) if is_wrong else nullcontext():
             play(settings, scenario)
+    # The other scenarios of the file, with the changed line.
+    settings, scenario = endpoints("endpoints")["upsert_queue"]
+    (line,) = (line for line in scenario if line.startswith(changed.partition("=>")[0]))
+    assert f"- {line}\n" in recipes()
+    play(settings, [changed.strip() if other == line else other for other in scenario])
 
 
 def define(owner: Any, source: str, monkeypatch: pytest.MonkeyPatch) -> None:

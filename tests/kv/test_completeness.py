@@ -17,9 +17,9 @@ from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.errors import CommandError, Template
 from pytest_fakecloud.kv.scripting import errors as scripting_errors
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
-from pytest_fakecloud.kv.table.effects import UNITS
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from pytest_fakecloud.kv.table.registry import command_table
+from pytest_fakecloud.kv.table.rows import ROWS
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES, TEMPLATES_FILE
 from tests.kv.conftest import NOW, Run
 from tests.kv.scenarios import FOLDER, Scenario, every_scenario, play
@@ -55,7 +55,7 @@ def test_every_data_command_is_compared_with_real_servers() -> None:
     assert not compared & excluded
 
 
-SHOWN = {"value", *UNITS, "ttl", "time", "event", "no-event"}
+SHOWN = {"other-ttl", "time", "event"}
 """The effects in rows that scenarios compare with what a command does."""
 NOT_SHOWN = {
     ("RESTORE", "value"), ("RESTORE-ASKING", "value"),  # the value is that of the payload
@@ -145,7 +145,15 @@ def played() -> Played:
 def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
     commands = {spec.name for spec in TABLE.values() if not spec.subcommands}
     words = {(spec.name, word) for spec in TABLE.values() for word in spec.options}
-    effects = {(spec.name, word) for spec in TABLE.values() for word in spec.effects.words & SHOWN}
+    effects = {
+        *(
+            (name, word)
+            for name, row in ROWS.items()
+            for word in SHOWN.intersection(re.split("[ =]", row.effects))
+        ),
+        *((spec.name, "ttl") for spec in TABLE.values() if spec.ttl_at),
+        *((spec.name, "value") for spec in TABLE.values() if spec.value_at),
+    }
     missing = [
         *((name, f"a line of {name} that succeeds") for name in commands - played.commands),
         *(
@@ -153,7 +161,7 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
             for name, word in words - played.options
         ),
         *(
-            (name, f"a line of {name} that shows the effect {word}")
+            (name, f"a line of {name} that shows its {word}")
             for name, word in effects - played.effects - NOT_SHOWN
         ),
     ]

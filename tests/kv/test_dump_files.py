@@ -13,11 +13,11 @@ import pytest
 
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.kv.config import Config
 from pytest_fakecloud.kv.dump_files import load_from_file
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.rdb.payloads import KeyRecord, write_file
-from pytest_fakecloud.kv.table.config import Config
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.json import JsonValue
 

@@ -19,9 +19,9 @@ from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
 from ..syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
-from ..table.effects import TTL_OPTIONS, Unit
 from ..table.registry import Args
 from ..table.synopsis import TO_THE_END
+from ..table.ttl import TTL_OPTIONS, Unit
 from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
@@ -204,7 +204,7 @@ def expiry_ms(
     zero and negative numbers.
     """
     if unit is None:
-        unit = session.command.effects.ttl_unit
+        unit = session.command.ttl_unit
         assert unit is not None
     amount_ms = parse_int(text) * unit.milliseconds
     since_ms = 0 if unit.is_absolute else session.now_ms

@@ -268,7 +268,7 @@ def bitfield(session: Session, args: Args) -> Reply:
     if writes and session.command.readonly:
         raise CommandError(errors.BITFIELD_RO_GET_ONLY)
     # Without a write, BITFIELD counts as a read.
-    session.engine.execution.counts_reads = not writes
+    session.count_reads(not writes)
     value = session.db.string(key)
     if not writes:
         return [_read_field(value or b"", operation) for operation in operations]

@@ -11,8 +11,8 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
 from ..syntax import parse_int, parse_long_double
-from ..table.effects import UNITS
 from ..table.registry import Args, command, variant
+from ..table.ttl import UNITS
 from ..values.containers import HashValue
 from .arguments import (
     SetOptions,
@@ -257,12 +257,12 @@ def hpersist(session: Session, args: Args) -> Reply:
 @variant(
     "HEXPIRETIME",
     "Return the Unix time in seconds at which hash fields expire.",
-    unit="unix-seconds",
+    unit="unix-time-seconds",
 )
 @variant(
     "HPEXPIRETIME",
     "Return the Unix time in milliseconds at which hash fields expire.",
-    unit="unix-milliseconds",
+    unit="unix-time-milliseconds",
 )
 def httl(session: Session, args: Args, *, unit: str = "seconds") -> Reply:
     wanted = UNITS[unit]
@@ -305,6 +305,7 @@ def hgetex(session: Session, args: Args) -> Reply:
     fields_at = _find_fields_word(args, 1)
     set_options = parse_set_options(session, args[:fields_at], 1)
     fields = _read_fields(args, fields_at)
+    session.count_reads()  # like a read, although it writes
     value = get_or_empty(session, args[0], HashValue)
     at_ms = _expires_at(session, set_options)
     results: list[Reply] = []

@@ -8,13 +8,13 @@ from typing import Any
 
 from .. import errors
 from ..algorithms.glob import matcher
+from ..config import Config
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
 from ..syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
-from ..table.config import Config
-from ..table.effects import UNITS
 from ..table.registry import Args, command, variant
+from ..table.ttl import UNITS
 from ..table.versions import rdb_version
 from ..values.containers import HashValue, QuickList, SetValue
 from ..values.json import JsonValue
@@ -370,12 +370,12 @@ def expire(session: Session, args: Args) -> Reply:
 @variant(
     "EXPIRETIME",
     "Return the Unix time in seconds at which a key expires; -1 if never, -2 if it does not exist.",
-    unit="unix-seconds",
+    unit="unix-time-seconds",
 )
 @variant(
     "PEXPIRETIME",
     "Return the Unix time in ms at which a key expires; -1 if never, -2 if it does not exist.",
-    unit="unix-milliseconds",
+    unit="unix-time-milliseconds",
 )
 def ttl(session: Session, args: Args, *, unit: str = "seconds") -> Reply:
     if session.db.peek(args[0]) is None:

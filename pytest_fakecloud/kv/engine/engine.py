@@ -17,12 +17,12 @@ from ...core.ids import Ids
 from ...core.registry import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
+from ..config import Config
 from ..errors import CommandError, as_reply
 from ..model import Interface
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting
 from ..settings import VERSION, KVConfig
-from ..table.config import Config
 from ..table.over_rest import check_container_over_rest, check_over_rest
 from ..table.registry import CommandSpec, command_table
 from ..table.versions import SHORTEST_DOUBLES

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...core.ids import RandomStream
+    from ..config import Config
     from ..search.index import Indexes
-    from ..table.config import Config
     from .execution import Execution
 
 String = bytes | bytearray

@@ -28,11 +28,11 @@ from itertools import islice
 
 from ...core.ids import RandomStream
 from .. import errors
+from ..config import OPTIMISTIC, Config
 from ..errors import CommandError
 from ..model import Interface
 from ..settings import KVConfig
 from ..syntax import try_int
-from ..table.config import OPTIMISTIC, Config
 from ..table.keys import KeySpec
 from ..table.registry import CommandSpec
 from ..values.measures import ENTRY, content_size, usage
@@ -205,7 +205,7 @@ class Capacity:
             added += size
             if limit is None:
                 continue
-            replaces = "OW" in key.flags or spec.effects.value > 0
+            replaces = "OW" in key.flags or spec.value_at > 0
             before = 0 if replaces or name not in stored else content_size(stored[name])
             # A command with an offset overwrites bytes, or extends the string up to its last byte.
             actual = max(before, size) if spec.name in _SIZE_AT else before + size
@@ -232,7 +232,7 @@ def _added_bytes(spec: CommandSpec, line: list[bytes], at: int, key: KeySpec) ->
     """Return the size in bytes of the data that a line stores under the key at position ``at``."""
     if len(spec.keys) > 1:
         return 0  # The command derives its result from other keys.
-    if value_at := spec.effects.value:
+    if value_at := spec.value_at:
         return len(line[value_at])
     if spec.name in _SIZE_AT:
         return _SIZE_AT[spec.name](line)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..algorithms.glob import matcher
+from ..config import ALL_EVENTS, Config
 from ..reply import Push
-from ..table.config import ALL_EVENTS, Config
 from ..table.registry import CommandSpec
 from .keyspace import Keyspace
 from .sessions import Session, TrackingOptions

@@ -160,6 +160,12 @@ class Session:
         """Whether the running command belongs to a transaction that is executed, or to a script."""
         return self.in_exec > 0 or self.in_script
 
+    def count_reads(self, counts: bool = True) -> None:
+        """Let further reads by the running command count as hits and misses, or not. By default, only
+        those of commands that read do.
+        """
+        self.engine.execution.counts_reads = counts
+
     def describe(self, running: str = "") -> bytes:
         """Return the line in CLIENT LIST; ``running`` is the command if this client sent it."""
         engine, subscriptions, tracking = self.engine, self.subscriptions, self.tracking

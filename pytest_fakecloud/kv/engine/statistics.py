@@ -6,8 +6,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from ..config import Config
 from ..errors import CommandError, CountedError
-from ..table.config import Config
 from ..table.registry import CommandSpec
 from .sessions import Session, Waiter
 

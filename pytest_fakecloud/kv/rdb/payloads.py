@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..table.config import Config
+from ..config import Config
 from .source import RdbError, Source, crc64
 from .types import OLDEST, VALKEY_9, ForeignType, Writer, module_items, read_value
 

@@ -17,8 +17,8 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Any, ClassVar, Self
 
+from ..config import Config
 from ..syntax import format_double, try_int
-from ..table.config import Config
 from ..values.array import MAX_INDEX, ArrayValue
 from ..values.containers import NODE_BYTES, HashValue, QuickList, SetValue
 from ..values.json import JsonError, JsonValue, parse_json, write_json

@@ -156,7 +156,7 @@ def _has_ttl_of_fields(spec: CommandSpec) -> bool:
 def _keeps_key(spec: CommandSpec) -> bool:
     """Return whether a command changes a key in place, so that the key exists and keeps its TTL."""
     # The flags of key specs do not show that MOVE, a script or a field's TTL can remove a key.
-    if len(spec.keys) != 1 or spec.effects.value or spec.effects.ttl:
+    if len(spec.keys) != 1 or spec.value_at or spec.other_ttl:
         return False
     if spec.group in ("json", "scripting", "search") or _has_ttl_of_fields(spec):
         return False
@@ -188,7 +188,7 @@ class Expiries(dict[str, Command]):
             self[command.words[2]] = setter
 
 
-_MOVING = {name for name, spec in COMMANDS.items() if spec.effects.ttl and len(spec.keys) == 2}
+_MOVING = {name for name, spec in COMMANDS.items() if spec.other_ttl and len(spec.keys) == 2}
 """Commands that give a key's TTL to another key."""
 ServerOrDatabase: TypeAlias = "KVServer | Database"
 """A server or one of its databases, which a detector examines."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..algorithms.quoting import split_words
+from ..config import Config
 from ..errors import BAD_DUMP, CommandError
-from ..table.config import Config
 from ..table.versions import rdb_version
 from . import errors
 

@@ -1,1 +1,1 @@
-"""The command table, and parsers for command arguments."""
+"""The table of commands, and what follows from its rows."""

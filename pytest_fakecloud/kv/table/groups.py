@@ -9,14 +9,12 @@ class CommandGroup(NamedTuple):
     """What the commands of a group have in common.
 
     - ``category`` is their ACL category, or empty.
-    - ``has_data``: they access values of keys themselves. The others access none, or run commands.
     - ``has_fields``: the arguments ``field``, ``member`` and ``index`` are parts of a value that do not
       depend on each other.
     - ``is_collection``: clients add and pop elements.
     """
 
     category: str
-    has_data: bool = True
     has_fields: bool = False
     is_collection: bool = False
 
@@ -36,11 +34,11 @@ GROUPS = {
     "search": CommandGroup("@search"),
     "vector": CommandGroup("@vector"),
     "generic": CommandGroup("@keyspace"),
-    "scripting": CommandGroup("@scripting", has_data=False),
-    "transactions": CommandGroup("@transaction", has_data=False),
-    "pubsub": CommandGroup("@pubsub", has_data=False),
-    "connection": CommandGroup("@connection", has_data=False),
-    "server": CommandGroup("", has_data=False),
-    "cluster": CommandGroup("", has_data=False),
+    "scripting": CommandGroup("@scripting"),
+    "transactions": CommandGroup("@transaction"),
+    "pubsub": CommandGroup("@pubsub"),
+    "connection": CommandGroup("@connection"),
+    "server": CommandGroup(""),
+    "cluster": CommandGroup(""),
 }
 """The groups by name."""

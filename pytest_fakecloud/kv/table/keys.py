@@ -51,6 +51,11 @@ class KeySpec:
         """Whether the positions depend on the arguments, not only on their number."""
         return self.unknown or self.numkeys or self.keyword is not None
 
+    @property
+    def only_position(self) -> int:
+        """The position of a single key, or 0 if there can be several, or if arguments decide where."""
+        return 0 if self.depends_on_arguments or self.last else self.first
+
     def positions(self, argv: list[bytes]) -> range | None:
         """Return the positions of the keys in ``argv``, or None if they are unknown."""
         if self.unknown:

@@ -1,7 +1,8 @@
-"""Kinds of commands that reports and explorations distinguish, derived from the command table.
+"""Sets of commands by which reports and explorations judge what clients did: for example, one of
+``OVERWRITES`` after a read by the same client may have lost the update of another client.
 
-A new command belongs to the kinds that its row implies: by its group, its flags, the flags of its keys,
-its arguments and its effects.
+They are derived from the command table. A new command belongs to the kinds that its row implies: by its
+name, its group, its flags, the flags of its keys, its arguments and the effect of a repetition.
 """
 
 from __future__ import annotations
@@ -10,15 +11,11 @@ from collections.abc import Callable
 
 from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
+from .synopsis import all_arguments
 
 
 def _all(condition: Callable[[CommandSpec], bool]) -> frozenset[str]:
     return frozenset(name for name, spec in COMMANDS.items() if condition(spec))
-
-
-def _declared(effect: str) -> frozenset[str]:
-    """Return the commands whose rows declare an effect."""
-    return _all(lambda spec: effect in spec.effects.words)
 
 
 def _takes_many(spec: CommandSpec) -> bool:
@@ -38,11 +35,13 @@ def _stores(spec: CommandSpec) -> bool:
 
 # -- reads -----------------------------------------------------------------------------------------
 
-READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "scripting")
+_READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "scripting")
 """Commands that read keys."""
-COUNTS = _declared("count")
-"""Commands that return a number of elements, or a length."""
-ASKS_FOR_NAMES = _declared("names")
+COUNTS = _READS & _all(
+    lambda spec: spec.name.endswith(("CARD", "COUNT", "LEN")) and spec.group != "generic"
+)
+"""Commands that return a number of elements, or a length; not OBJECT REFCOUNT."""
+ASKS_FOR_NAMES = _READS & _all(lambda spec: spec.name.endswith(("EXISTS", "KEYS")))
 """Commands that read the names of keys or fields and not their values."""
 SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.readonly)
 """Commands that run scripts and functions that may write."""
@@ -50,46 +49,22 @@ SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.reado
 BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 """Commands that may wait, some of them only with the option BLOCK."""
 
-# -- what a repetition does ------------------------------------------------------------------------
+# -- what a repetition does (`CommandSpec.repetition`) ---------------------------------------------
 
-
-def repetition(spec: CommandSpec) -> str:
-    """Return what a command does to its keys when it is repeated: a word of its row, which
-    ``commands.txt`` explains; an empty string if it changes no keys. Without a word, it
-
-    - ``derives`` the data again: denyoom, and a key that it only reads;
-    - ``takes`` another element: one key with access and delete, of a list, a set or a sorted set;
-    - ``moves`` another element: such a key, and a second one with RW and insert;
-    - or changes ``nothing``.
-    """
-    if not (spec.write and any(key.writes for key in spec.keys)):
-        return ""
-    if spec.effects.repetition:
-        return spec.effects.repetition
-    if spec.derives:
-        return "derives"
-    if {"access", "delete"} <= _flags(spec):
-        if len(spec.keys) == 1 and GROUPS[spec.group].is_collection:
-            return "takes"
-        if {"RW", "insert"} <= _flags(spec, 1):
-            return "moves"
-    return "nothing"
-
-
-OVERWRITES = _all(lambda spec: repetition(spec) == "overwrites")
+OVERWRITES = _all(lambda spec: spec.repetition == "overwrites")
 """Commands whose effect does not depend on the data that they overwrite or delete."""
-CHANGES_AGAIN = _all(lambda spec: repetition(spec) == "again")
+CHANGES_AGAIN = _all(lambda spec: spec.repetition == "again")
 """Commands that change the data again each time they are repeated."""
-TAKES = _all(lambda spec: repetition(spec) == "takes")
+TAKES = _all(lambda spec: spec.repetition == "takes")
 """Commands that take an element away, which another client then cannot take."""
-MOVES = _all(lambda spec: repetition(spec) == "moves")
+MOVES = _all(lambda spec: spec.repetition == "moves")
 """Commands that move an element from their first key to the second."""
-REPEATABLE = OVERWRITES | _all(lambda spec: repetition(spec) == "nothing")
+REPEATABLE = OVERWRITES | _all(lambda spec: spec.repetition == "nothing")
 """Commands that change nothing when they are repeated."""
 
 # -- additions -------------------------------------------------------------------------------------
 
-IF_NEW = _declared("if-new")
+IF_NEW = _all(lambda spec: spec.name.endswith("NX") and "insert" in _flags(spec))
 """Commands that only write what does not exist."""
 ADDS = _all(lambda spec: _stores(spec) and GROUPS[spec.group].is_collection and _takes_many(spec))
 """Commands that add any number of elements to a key."""
@@ -107,7 +82,7 @@ SCORES = _all(
     lambda spec: _stores(spec) and spec.group in ("sorted-set", "geo") and spec.has_fields
 )
 """Commands that give a member of a sorted set a score."""
-EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.effects.ttl_unit is not None)
+EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not None)
 """Commands that only set the TTL of a key."""
 
 # -- removals --------------------------------------------------------------------------------------
@@ -118,24 +93,40 @@ DELETIONS = _all(
     )
 )
 """Commands that delete keys unconditionally."""
-REMOVALS = _declared("removes")
-"""Commands that remove the fields, members or elements that their words name."""
-CLAIMS = _declared("claims")
+REMOVALS = _all(
+    lambda spec: (
+        _flags(spec) == {"RW", "delete"}
+        and (spec.has_fields or any(argument.name == "element" for argument in spec.arguments))
+    )
+)
+"""Commands that remove the fields, members or elements in their arguments, without returning them."""
+CLAIMS = _all(
+    lambda spec: any(argument.name == "min-idle-time" for argument in all_arguments(spec.arguments))
+)
 """Commands that look for entries which a consumer of a stream has read and not acknowledged."""
-FINISHES = _declared("finishes")
-"""Commands that acknowledge or delete entries of a stream."""
+FINISHES = _all(
+    lambda spec: (
+        spec.group == "stream"
+        and any(key.writes for key in spec.keys)
+        and any(arg.name == "id" and arg.multiple for arg in all_arguments(spec.arguments))
+        and spec.name not in CLAIMS
+    )
+)
+"""Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-OF_QUEUES = CLAIMS | _all(
-    lambda spec: (
-        spec.name in CONSUMES | MOVES
-        or (spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"})
-        or (spec.group == "stream" and spec.write and _flags(spec) == {"RO", "access"})
-    )
+_READS_FOR_GROUPS = _all(
+    lambda spec: spec.group == "stream" and spec.write and _flags(spec) == {"RO", "access"}
+)
+"""XREADGROUP, a write that does not change the data of the user."""
+OF_QUEUES = (CONSUMES | MOVES | CLAIMS | _READS_FOR_GROUPS) | _all(
+    lambda spec: spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"}
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""
 
 # -- fields ----------------------------------------------------------------------------------------
 
-FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0 and not spec.effects.whole)
+_READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
+"""Commands with fields, members or indexes as arguments that access others. Tests ask for a new one."""
+FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0) - _READ_OTHERS
 """Commands that access only the fields, members or indexes in their arguments."""

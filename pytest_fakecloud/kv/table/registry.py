@@ -16,65 +16,18 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
-from .effects import TTL_OPTIONS, Effects
+from . import effects, flags, over_rest, synopsis
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import Argument, field_words, leading_arguments, option_sizes, parse, tokens_of
-from .versions import ARITIES, EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
+from .synopsis import Argument
+from .ttl import TTL_OPTIONS, UNITS
+from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
 Function: TypeAlias = Callable[[Any, Args], Reply]
 """A function that runs a command. The session is untyped: the table must not import it."""
-
-CATEGORIES = (
-    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
-    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
-    "connection", "transaction", "scripting",
-)  # fmt: skip
-"""The ACL categories of commands in the order of ACL CAT, without the ``@`` sign."""
-
-
-def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
-    """Return the key specs, the position of the only key, and whether a key is only read."""
-    specs = tuple(KeySpec(text) for text in texts.split(";") if text)
-    only_key = 0
-    if len(specs) == 1 and not specs[0].depends_on_arguments and specs[0].last == 0:
-        only_key = specs[0].first
-    return specs, only_key, any("RO" in spec.flags for spec in specs)
-
-
-COMMAND_FLAGS = (
-    "write", "readonly", "denyoom", "fast", "blocking", "admin", "pubsub", "noscript", "loading",
-    "stale", "no_auth", "no_multi", "no_async_loading", "no_mandatory_keys", "allow_busy", "asking",
-    "skip_monitor", "skip_slowlog",
-)  # fmt: skip
-"""The flags of commands in ``COMMAND INFO``."""
-
-
-def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
-    words = text.split()
-    for word in words:
-        _, at, category = word.removeprefix("-").partition("@")
-        if at and category not in CATEGORIES:
-            raise ValueError(
-                f"{word!r} is not an ACL category; use one of @{', @'.join(CATEGORIES)}"
-            )
-        if not at and word not in COMMAND_FLAGS:
-            raise ValueError(f"{word!r} is not a flag; use one of {', '.join(COMMAND_FLAGS)}")
-    flags = frozenset(word for word in words if "@" not in word)
-    categories = {"@fast" if "fast" in flags else "@slow"}
-    categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
-    if "admin" in flags:
-        categories.add("@dangerous")
-    if "readonly" in flags and group != "scripting":
-        categories.add("@read")
-    categories.update(filter(None, [GROUPS[group].category]))
-    categories.update(word for word in words if word.startswith("@"))
-    categories.difference_update(word[1:] for word in words if word.startswith("-@"))
-    return flags, frozenset(categories)
-
 
 _PROTECTIONS = {
     "DEBUG": "enable-debug-command",
@@ -83,6 +36,8 @@ _PROTECTIONS = {
 """The commands that a parameter has to allow, with the parameter."""
 
 
+_ARITIES = {"COMMAND": -1, "PSYNC": -3, "QUIT": -1}
+"""The arities of commands that accept other numbers of words than their synopsis shows."""
 _TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 """The options that make a command depend on the time."""
 
@@ -91,70 +46,119 @@ class CommandSpec:
     """A command or subcommand in the table.
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
-    in lower case with ``|``, as in errors. ``documented``, ``arity``, ``group``, ``only_in``,
-    ``since``, ``flags``, ``categories``, ``keys`` and ``effects`` are from the row in the table.
-    ``write`` and ``readonly`` say whether the row has this flag. The others:
+    in lower case with ``|``, as in errors. ``documented``, ``group``, ``only_in``, ``since``,
+    ``flags``, ``categories`` and ``keys`` are from the row in the table. ``write`` and ``readonly`` say
+    whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
-    - ``function`` runs the command; None for a container. ``kv.commands`` sets it.
-    - ``least`` and ``most`` limit the number of words of a command line.
+    - ``arity`` is that of ``COMMAND INFO``. ``least`` and ``most`` limit the number of words of a
+      command line.
     - ``argument_words`` are all words of a command line except the name, as a slice.
     - ``synopsis`` describes the arguments, and ``arguments`` is its parsed form. ``options`` are its
       literal words, ``option_words`` the same as bytes. ``leading_options`` are those directly after
       the key.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
+    - ``ttl_at`` and ``ttl_unit`` are the position of an argument that is a TTL, and its unit; 0 and
+      None if there is no such argument. ``other_ttl``: the command sets a TTL in another way.
+    - ``value_at`` is the position of a new value that replaces the whole value of ``only_key``, or 0.
+    - ``event`` is the keyspace event of a change for which the function names none, or empty.
     - ``may_wait``: the command has the option BLOCK.
     - ``rest``: the command is available over REST, at least without BLOCK.
     - ``protection``: the parameter that has to allow the command, or None.
     - ``derives``: the command stores data that it derives from other keys.
-    - ``lookup``: looking up a key counts as a hit or a miss.
-    - ``time``: the effect or the reply of each line depends on the time.
+    - ``lookup``: looking up a key counts as a hit or a miss. Functions of some writes override it
+      (``Session.count_reads()``).
+    - ``always_timed``: the effect or the reply of each line depends on the time.
     - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
       the flag ``skip_monitor``, before the commands that they call.
     """
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, *, is_container: bool = False) -> None:
         self.name = row.name
         self.full_name = row.name.lower().replace(" ", "|")
         self.documented = row.documented
-        self.arity = row.arity
-        self.least = abs(row.arity)
-        self.most = row.arity if row.arity > 0 else sys.maxsize
         self.group = row.group
         self.only_in = row.only_in
         self.since = row.since
-        self.flags, self.categories = _flags_and_categories(row.flags, row.group)
-        self.keys, self.only_key, only_reads_a_key = _keys(row.keys)
-        self.effects = Effects(row.effects)
+        self.container: CommandSpec | None = None
+        self.subcommands: dict[bytes, CommandSpec] | None = {} if is_container else None
+        self.protection = _PROTECTIONS.get(row.name)
+
+        self.flags, self.categories = flags.parse(row.flags, row.group)
+        if is_container:  # It does not access the data of its group itself.
+            self.categories -= {GROUPS[row.group].category}
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
-        self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
-        writes_another = self.write and only_reads_a_key
-        self.lookup = self.readonly or writes_another or self.effects.lookup
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
-        self.function: Function | None = None
-        self.container: CommandSpec | None = None
-        self.subcommands: dict[bytes, CommandSpec] | None = None
-        self.argument_words = slice(2 if " " in row.name else 1, None)
+
+        self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
+        self.only_key = self.keys[0].only_position if len(self.keys) == 1 else 0
+        self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
+        writes_another = self.write and any("RO" in key.flags for key in self.keys)
+        self.lookup = self.readonly or writes_another
+
         self.synopsis = row.arguments
-        self.arguments: Sequence[Argument] = parse(row.arguments, row.later)
-        self.may_wait = "BLOCK " in row.arguments
-        self.rest = self.may_wait or "blocking" not in self.flags
-        if self.effects.rest is not None:
-            self.rest = self.effects.rest
+        self.arguments: Sequence[Argument] = synopsis.parse(row.arguments, row.later)
+        self.argument_words = slice(2 if " " in row.name else 1, None)
+        start = self.argument_words.start
+        arity = -2 if is_container else synopsis.arity(self.arguments, start)
+        self.arity = _ARITIES.get(row.name, arity)
+        self.least = abs(self.arity)
+        self.most = self.arity if self.arity > 0 else sys.maxsize
+        self.may_wait = "BLOCK" in self.options
+        self.rest = over_rest.is_available(self)
+        names = dict(enumerate(synopsis.first_names(self.arguments), start))
+        self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
+        self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
+
+        self._repetition, self.other_ttl, depends_on_time, event = effects.parse(row.effects)
+        self.event = self.full_name.replace("|", "-") if event is None else event
         blocks = "blocking" in self.flags and not self.may_wait
-        self.time = blocks or self.effects.time or self.effects.ttl_unit is not None
-        self.protection = _PROTECTIONS.get(row.name)
+        self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
+        overwrites_string = row.group == "string" and self._repetition == "overwrites"
+        is_replaced = self.only_key and (overwrites_string or "OW" in self.keys[0].flags)
+        values = (at for at, name in names.items() if name in ("value", "serialized-value"))
+        self.value_at = next(values, 0) if is_replaced else 0
+
+    @property
+    def function(self) -> Function | None:
+        """The function that runs the command; None for a container."""
+        return FUNCTIONS.get(self.name)
 
     def call(self, session: Any, argv: list[bytes]) -> Reply:
         """Call the function with the words after the command's name."""
-        assert self.function is not None
-        return self.function(session, argv[self.argument_words])
+        return FUNCTIONS[self.name](session, argv[self.argument_words])
+
+    @cached_property
+    def repetition(self) -> str:
+        """What a command does to its keys when it is repeated: a word of its row, which
+        ``commands.txt`` explains; an empty string if it changes no keys. Without a word, it
+
+        - ``derives`` the data again: denyoom, and a key that it only reads;
+        - ``takes`` another element: one key with access and delete, of a list, a set or a sorted set;
+        - ``moves`` another element: such a key, and a second one with RW and insert;
+        - or changes ``nothing``.
+        """
+        if not (self.write and any(key.writes for key in self.keys)):
+            return ""
+        if self._repetition:
+            return self._repetition
+        if self.derives:
+            return "derives"
+        first, *others = self.keys
+        if {"access", "delete"}.issubset(first.flags):
+            if not others and GROUPS[self.group].is_collection:
+                return "takes"
+            if others and {"RW", "insert"}.issubset(others[0].flags):
+                return "moves"
+        return "nothing"
 
     @cached_property
     def options(self) -> tuple[str, ...]:
         # The token `""` of MIGRATE stands for an empty string.
-        return tuple(dict.fromkeys(word for word in tokens_of(self.arguments) if word != '""'))
+        return tuple(
+            dict.fromkeys(word for word in synopsis.tokens_of(self.arguments) if word != '""')
+        )
 
     @cached_property
     def option_words(self) -> frozenset[bytes]:
@@ -163,15 +167,15 @@ class CommandSpec:
     @cached_property
     def option_sizes(self) -> dict[bytes, int]:
         """The number of arguments of each option, or ``TO_THE_END``."""
-        return {word.encode(): size for word, size in option_sizes(self.arguments).items()}
+        return {word.encode(): size for word, size in synopsis.option_sizes(self.arguments).items()}
 
     @cached_property
     def leading_options(self) -> frozenset[str]:
-        return frozenset(tokens_of(leading_arguments(self.arguments)))
+        return frozenset(synopsis.tokens_of(synopsis.leading_arguments(self.arguments)))
 
     @cached_property
     def _field_words(self) -> slice | None:
-        return field_words(self.arguments) if GROUPS[self.group].has_fields else None
+        return synopsis.field_words(self.arguments) if GROUPS[self.group].has_fields else None
 
     @property
     def has_fields(self) -> bool:
@@ -188,19 +192,13 @@ class CommandSpec:
         options = list(takewhile(self.leading_options.__contains__, words[2:]))
         return [*line[:2], *line[2 + len(options) :]][self._field_words]
 
-    @property
-    def event(self) -> str:
-        """The keyspace event of a change for which the command's function names none, or ``""``."""
-        event = self.effects.event
-        return self.full_name.replace("|", "-") if event is None else event
-
     @cached_property
     def _timed_words(self) -> frozenset[bytes]:
         return self.option_words & _TIMED
 
     def depends_on_time(self, argv: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
-        if self.time:
+        if self.always_timed:
             return True
         words = self._timed_words
         return bool(words) and not words.isdisjoint(map(bytes.upper, argv[1:]))
@@ -226,18 +224,17 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
     """Return the specs of rows by their upper-case names. The rows of subcommands follow that of their
     container.
     """
+    rows = list(rows)
+    containers = {row.name.partition(" ")[0] for row in rows if " " in row.name}
     specs: dict[str, CommandSpec] = {}
     for row in rows:
         with naming(row.name):
-            spec = specs[row.name] = CommandSpec(row)
+            spec = specs[row.name] = CommandSpec(row, is_container=row.name in containers)
         parent, _, child = row.name.partition(" ")
         if child:
-            spec.container = container = specs[parent]
-            if container.subcommands is None:
-                container.subcommands = {}
-                # A container command itself does not access its group's data.
-                container.categories -= {GROUPS[container.group].category}
-            container.subcommands[child.encode()] = spec
+            spec.container = specs[parent]
+            assert spec.container.subcommands is not None
+            spec.container.subcommands[child.encode()] = spec
     return specs
 
 
@@ -260,8 +257,6 @@ class Table:
             self.commands = _specs_of(ROWS.values())
         else:
             self.commands = _specs_of(self._rows_of(modules))
-            for name, spec in self.commands.items():
-                spec.function = COMMANDS[name].function
 
     def has(self, since: str) -> bool:
         """Return whether servers with this table have what a version added."""
@@ -282,8 +277,7 @@ class Table:
                     row = row._replace(flags=flags, effects=effects)
             start = f"{row.name} "
             later = {option.removeprefix(start) for option in missing if option.startswith(start)}
-            arity = ARITIES.get(row.name, row.arity) if later else row.arity
-            yield row._replace(arity=arity, later=frozenset(later))
+            yield row._replace(later=frozenset(later))
 
     def find_by_first_word(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""
@@ -321,6 +315,10 @@ EVERYTHING = Table()
 """The table of the vendor's dialect, which contains all commands and behaviours."""
 COMMANDS = EVERYTHING.commands
 """All commands and subcommands, by name."""
+FUNCTIONS: dict[str, Function] = {}
+"""The functions of commands, by name. The modules of ``kv.commands`` add them when they are imported,
+which `command_table()` does before there is an engine. Commands of all versions share them.
+"""
 
 
 def spec_of(line: Sequence[str]) -> CommandSpec | None:
@@ -334,7 +332,7 @@ def spec_of(line: Sequence[str]) -> CommandSpec | None:
 @cache
 def command_table(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
     """Return the table of a server. The vendor has more commands than the version it announces."""
-    import_module("..commands", __package__)  # gives the commands their functions
+    import_module("..commands", __package__)  # fills FUNCTIONS
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 
@@ -345,19 +343,18 @@ def command(*names: str) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         for name in names:
-            spec = COMMANDS.get(name)
-            if spec is None:
+            if name not in COMMANDS:
                 similar = ", ".join(get_close_matches(name.upper(), COMMANDS)) or "none"
                 raise ValueError(
                     f"{name!r} has no row in commands.txt; add one, or use the name of a row, in upper "
                     f"case and with a space before a subcommand (similar names: {similar})"
                 )
-            if spec.function is not None:
+            if (other := FUNCTIONS.get(name)) is not None:
                 raise ValueError(
-                    f"{name} already has the function {spec.function.__name__} of "
-                    f"{spec.function.__module__}; remove one of them"
+                    f"{name} already has the function {other.__name__} of {other.__module__}; "
+                    "remove one of them"
                 )
-            spec.function = function
+            FUNCTIONS[name] = function
         return function
 
     return register

@@ -1,6 +1,6 @@
 """The rows of the table of commands.
 
-``commands.txt`` explains the notation of the columns. This module splits the rows. ``registry.py`` reads
+``commands.txt`` explains the notation of the columns. This module splits the rows. ``flags.py`` reads
 the column *flags*, ``keys.py`` the column *keys*, ``synopsis.py`` the column *arguments* and
 ``effects.py`` the column *effects*. Each of them raises a ``ValueError`` for a wrong column, to which
 ``naming()`` adds the name of the row.
@@ -26,7 +26,6 @@ class Row(NamedTuple):
 
     name: str
     documented: bool
-    arity: int
     group: str
     only_in: str
     since: str
@@ -38,7 +37,7 @@ class Row(NamedTuple):
 
 
 _HEAD = re.compile(
-    r"(?P<names>\*?[A-Z][\w.|-]*(?: \*?[A-Z][\w.|-]*)*) (?P<arity>-?[1-9]\d*) "
+    r"(?P<names>\*?[A-Z][\w.|-]*(?: \*?[A-Z][\w.|-]*)*) "
     r"(?:(?P<only_in>redis|valkey|vendor)-)?(?P<since>\d+\.\d+\.\d+)",
     re.ASCII,
 )
@@ -65,8 +64,8 @@ def read(table: str) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for section in f"\n{table}".split("\n[")[1:]:
         heading, *lines = section.strip().split("\n")
-        group, _, shared_effects = heading.partition("]")
-        for row in sorted(row for line in lines for row in _rows(group, shared_effects, line)):
+        group = heading.removesuffix("]")
+        for row in sorted(row for line in lines for row in _rows(group, line)):
             with naming(row.name):
                 if row.name in rows:
                     raise ValueError("it is the second row of this command; remove one of them")
@@ -74,8 +73,8 @@ def read(table: str) -> dict[str, Row]:
     return rows
 
 
-def _rows(group: str, shared_effects: str, line: str) -> list[Row]:
-    """Return the row of each command of a line, which has the effects of its group, too."""
+def _rows(group: str, line: str) -> list[Row]:
+    """Return the row of each command of a line."""
     head, *columns = line.split(" | ")
     with naming(head.split()[0].removeprefix("*")):
         if group not in GROUPS:
@@ -86,8 +85,7 @@ def _rows(group: str, shared_effects: str, line: str) -> list[Row]:
         match = _HEAD.fullmatch(head)
         if match is None:
             raise ValueError(
-                f"{head!r} is not a name, an arity and a version; write e.g. `*GET 2 1.0.0` or "
-                "`*GET 2 vendor-1.0.0`"
+                f"{head!r} is not a name and a version; write e.g. `*GET 1.0.0` or `*GET vendor-1.0.0`"
             )
         if len(columns) > len(_COLUMNS):
             raise ValueError(
@@ -97,11 +95,9 @@ def _rows(group: str, shared_effects: str, line: str) -> list[Row]:
         columns = ["" if column == "-" else column for column in columns]
         flags, keys, arguments, effects = [*columns, "", "", "", ""][: len(_COLUMNS)]
         arguments = _written_out(arguments)
-    arity, only_in, since = int(match["arity"]), match["only_in"] or "", match["since"]
-    effects = f"{shared_effects} {effects}".strip()
     return [
-        Row(name.removeprefix("*").replace("|", " "), name.startswith("*"), arity, group, only_in,
-            since, flags, keys, arguments, effects)
+        Row(name.removeprefix("*").replace("|", " "), name.startswith("*"), group,
+            match["only_in"] or "", match["since"], flags, keys, arguments, effects)
         for name in match["names"].split()
     ]  # fmt: skip
 

@@ -98,12 +98,54 @@ def _joined(sequence: list[Argument]) -> Argument:
 # -- what follows from the arguments ---------------------------------------------------------------
 
 
+def all_arguments(arguments: Iterable[Argument]) -> Iterator[Argument]:
+    """Yield arguments and those in them."""
+    for argument in arguments:
+        yield argument
+        yield from all_arguments(argument.inner)
+
+
 def tokens_of(arguments: Iterable[Argument]) -> Iterator[str]:
     """Yield the literal words."""
+    return (argument.token for argument in all_arguments(arguments) if argument.token)
+
+
+def arity(arguments: Sequence[Argument], name_length: int) -> int:
+    """Return the number of words of a command line with these arguments, after a name of one or two
+    words. It is negative if it is a minimum, as in ``COMMAND INFO``.
+    """
+    least = name_length + _least(arguments)
+    return -least if any(map(_varies, arguments)) else least
+
+
+def _least(arguments: Iterable[Argument]) -> int:
+    """Return the lowest number of words of arguments."""
+    words = 0
     for argument in arguments:
-        if argument.token:
-            yield argument.token
-        yield from tokens_of(argument.inner)
+        if argument.optional:
+            continue
+        words += bool(argument.token) + (argument.kind == "string")
+        if argument.kind == "oneof":
+            words += min(_least([inner]) for inner in argument.inner)
+        else:
+            words += _least(argument.inner)
+    return words
+
+
+def _varies(argument: Argument) -> bool:
+    """Return whether the number of words of an argument varies."""
+    if argument.kind == "oneof" and len({_least([inner]) for inner in argument.inner}) > 1:
+        return True
+    return argument.optional or argument.multiple or any(map(_varies, argument.inner))
+
+
+def first_names(arguments: Iterable[Argument]) -> list[str]:
+    """Return the names of the arguments at the beginning that are one word in every command line."""
+
+    def is_a_word(argument: Argument) -> bool:
+        return argument.kind == "string" and not (argument.token or argument.optional)
+
+    return [argument.name for argument in takewhile(is_a_word, arguments)]
 
 
 TO_THE_END = -1

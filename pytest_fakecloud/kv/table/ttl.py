@@ -5,10 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .effects import TTL_OPTIONS, Unit
-from .registry import CommandSpec
+if TYPE_CHECKING:
+    from .registry import CommandSpec
+
+
+class Unit(NamedTuple):
+    """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
+
+    milliseconds: int
+    is_absolute: bool = False
+
+
+UNITS = {
+    "seconds": Unit(1_000),
+    "milliseconds": Unit(1),
+    "unix-time-seconds": Unit(1_000, is_absolute=True),
+    "unix-time-milliseconds": Unit(1, is_absolute=True),
+}
+"""The names of arguments that are TTLs, unless they belong to an option, with their units."""
+TTL_OPTIONS = {
+    "EX": UNITS["seconds"],
+    "PX": UNITS["milliseconds"],
+    "EXAT": UNITS["unix-time-seconds"],
+    "PXAT": UNITS["unix-time-milliseconds"],
+}
+"""The option words that set a TTL, in every command that has them, with the units of their numbers."""
 
 
 class Ttl(NamedTuple):
@@ -33,19 +56,18 @@ class Ttl(NamedTuple):
 @cache
 def sets_ttl(spec: CommandSpec) -> bool:
     """Return whether a command has an argument or options with a TTL."""
-    return spec.effects.ttl_unit is not None or not TTL_OPTIONS.keys().isdisjoint(spec.options)
+    return spec.ttl_unit is not None or not TTL_OPTIONS.keys().isdisjoint(spec.options)
 
 
 def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
     """Return the TTL that a command line sets; in the group ``hash``, fields get the TTL."""
-    effects = spec.effects
-    if effects.ttl_unit is not None:
-        at = effects.ttl_at
-        return Ttl(spec.name, line[at], effects.ttl_unit) if at < len(line) else None
+    if spec.ttl_unit is not None:
+        at = spec.ttl_at
+        return Ttl(spec.name, line[at], spec.ttl_unit) if at < len(line) else None
     if not sets_ttl(spec):
         return None
     keys = spec.key_positions([word.encode("utf-8", "replace") for word in line])
-    first = 1 + max([effects.value, *(at + key.step - 1 for at, key in keys)])
+    first = 1 + max([spec.value_at, *(at + key.step - 1 for at, key in keys)])
     options = [word.upper() for word in line[first:]]
     if "FIELDS" in options:
         del options[options.index("FIELDS") :]  # what follows are names and values

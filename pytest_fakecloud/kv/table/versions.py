@@ -1,7 +1,7 @@
 """Additions after Redis 7.0, with their versions.
 
 The versions of commands are in the column *since* of ``commands.txt``. This module has the versions of
-option words, arities, flags and behaviours. A stock server has everything up to the version that it
+option words, flags and behaviours. A stock server has everything up to the version that it
 announces, and the vendor's service has everything. Versions are those of Redis. Additions that only
 Valkey has are listed with Valkey's versions, which continue after 7.2.
 """
@@ -53,9 +53,6 @@ LATER_BEHAVIOURS = {
     "XREAD +": "7.4.0",
 }
 """The first version that has a behaviour, for which functions ask with ``Table.knows``."""
-
-ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
-"""Arities of commands in older versions, which lack some option words."""
 
 EARLIER = {"WAIT": ("7.2.0", "noscript @connection -@keyspace", "time")}
 """For some commands, the version that has their rows, and the flags and effects in earlier ones."""

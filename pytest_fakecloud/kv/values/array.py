@@ -14,7 +14,7 @@ from copy import copy as shallow_copy
 from itertools import chain
 from typing import ClassVar
 
-from ..table.config import Config
+from ..config import Config
 
 MAX_INDEX = 2**64 - 2
 SLICE_SIZE = 4096

@@ -11,8 +11,8 @@ from itertools import chain, islice
 from typing import ClassVar
 
 from ...core.ids import RandomStream
+from ..config import Config
 from ..syntax import try_int
-from ..table.config import Config
 from .measures import LISTPACK_OVERHEAD, entry_size
 
 # -- elements and their expiry ---------------------------------------------------------------------

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from ..config import Config
 from ..errors import MAX_REQUEST_SIZE, CommandError, invalid_json_path
 from ..reply import LARGEST
-from ..table.config import Config
 
 DEEPEST = 128
 """Maximum nesting depth of a JSON value sent by a client."""

@@ -22,7 +22,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import ClassVar
 
-from ..table.config import Config
+from ..config import Config
 from .measures import LISTPACK_OVERHEAD, NUMBER, entry_size, integer_size
 
 SEQUENCE_MAX = (1 << 64) - 1

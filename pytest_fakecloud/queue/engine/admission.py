@@ -1,45 +1,26 @@
 """The data of one queue with its timers, and the admission of attempts.
 
-Admission depends on ordered queues, flow control and global parallelism.
+Admission depends on ordered queues (``queues``), flow control (``flow_control``) and global parallelism.
 
 A message that may not start loses its due time and waits in exactly one list. When there is room,
 it is scheduled again. Flow control and global parallelism are granted together. Otherwise, two
 messages that each held one of them would pass them back and forth endlessly.
-
-**Flow control** limits parallel deliveries and deliveries per period for each key. Vendor's
-documentation: parallelism limits requests in flight, rate limits requests started in a fixed period,
-and further messages wait in order. The settings of the last published message apply, unless the key
-is pinned. Pinning and ``resetRate`` start a new period; a pause does not. Decided here: periods
-follow each other without gaps, beginning when the key is first used. Every attempt counts, including
-retries. A key is kept as long as a message that used it.
-
-**Ordered queues** deliver a message only after the messages before it have finished. Vendor's
-documentation: parallelism is 1 by default. A failing message blocks its queue through all its
-retries and until its callbacks have finished. A paused queue accepts messages and delivers none.
-Decided here: a delayed message keeps its position, so its queue waits for it. A message does not
-wait for a callback that is in an ordered queue itself, because two queues could then wait for each
-other forever. In a queue with a parallelism above 1, a message that waits for flow control holds
-back later messages with the same key, but not others. Deleting a queue cancels its waiting
-messages, while those in flight finish.
 """
 
 from __future__ import annotations
 
 import heapq
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
 from ...core.clock import Timekeeper
 from ...core.ids import Ids
 from ...core.timers import Lane, Timer
-from ..errors import existing, quota
-from ..model import SECOND, FlowSettings, Message, Outcome, Report, copy_of
+from ..model import FlowKey, Message, OrderedQueue, Outcome, Report
 from ..settings import QueueConfig
-from ..wire.values import check_name
 
 _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
@@ -47,130 +28,6 @@ _COMPACT = 64
 
 def copies(items: dict[str, Any]) -> dict[str, Any]:
     return {key: item.copy() for key, item in items.items()}
-
-
-@dataclass(eq=False)
-class FlowKey:
-    """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
-
-    ``active`` maps the id of each active message to the number of the period in which it started.
-    ``messages`` is the number of messages that use the key and have not been forgotten.
-    """
-
-    key: str
-    period_start_us: int
-    rate: int | None = None
-    period: int = 0
-    parallelism: int | None = None
-    period_us: int = SECOND
-    messages: int = 0
-    started: int = 0
-    paused: bool = False
-    pinned_parallelism: bool = False
-    pinned_rate: bool = False
-    active: dict[str, int] = field(default_factory=dict)
-    waiting: deque[str] = field(default_factory=deque)
-
-    def observe(self, settings: FlowSettings, now_us: int) -> None:
-        """Apply the flow-control settings of a message that is being published."""
-        if settings.parallelism is None and settings.rate is None:
-            return
-        if not self.pinned_parallelism:
-            self.parallelism = settings.parallelism
-        if not self.pinned_rate:
-            # Count in the old period before its length changes.
-            self.roll(now_us)
-            self.rate = settings.rate
-            if self.period_us != settings.period_us:
-                self.period_us = settings.period_us
-                self.roll(now_us)
-
-    def pin(self, now_us: int, parallelism: int | None, rate: int | None, period_us: int) -> None:
-        """Pin limits, so that messages cannot change them, and start a new period."""
-        if parallelism is not None:
-            self.parallelism = parallelism
-            self.pinned_parallelism = True
-        if rate is not None:
-            self.rate = rate
-            self.period_us = period_us
-            self.pinned_rate = True
-        self.restart_period(now_us)
-
-    def roll(self, now_us: int) -> None:
-        """Start the period that contains the given time, unless it has already started."""
-        passed = (now_us - self.period_start_us) // self.period_us
-        if passed > 0:
-            self.restart_period(self.period_start_us + passed * self.period_us)
-
-    def open(self, now_us: int) -> bool:
-        self.roll(now_us)
-        if self.paused:
-            return False
-        if self.parallelism is not None and len(self.active) >= self.parallelism:
-            return False
-        return self.rate is None or self.started < self.rate
-
-    def start(self, message_id: str) -> None:
-        self.active[message_id] = self.period
-        self.started += 1
-
-    def give_back(self, message_id: str) -> None:
-        """Undo ``start()`` for a request that did not start after all."""
-        if self.active.pop(message_id) == self.period:
-            self.started -= 1
-
-    def reopens_us(self, now_us: int) -> int | None:
-        """Return when the next period will admit a message, or None if the rate delays no message."""
-        self.roll(now_us)
-        if self.paused or not self.waiting or self.rate is None or self.started < self.rate:
-            return None
-        return self.period_start_us + self.period_us
-
-    def restart_period(self, start_us: int) -> None:
-        self.period_start_us = start_us
-        self.period += 1
-        self.started = 0
-
-    def record(self, now_us: int) -> dict[str, object]:
-        """Return the key as the API represents it, with times and periods in seconds."""
-        self.roll(now_us)
-        return {
-            "flowControlKey": self.key,
-            "waitListSize": len(self.waiting),
-            "parallelismMax": self.parallelism or 0,
-            "parallelismCount": len(self.active),
-            "rateMax": self.rate or 0,
-            "rateCount": self.started,
-            "ratePeriod": self.period_us // SECOND,
-            "ratePeriodStart": self.period_start_us // SECOND,
-            "isPaused": self.paused,
-            "isPinnedParallelism": self.pinned_parallelism,
-            "isPinnedRate": self.pinned_rate,
-        }
-
-    def copy(self) -> FlowKey:
-        return copy_of(self)
-
-
-@dataclass(eq=False)
-class OrderedQueue:
-    """An ordered queue.
-
-    ``active`` messages have a slot. Those that have not started come first, in the order in which
-    they got it. ``parked`` messages are due, but the queue is paused.
-    """
-
-    name: str
-    created_us: int
-    updated_us: int
-    parallelism: int = 1
-    paused: bool = False
-    active: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    parked: list[str] = field(default_factory=list)
-    waiting: deque[str] = field(default_factory=deque)
-
-    def copy(self) -> OrderedQueue:
-        return copy_of(self)
 
 
 class Admission:
@@ -439,79 +296,14 @@ class Admission:
             self.active.add(message.id)
         self.plan(message, now, message.wait_reason)
 
-    def flow_record(self, key: FlowKey) -> dict[str, object]:
-        """Return the key's record, which counts only the waiting messages that are not cancelled."""
-        waiting = sum(message_id in self.pending for message_id in key.waiting)
-        return key.record(self.clock.now_us()) | {"waitListSize": waiting}
-
     def flow_key(self, message: Message) -> FlowKey | None:
         flow = message.settings.flow
         return None if flow is None else self.flow_keys.get(flow.key)
-
-    def existing_flow_key(self, name: str) -> FlowKey:
-        """Return a key; raise a 404 error if no message has used it and it was never configured."""
-        return existing(self.flow_keys.get(name), "flow control key", name)
 
     def get_or_create_flow_key(self, name: str, now_us: int) -> FlowKey:
         if name not in self.flow_keys:
             self.flow_keys[name] = FlowKey(name, now_us)
         return self.flow_keys[name]
-
-    def set_flow_paused(self, name: str, paused: bool) -> None:
-        """Pause or resume a flow-control key, which need not exist. Acquires the lock."""
-        with self.lock:
-            key = self.get_or_create_flow_key(name, self.clock.now_us())
-            key.paused = paused
-            if paused:
-                self.recall_admitted(key)
-            # This also plans or cancels the timer that opens the key.
-            self.start_waiting_for_flow(key)
-
-    def pin_flow(
-        self, name: str, *, parallelism: int | None, rate: int | None, period_us: int
-    ) -> None:
-        """Pin limits of a flow-control key, which need not exist. Acquires the lock."""
-        with self.lock:
-            now = self.clock.now_us()
-            key = self.get_or_create_flow_key(name, now)
-            key.pin(now, parallelism, rate, period_us)
-            self._start_in_new_period(key)
-
-    def unpin_flow(self, name: str, *, parallelism: bool, rate: bool) -> None:
-        """Let messages change limits of a key again. Acquires the lock.
-
-        Raises ``QueueError``: 404 if the key does not exist.
-        """
-        with self.lock:
-            key = self.existing_flow_key(name)
-            key.pinned_parallelism &= not parallelism
-            key.pinned_rate &= not rate
-
-    def reset_flow_rate(self, name: str) -> None:
-        """Start a new period of a key. Acquires the lock.
-
-        Raises ``QueueError``: 404 if the key does not exist.
-        """
-        with self.lock:
-            key = self.existing_flow_key(name)
-            key.restart_period(self.clock.now_us())
-            self._start_in_new_period(key)
-
-    def reset_flow(self, name: str) -> None:
-        """Start a new period of a key, in which deliveries in flight do not count. Acquires the lock.
-
-        Raises ``QueueError``: 404 if the key does not exist.
-        """
-        with self.lock:
-            key = self.existing_flow_key(name)
-            self.recall_admitted(key)
-            key.active.clear()  # vendor's changelog
-            self.reset_flow_rate(name)
-
-    def _start_in_new_period(self, key: FlowKey) -> None:
-        # Recall messages that have not started, because they count in the new period.
-        self.recall_admitted(key)
-        self.start_waiting_for_flow(key)
 
     def start_waiting_for_flow(self, key: FlowKey) -> None:
         now = self.clock.now_us()
@@ -540,19 +332,6 @@ class Admission:
                 self.start_waiting_for_flow(key)
 
     # -- ordered queues --------------------------------------------------------------------------
-
-    def queue(self, name: str) -> OrderedQueue:
-        return existing(self.queues.get(name), "queue", name)
-
-    def check_queues(self, names: Iterable[str]) -> None:
-        """Raise ``QueueError`` (400 or 412) unless queues with these names may be created."""
-        unique_names = set(names)
-        for name in unique_names:
-            check_name(name, "queue name")
-        new = unique_names - self.queues.keys()
-        most = self.limits.queues
-        if most is not None and new and len(self.queues) + len(new) > most:
-            raise quota("maxQueues", most)
 
     def queue_of(self, message: Message) -> OrderedQueue | None:
         return self.queues.get(message.queue_name or "")
@@ -597,39 +376,3 @@ class Admission:
         queue.waiting.insert(1, message.id)
         self.start_waiting_in(queue)
         return True
-
-    def upsert_queue(
-        self, name: str, *, parallelism: int | None = None, paused: bool | None = None
-    ) -> None:
-        """Create or change a queue. None leaves a setting unchanged.
-
-        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
-        """
-        with self.lock:
-            self.check_queues([name])
-            most = self.limits.queue_parallelism
-            if most is not None and (parallelism or 0) > most:
-                raise quota("maxParallelism", most)
-            now = self.clock.now_us()
-            queue = self.queues.setdefault(name, OrderedQueue(name, now, now))
-            queue.updated_us = now
-            if parallelism is not None:
-                queue.parallelism = parallelism
-            if paused is not None:
-                queue.paused = paused
-            if not queue.paused:
-                parked, queue.parked = queue.parked, []
-                for message_id in parked:
-                    if message_id in self.pending:
-                        self.plan(self.messages[message_id], now, f"queue {name} resumed")
-                self.start_waiting_in(queue)
-
-    def set_queue_paused(self, name: str, paused: bool) -> None:
-        """Pause or resume a queue; raise a 404 error if it does not exist."""
-        with self.lock:
-            self.queue(name)
-            self.upsert_queue(name, paused=paused)
-
-    def queue_lag(self, queue: OrderedQueue) -> int:
-        """Return the number of unfinished messages in a queue. Parked messages are also active."""
-        return sum(message_id in self.pending for message_id in [*queue.active, *queue.waiting])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ...core.timers import Timer
 from ..errors import QueueError, quota
@@ -57,20 +57,6 @@ class BulkAction:
     @property
     def processed(self) -> int:
         return self.total - len(self.remaining)
-
-    def record(self) -> dict[str, Any]:
-        record = {
-            "actionId": self.id,
-            "kind": "cancel",
-            "state": self.state,
-            "total": self.total,
-            "processed": self.processed,
-            "createdAt": self.created_us // 1000,
-            "filter": self.filters,
-        }
-        if self.completed_us is not None:
-            record["completedAt"] = self.completed_us // 1000
-        return record
 
 
 class BulkActions:

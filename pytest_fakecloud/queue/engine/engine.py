@@ -28,8 +28,10 @@ from ..model import (
     Deliver,
     DeliveryInterceptor,
     Exchange,
+    FlowKey,
     Kind,
     Message,
+    OrderedQueue,
     Outcome,
     Perform,
     SigningKeys,
@@ -38,7 +40,7 @@ from ..model import (
 from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
 from ..workflow.model import EventWait, WorkflowRun
-from .admission import FlowKey, OrderedQueue, copies
+from .admission import copies
 from .bulk_actions import BulkAction
 from .messages import causing
 from .publishing import Publisher
@@ -72,10 +74,10 @@ class Engine(Publisher):
     """The data and rules of one queue. Its methods may be called without holding the lock.
 
     Each layer of an engine knows only those below it: the data with its timers and the admission of
-    attempts (``admission``), the life of messages (``messages``), and publishing. This one makes the
-    attempts, in any thread or in the running event loop. ``perform`` makes the request of a delivery.
-    ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages that a
-    fault lets other messages overtake.
+    attempts (``admission``), the life of messages (``messages``), flow control, queues, and publishing.
+    This one makes the attempts, in any thread or in the running event loop. ``perform`` makes the
+    request of a delivery. ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of
+    messages that a fault lets other messages overtake.
     """
 
     def __init__(

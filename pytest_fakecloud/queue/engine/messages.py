@@ -167,25 +167,6 @@ class Messages(Admission):
                 self.timers.pop(message_id, None)
                 self.end_message(message, "CANCELED", at_us)
 
-    def delete_queue(self, name: str) -> None:
-        """Delete an ordered queue, if any, and cancel its waiting messages. Acquires the lock."""
-        with self.lock:
-            queue = self.queues.get(name)
-            if queue is None:
-                return
-            # Pause the queue, so that cancelling a message does not start the next one.
-            queue.paused = True
-            self.cancel_all(
-                [
-                    self.messages[message_id]
-                    # Include parked messages: a message that was in flight when an older queue of
-                    # this name was deleted is in no other list.
-                    for message_id in [*queue.active, *queue.waiting, *queue.parked]
-                    if message_id in self.pending and self.messages[message_id].state != "ACTIVE"
-                ]
-            )
-            del self.queues[name]
-
     def end_message(self, message: Message, end: MessageState, at_us: int, **details: Any) -> None:
         """End a message in the state ``end``: DELIVERED, FAILED or CANCELED.
 

@@ -32,9 +32,9 @@ from ..wire.headers import (
 from ..wire.values import is_name
 from ..wire.waits import RetryDelay
 from ..workflow.runs import WorkflowRuns
-from .admission import OrderedQueue, copies
+from .admission import copies
 from .bulk_actions import BulkActions
-from .messages import Messages
+from .queues import Queues
 from .schedules import MessageSchedule, Schedules, as_scheduled
 from .url_groups import UrlGroup, UrlGroups
 
@@ -211,8 +211,8 @@ def deduplication_key(
     return f"content:{sha256(content).hexdigest()}"
 
 
-class Publisher(Messages):
-    """The third layer of an engine: accepts publish requests, callbacks and runs of schedules."""
+class Publisher(Queues):
+    """The fifth layer of an engine: accepts publish requests, callbacks and runs of schedules."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -383,7 +383,7 @@ class Publisher(Messages):
             if draft.queue_name is None:
                 source.open_children += 1
             else:
-                self._create_queue_if_missing(draft.queue_name, at_us)
+                self.create_queue_if_missing(draft.queue_name, at_us)
             self.accept(draft, at_us, source=source)
 
     def retry_dead_letters(
@@ -515,7 +515,7 @@ class Publisher(Messages):
                     draft.public_id = shared
             for draft in stored:
                 if draft.queue_name is not None:
-                    self._create_queue_if_missing(draft.queue_name, now)
+                    self.create_queue_if_missing(draft.queue_name, now)
                 self.quota.count_message(now)
                 self.accept(draft, now)
         except BaseException:
@@ -548,8 +548,3 @@ class Publisher(Messages):
                 key.waiting.remove(message.id)
             key.active.pop(message.id, None)
         self.active.discard(message.id)
-
-    def _create_queue_if_missing(self, name: str, now: int) -> None:
-        # Create the queue only now, so that a rejected message does not leave an empty queue.
-        if name not in self.queues:
-            self.queues[name] = OrderedQueue(name, now, now)

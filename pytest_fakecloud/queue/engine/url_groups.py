@@ -23,8 +23,10 @@ from ..wire.values import check_name
 
 
 @dataclass(eq=False)
-class Endpoint:
-    """A URL in a group. ``by_id`` is True if the request that created it used the topic's id."""
+class GroupEndpoint:
+    """An endpoint of a URL group: one of its URLs. ``by_id`` is True if the request that created it used
+    the topic's id.
+    """
 
     id: str
     url: str
@@ -45,46 +47,46 @@ class UrlGroup:
     created_us: int
     updated_us: int
     headers: HeaderList = field(default_factory=list)
-    by_id: dict[str, Endpoint] = field(default_factory=dict)
+    by_id: dict[str, GroupEndpoint] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._by_key: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
+        self._by_key: dict[tuple[str, str | None], dict[str, GroupEndpoint]] = {}
         for endpoint in self.by_id.values():
             self._index(endpoint)
         # The endpoints are numbered in the order in which they were added, also after removals.
         self._numbers = count(1 + max((item.number for item in self.by_id.values()), default=-1))
 
     @property
-    def endpoints(self) -> Collection[Endpoint]:
+    def endpoints(self) -> Collection[GroupEndpoint]:
         return self.by_id.values()
 
-    def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
+    def all_with(self, *, url: object = None, name: object = None) -> list[GroupEndpoint]:
         """Return the endpoints with the given URL or name, in order."""
-        matching: dict[str, Endpoint] = {}
+        matching: dict[str, GroupEndpoint] = {}
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
                 matching |= self._by_key.get((what, value), {})
         return sorted(matching.values(), key=lambda endpoint: endpoint.number)
 
-    def add(self, endpoint: Endpoint) -> None:
+    def add(self, endpoint: GroupEndpoint) -> None:
         endpoint.number = next(self._numbers)
         self.by_id[endpoint.id] = endpoint
         self._index(endpoint)
 
-    def remove(self, endpoint: Endpoint) -> None:
+    def remove(self, endpoint: GroupEndpoint) -> None:
         self._unindex(endpoint)
         del self.by_id[endpoint.id]
 
-    def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
+    def change(self, endpoint: GroupEndpoint, url: str, name: str | None) -> None:
         self._unindex(endpoint)
         endpoint.url, endpoint.name = url, name
         self._index(endpoint)
 
-    def _index(self, endpoint: Endpoint) -> None:
+    def _index(self, endpoint: GroupEndpoint) -> None:
         for key in (("url", endpoint.url), ("name", endpoint.name)):
             self._by_key.setdefault(key, {})[endpoint.id] = endpoint
 
-    def _unindex(self, endpoint: Endpoint) -> None:
+    def _unindex(self, endpoint: GroupEndpoint) -> None:
         for key in (("url", endpoint.url), ("name", endpoint.name)):
             others = self._by_key[key]
             del others[endpoint.id]
@@ -150,7 +152,7 @@ class UrlGroups:
 
     def add(
         self, group: UrlGroup, url: str, name: str | None, now_us: int, *, by_id: bool = False
-    ) -> Endpoint:
+    ) -> GroupEndpoint:
         """Add an endpoint, or change the endpoint with the same name or URL.
 
         Raises ``QueueError``: 400 for an invalid URL or name, 412 if the plan's endpoint limit is
@@ -164,7 +166,7 @@ class UrlGroups:
         else:
             if self._most_endpoints is not None and len(group.by_id) >= self._most_endpoints:
                 raise quota("maxEndpointsPerTopic", self._most_endpoints)
-            endpoint = Endpoint(self._new_id("ept_"), url, name, by_id)
+            endpoint = GroupEndpoint(self._new_id("ept_"), url, name, by_id)
             group.add(endpoint)
         group.updated_us = now_us
         return endpoint
@@ -184,13 +186,15 @@ class UrlGroups:
             self.add(group, url, endpoint_name, now_us)
         return group
 
-    def change_endpoint(self, group: UrlGroup, endpoint: Endpoint, url: str, now_us: int) -> None:
+    def change_endpoint(
+        self, group: UrlGroup, endpoint: GroupEndpoint, url: str, now_us: int
+    ) -> None:
         """Change the URL of an endpoint; raise a 400 error if it is invalid."""
         check_url(url, "endpoint")
         group.change(endpoint, url, endpoint.name)
         group.updated_us = now_us
 
-    def remove_endpoint(self, group: UrlGroup, endpoint: Endpoint, now_us: int) -> None:
+    def remove_endpoint(self, group: UrlGroup, endpoint: GroupEndpoint, now_us: int) -> None:
         """Remove an endpoint. A group without endpoints remains, as in ``/v1``."""
         group.remove(endpoint)
         group.updated_us = now_us
@@ -205,7 +209,7 @@ class UrlGroups:
         if not group.endpoints:
             self.remove(group)
 
-    def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
+    def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, GroupEndpoint]:
         for group in self.by_name.values():
             if (endpoint := group.by_id.get(endpoint_id)) is not None:
                 return group, endpoint

@@ -34,11 +34,11 @@ from ...reporting.data import (
     shown_time,
 )
 from ...reporting.values import readable
-from ..engine.admission import FlowKey, OrderedQueue
 from ..engine.url_groups import UrlGroup
 from ..fake import Queue
-from ..model import NOTHING_REDACTED, Message, Redaction
+from ..model import NOTHING_REDACTED, FlowKey, Message, OrderedQueue, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
+from ..wire import records
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
 from ..workflow.model import run_record
 from .steps import cause_of, step_of, steps_of
@@ -576,7 +576,7 @@ def flow_keys(engine: Any, page_query: PageQuery) -> View:
 
     def show(name: str) -> View:
         key = engine.flow_keys[name]
-        record = key.record(engine.clock.now_us())
+        record = records.flow_record(engine, key)
         return {
             "key": name,
             **_flow_item(key),

@@ -6,7 +6,7 @@ otherwise an empty body.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
@@ -17,42 +17,43 @@ from .. import errors
 from ..engine.engine import Engine
 from ..views import DESTINATION, LABEL, NAME
 from ..wire.values import as_text, first_setting, read_labels
-from .bulk_actions import BulkActionRoutes
-from .chat import ChatRoutes
-from .dead_letters import DeadLetterRoutes
-from .family import QueueRoute, RouteFamily
-from .flow_control import FlowControlRoutes
-from .keys import KeyRoutes
-from .logs import LogRoutes
-from .messages import MessageRoutes
-from .queues import QueueRoutes
-from .requests import destination_of
-from .schedules import ScheduleRoutes
-from .url_groups import UrlGroupRoutes
-from .v1 import V1Routes
-from .workflow_dead_letters import WorkflowDeadLetterRoutes
-from .workflow_events import HOOKS, WorkflowEventRoutes
-from .workflow_runs import WorkflowRunRoutes
-
-_FAMILIES: tuple[type[RouteFamily], ...] = (
-    V1Routes,
-    ScheduleRoutes,
-    QueueRoutes,
-    UrlGroupRoutes,
-    FlowControlRoutes,
-    DeadLetterRoutes,
-    LogRoutes,
-    BulkActionRoutes,
-    WorkflowRunRoutes,
-    WorkflowEventRoutes,
-    WorkflowDeadLetterRoutes,
-    MessageRoutes,
-    KeyRoutes,
-    ChatRoutes,
+from . import (
+    bulk_actions,
+    chat,
+    dead_letters,
+    flow_control,
+    keys,
+    logs,
+    messages,
+    queues,
+    schedules,
+    url_groups,
+    v1,
+    workflow_dead_letters,
+    workflow_events,
+    workflow_runs,
 )
-_PARAMETERS = [
-    name for family in _FAMILIES for route in family.routes() for name in route.parameters
-]
+from .requests import destination_of
+from .routing import QueueRoute
+from .workflow_events import HOOKS
+
+_ROUTES = (
+    *v1.ROUTES,
+    *schedules.ROUTES,
+    *queues.ROUTES,
+    *url_groups.ROUTES,
+    *flow_control.ROUTES,
+    *dead_letters.ROUTES,
+    *logs.ROUTES,
+    *bulk_actions.ROUTES,
+    *workflow_runs.ROUTES,
+    *workflow_events.ROUTES,
+    *workflow_dead_letters.ROUTES,
+    *messages.ROUTES,
+    *keys.ROUTES,
+    *chat.ROUTES,
+)
+_PARAMETERS = [name for route in _ROUTES for name in route.parameters]
 
 
 class QueueApp(App):
@@ -86,8 +87,8 @@ class QueueApp(App):
         self.read_only_token = read_only_token
 
     @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [route for family in _FAMILIES for route in family.routes()]
+    def routes(cls) -> Sequence[QueueRoute]:
+        return _ROUTES
 
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):

@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...http.messages import Request
-from ..engine.bulk_actions import BulkAction, Source
+from ..engine.bulk_actions import Source
+from ..engine.engine import Engine
 from ..errors import QueueError
 from ..wire import records
 from ..wire.values import without_none
-from .family import QueueRoute, RouteFamily
 from .requests import query_of
+from .routing import route
 
 _ACTION_STATES = ("IN_PROGRESS", "FINISHED")
 
 
-class BulkActionRoutes(RouteFamily):
-    """Endpoints that list and show bulk actions of messages and of workflow runs."""
+def list_bulk_actions(engine: Engine, request: Request, *, source: Source = "qstash") -> object:
+    chosen = records.read_filters(
+        query_of(request), frozenset({"count", "cursor", "state"}), 1000, states=_ACTION_STATES
+    )
+    states = chosen.fields.get("state", _ACTION_STATES)
+    actions = [action for action in engine.bulk_actions.recent(source) if action.state in states]
+    rows, cursor = records.page(actions, lambda action: action.number, chosen, latest_first=True)
+    return {"bulkActions": [records.bulk_action_record(action) for action in rows]} | without_none(
+        cursor=cursor
+    )
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        workflow = "/v2/workflows/bulkActions"
-        return [
-            cls.route("GET", "/v2/bulkActions", "list_bulk_actions", cls.list_bulk_actions),
-            cls.route("GET", "/v2/bulkActions/{id}", "get_bulk_action", cls.get_bulk_action),
-            cls.route("GET", workflow, "list_workflow_bulk_actions", cls.list_bulk_actions),
-            cls.route("GET", f"{workflow}/{{id}}", "get_workflow_bulk_action", cls.get_bulk_action),
-        ]
 
-    def list_bulk_actions(self, request: Request) -> object:
-        chosen = records.read_filters(
-            query_of(request), frozenset({"count", "cursor", "state"}), 1000, states=_ACTION_STATES
-        )
-        states = chosen.fields.get("state", _ACTION_STATES)
-        actions = [action for action in self._actions(request) if action.state in states]
-        rows, cursor = records.page(
-            actions, lambda action: action.number, chosen, latest_first=True
-        )
-        return {"bulkActions": [action.record() for action in rows]} | without_none(cursor=cursor)
+def get_bulk_action(engine: Engine, request: Request, *, source: Source = "qstash") -> object:
+    action_id = request.segment("id")
+    action = next(
+        (action for action in engine.bulk_actions.recent(source) if action.id == action_id), None
+    )
+    if action is None:
+        raise QueueError(404, "Bulk action not found")
+    return records.bulk_action_record(action)
 
-    def get_bulk_action(self, request: Request) -> object:
-        action_id = request.segment("id")
-        action = next((action for action in self._actions(request) if action.id == action_id), None)
-        if action is None:
-            raise QueueError(404, "Bulk action not found")
-        return action.record()
 
-    def _actions(self, request: Request) -> list[BulkAction]:
-        source: Source = "workflow" if "workflow" in (request.route or "") else "qstash"
-        return self.engine.bulk_actions.recent(source)
+ROUTES = [
+    route("GET", "/v2/bulkActions", "list_bulk_actions", list_bulk_actions),
+    route("GET", "/v2/bulkActions/{id}", "get_bulk_action", get_bulk_action),
+    route(
+        "GET",
+        "/v2/workflows/bulkActions",
+        "list_workflow_bulk_actions",
+        partial(list_bulk_actions, source="workflow"),
+    ),
+    route(
+        "GET",
+        "/v2/workflows/bulkActions/{id}",
+        "get_workflow_bulk_action",
+        partial(get_bulk_action, source="workflow"),
+    ),
+]

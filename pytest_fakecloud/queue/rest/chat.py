@@ -8,41 +8,32 @@ from __future__ import annotations
 
 from ...core.timers import finished
 from ...http.messages import Answer, Request
+from ..engine.engine import Engine
 from ..errors import QueueError
 from ..model import Delivery, first
 from ..wire.headers import LLM_URL
 from ..wire.values import HOP_BY_HOP, failure_text
-from .family import QueueRoute, RouteFamily
+from .routing import route
 
 
-class ChatRoutes(RouteFamily):
-    """The endpoint for chat requests, which take as long as the handler of the language model."""
+def chat(engine: Engine, request: Request) -> Answer:
+    own = {"authorization", *HOP_BY_HOP}
+    delivery = Delivery(
+        message_id="chat",
+        url=LLM_URL,
+        method=request.method,
+        headers=[pair for pair in request.headers.pairs if pair[0].lower() not in own],
+        body=request.body,
+        attempt=0,
+        timeout_us=engine.limits.timeout_us,
+    )
+    outcome = finished(engine.perform(delivery, False))
+    if outcome.status is None:
+        raise QueueError(502, f"no language model answers: {failure_text(outcome)}")
+    framing = {"content-type", *HOP_BY_HOP}
+    headers = [pair for pair in outcome.headers if pair[0].lower() not in framing]
+    content_type = first(outcome.headers, "Content-Type")
+    return Answer(outcome.body, outcome.status, headers, content_type)
 
-    holds_lock = False
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            cls.route(
-                "POST", "/llm/v1/chat/completions", "chat", cls.chat, lingers=True, limited=False
-            )
-        ]
-
-    def chat(self, request: Request) -> Answer:
-        own = {"authorization", *HOP_BY_HOP}
-        delivery = Delivery(
-            message_id="chat",
-            url=LLM_URL,
-            method=request.method,
-            headers=[pair for pair in request.headers.pairs if pair[0].lower() not in own],
-            body=request.body,
-            attempt=0,
-            timeout_us=self.engine.limits.timeout_us,
-        )
-        outcome = finished(self.engine.perform(delivery, False))
-        if outcome.status is None:
-            raise QueueError(502, f"no language model answers: {failure_text(outcome)}")
-        framing = {"content-type", *HOP_BY_HOP}
-        headers = [pair for pair in outcome.headers if pair[0].lower() not in framing]
-        content_type = first(outcome.headers, "Content-Type")
-        return Answer(outcome.body, outcome.status, headers, content_type)
+ROUTES = [route("POST", "/llm/v1/chat/completions", "chat", chat, lingers=True, limited=False)]

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from ...http.messages import Request
-from .family import QueueRoute, RouteFamily
+from ..engine.engine import Engine
+from .routing import route
 
 
-class KeyRoutes(RouteFamily):
-    """Endpoints that show and rotate the signing keys."""
+def get_keys(engine: Engine, request: Request) -> object:
+    return {"current": engine.keys.current, "next": engine.keys.next}
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            cls.route("GET", "/v2/keys", "get_keys", cls.get_keys),
-            cls.route("POST GET", "/v2/keys/rotate", "rotate_keys", cls.rotate_keys, changes=True),
-            cls.route("GET", "/v1/keys", "get_keys_v1", cls.get_keys),
-            cls.route(
-                "POST GET", "/v1/keys/rotate", "rotate_keys_v1", cls.rotate_keys, changes=True
-            ),
-        ]
 
-    def get_keys(self, request: Request) -> object:
-        return {"current": self.engine.keys.current, "next": self.engine.keys.next}
+def rotate_keys(engine: Engine, request: Request) -> object:
+    engine.rotate_keys()
+    return get_keys(engine, request)
 
-    def rotate_keys(self, request: Request) -> object:
-        self.engine.rotate_keys()
-        return self.get_keys(request)
+
+ROUTES = [
+    route("GET", "/v2/keys", "get_keys", get_keys),
+    route("POST GET", "/v2/keys/rotate", "rotate_keys", rotate_keys, changes=True),
+    route("GET", "/v1/keys", "get_keys_v1", get_keys),
+    route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", rotate_keys, changes=True),
+]

@@ -20,124 +20,105 @@ from ..wire import records
 from ..wire.values import as_text, as_wire, check_name, first_setting, json_headers
 from ..workflow.runs import report_rejected_step
 from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
-from .family import QueueRoute, RouteFamily
 from .requests import caller_of, destination_of, field_of, json_array
+from .routing import route
 from .schedules import SCHEDULES
 
 
-class MessageRoutes(RouteFamily):
-    """Endpoints that publish, and endpoints for published messages."""
+def publish(engine: Engine, request: Request, **options: Any) -> Json:
+    return _published_answer(engine, published(engine, request, **options))
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            *(
-                cls.route("POST", pattern, name, method, publishes=True)
-                for pattern, name, method in (
-                    ("/v2/publish/{destination*}", "publish", cls.publish),
-                    ("/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),
-                    ("/v2/batch", "batch", cls.batch),
-                )
-            ),
-            cls.route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
-            cls.route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
-            cls.route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),
-            cls.route("POST", "/v2/messages/{id}/retry", "retry_message", cls.retry_message),
-            *(
-                cls.route(
-                    "POST", f"{base}/{{destination*}}", "create_schedule", cls.create_schedule
-                )
-                for base in SCHEDULES
-            ),
-            cls.route("GET", "/v1/messages/{id}", "get_message_v1", cls.get_message),
-        ]
 
-    def publish(self, request: Request, **options: Any) -> Json:
-        return self._published_answer(publish(self.engine, request, **options))
+def enqueue(engine: Engine, request: Request) -> Json:
+    name = check_name(request.segment("queue"), "queue name")
+    return publish(engine, request, queue_name=name)
 
-    def enqueue(self, request: Request) -> Json:
-        name = check_name(request.segment("queue"), "queue name")
-        return self.publish(request, queue_name=name)
 
-    def create_schedule(self, request: Request) -> Json:
-        return self.publish(request, schedule_only=True)
+def create_schedule(engine: Engine, request: Request) -> Json:
+    return publish(engine, request, schedule_only=True)
 
-    def batch(self, request: Request) -> Json:
-        limit = self.engine.limits.batch_size
-        if len(request.body) > limit:
-            raise errors.quota("maxBatchSize", limit, status=413)
-        items = json_array(request)
-        # No run can finish between two items, because the lock is held for the whole batch.
-        self.runs.check_steps(map(_headers_of, items))
-        answers = [self._batch_item(item, number, request) for number, item in enumerate(items, 1)]
-        return Json(answers, 200, self.engine.quota.daily_headers())
 
-    def _batch_item(self, item: Any, number: int, request: Request) -> object:
-        try:
-            destination, headers, body, queue = read_batch_item(item)
-            result = self.engine.publish(
-                destination, headers, body, caller_ip=caller_of(request), queue_name=queue
-            )
-        except QueueError as error:
-            run_id = _run_id_of(item)
-            if run_id is not None:
-                url, what = _shown(item.get("destination")), f"item {number} of a batch"
-                report_rejected_step(self.engine.report, what, run_id, url, error)
-            return records.error_record(error)
-        return self._published_answer(result).value
+def batch(engine: Engine, request: Request) -> Json:
+    limit = engine.limits.batch_size
+    if len(request.body) > limit:
+        raise errors.quota("maxBatchSize", limit, status=413)
+    items = json_array(request)
+    # No run can finish between two items, because the lock is held for the whole batch.
+    engine.workflow.check_steps(map(_headers_of, items))
+    answers = [_batch_item(engine, item, number, request) for number, item in enumerate(items, 1)]
+    return Json(answers, 200, engine.quota.daily_headers())
 
-    def _published_answer(self, result: Published) -> Json:
-        status = 202 if result.duplicate else 200
-        if result.schedule_id is not None:
-            again = {"deduplicated": True} if result.duplicate else {}
-            return Json({"scheduleId": result.schedule_id, **again}, status)
-        if result.group:
-            body: object = [records.accepted_record(accepted) for accepted in result.accepted]
-        else:
-            body = records.accepted_record(result.accepted[0])
-        limited = self.engine.limits.daily_messages is not None
-        return Json(body, status, self.engine.quota.daily_headers() if limited else ())
 
-    def get_message(self, request: Request) -> object:
-        return records.message_record(self.engine.message(request.segment("id")))
-
-    def cancel_message(self, request: Request) -> Json:
-        return Json({"cancelled": self.engine.cancel(request.segment("id"))}, 202)
-
-    def retry_message(self, request: Request) -> object:
-        self.engine.retry_now(request.segment("id"))
-        return {}
-
-    def cancel_messages(self, request: Request) -> Json:
-        pairs, asynchronous = split_async(bulk_filters(request, "messageIds", keep_empty=True))
-        chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
-        if chosen.empty and has_id_field(request, "messageIds"):
-            return Json({"cancelled": 0}, 202)
-        # The service ignores the deprecated count.
-        messages = [
-            message
-            for message in self._candidates(chosen)
-            if chosen.matches(message, message.created_us, {})
-        ]
-        filters = records.filters_by_name(pairs)
-        if lists_ids(filters):
-            return Json({"cancelled": self.engine.cancel_all(messages)}, 202)
-        ids = [message.id for message in messages]
-        action = self.engine.bulk_actions.cancel("qstash", filters, ids, asynchronous=asynchronous)
-        return Json(cancelled_record(action, asynchronous=asynchronous), 202)
-
-    def _candidates(self, chosen: records.Filters) -> list[Message]:
-        ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
-        pending = self.engine.pending
-        if ids is None:
-            return list(pending.values())
-        tasks = dict.fromkeys(
-            task for message_id in ids for task in self.engine.task_ids(message_id)
+def _batch_item(engine: Engine, item: Any, number: int, request: Request) -> object:
+    try:
+        destination, headers, body, queue = read_batch_item(item)
+        result = engine.publish(
+            destination, headers, body, caller_ip=caller_of(request), queue_name=queue
         )
-        return [pending[task] for task in tasks if task in pending]
+    except QueueError as error:
+        run_id = _run_id_of(item)
+        if run_id is not None:
+            url, what = _shown(item.get("destination")), f"item {number} of a batch"
+            report_rejected_step(engine.report, what, run_id, url, error)
+        return records.error_record(error)
+    return _published_answer(engine, result).value
 
 
-def publish(engine: Engine, request: Request, **options: Any) -> Published:
+def _published_answer(engine: Engine, result: Published) -> Json:
+    status = 202 if result.duplicate else 200
+    if result.schedule_id is not None:
+        again = {"deduplicated": True} if result.duplicate else {}
+        return Json({"scheduleId": result.schedule_id, **again}, status)
+    if result.group:
+        body: object = [records.accepted_record(accepted) for accepted in result.accepted]
+    else:
+        body = records.accepted_record(result.accepted[0])
+    limited = engine.limits.daily_messages is not None
+    return Json(body, status, engine.quota.daily_headers() if limited else ())
+
+
+def get_message(engine: Engine, request: Request) -> object:
+    return records.message_record(engine.message(request.segment("id")))
+
+
+def cancel_message(engine: Engine, request: Request) -> Json:
+    return Json({"cancelled": engine.cancel(request.segment("id"))}, 202)
+
+
+def retry_message(engine: Engine, request: Request) -> object:
+    engine.retry_now(request.segment("id"))
+    return {}
+
+
+def cancel_messages(engine: Engine, request: Request) -> Json:
+    pairs, asynchronous = split_async(bulk_filters(request, "messageIds", keep_empty=True))
+    chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
+    if chosen.empty and has_id_field(request, "messageIds"):
+        return Json({"cancelled": 0}, 202)
+    # The service ignores the deprecated count.
+    messages = [
+        message
+        for message in _candidates(engine, chosen)
+        if chosen.matches(message, message.created_us, {})
+    ]
+    filters = records.filters_by_name(pairs)
+    if lists_ids(filters):
+        return Json({"cancelled": engine.cancel_all(messages)}, 202)
+    ids = [message.id for message in messages]
+    action = engine.bulk_actions.cancel("qstash", filters, ids, asynchronous=asynchronous)
+    return Json(cancelled_record(action, asynchronous=asynchronous), 202)
+
+
+def _candidates(engine: Engine, chosen: records.Filters) -> list[Message]:
+    ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
+    pending = engine.pending
+    if ids is None:
+        return list(pending.values())
+    tasks = dict.fromkeys(task for message_id in ids for task in engine.task_ids(message_id))
+    return [pending[task] for task in tasks if task in pending]
+
+
+def published(engine: Engine, request: Request, **options: Any) -> Published:
     """Publish to the destination in a request's path, with the settings in its headers and its query."""
     destination, settings = destination_of(request)
     return engine.publish(
@@ -187,3 +168,24 @@ def _headers_of(item: Any) -> HeaderList:
         return read_batch_item(item)[1]
     except QueueError:
         return []
+
+
+ROUTES = [
+    *(
+        route("POST", pattern, name, method, publishes=True)
+        for pattern, name, method in (
+            ("/v2/publish/{destination*}", "publish", publish),
+            ("/v2/enqueue/{queue}/{destination*}", "enqueue", enqueue),
+            ("/v2/batch", "batch", batch),
+        )
+    ),
+    route("DELETE", "/v2/messages", "cancel_messages", cancel_messages),
+    route("GET", "/v2/messages/{id}", "get_message", get_message),
+    route("DELETE", "/v2/messages/{id}", "cancel_message", cancel_message),
+    route("POST", "/v2/messages/{id}/retry", "retry_message", retry_message),
+    *(
+        route("POST", f"{base}/{{destination*}}", "create_schedule", create_schedule)
+        for base in SCHEDULES
+    ),
+    route("GET", "/v1/messages/{id}", "get_message_v1", get_message),
+]

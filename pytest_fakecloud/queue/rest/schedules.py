@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 from ...http.messages import Request
+from ..engine.engine import Engine
 from ..wire import records
-from .family import QueueRoute, RouteFamily
+from .routing import QueueRoute, route
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
 
 
-class ScheduleRoutes(RouteFamily):
-    """Endpoints that list, pause and delete schedules."""
+def list_schedules(engine: Engine, request: Request) -> object:
+    return [records.schedule_record(engine, schedule_id) for schedule_id in engine.schedules.by_id]
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            *(route for base in SCHEDULES for route in cls._at(base)),
-            cls.route("GET", "/v1/schedules", "list_schedules_v1", cls.list_schedules),
-            cls.route("GET", "/v1/schedules/{id}", "get_schedule_v1", cls.get_schedule),
-        ]
 
-    @classmethod
-    def _at(cls, base: str) -> list[QueueRoute]:
-        return [
-            cls.route("GET", base, "list_schedules", cls.list_schedules),
-            cls.route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", cls.set_paused),
-            cls.route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", cls.set_paused),
-            cls.route("GET", f"{base}/{{id}}", "get_schedule", cls.get_schedule),
-            cls.route("DELETE", f"{base}/{{id}}", "delete_schedule", cls.delete_schedule),
-        ]
+def get_schedule(engine: Engine, request: Request) -> object:
+    return records.schedule_record(engine, request.segment("id"))
 
-    def list_schedules(self, request: Request) -> object:
-        engine = self.engine
-        return [
-            records.schedule_record(engine, schedule_id) for schedule_id in engine.schedules.by_id
-        ]
 
-    def get_schedule(self, request: Request) -> object:
-        return records.schedule_record(self.engine, request.segment("id"))
+def delete_schedule(engine: Engine, request: Request) -> None:
+    engine.schedules.delete(request.segment("id"))
 
-    def delete_schedule(self, request: Request) -> None:
-        self.engine.schedules.delete(request.segment("id"))
 
-    def set_paused(self, request: Request) -> None:
-        paused = request.route == "pause_schedule"
-        self.engine.schedules.set_paused(request.segment("id"), paused)
+def pause_schedule(engine: Engine, request: Request) -> None:
+    engine.schedules.set_paused(request.segment("id"), True)
+
+
+def resume_schedule(engine: Engine, request: Request) -> None:
+    engine.schedules.set_paused(request.segment("id"), False)
+
+
+def _routes_at(base: str) -> list[QueueRoute]:
+    return [
+        route("GET", base, "list_schedules", list_schedules),
+        route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", pause_schedule),
+        route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", resume_schedule),
+        route("GET", f"{base}/{{id}}", "get_schedule", get_schedule),
+        route("DELETE", f"{base}/{{id}}", "delete_schedule", delete_schedule),
+    ]
+
+
+ROUTES = [
+    *(row for base in SCHEDULES for row in _routes_at(base)),
+    route("GET", "/v1/schedules", "list_schedules_v1", list_schedules),
+    route("GET", "/v1/schedules/{id}", "get_schedule_v1", get_schedule),
+]

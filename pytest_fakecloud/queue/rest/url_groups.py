@@ -5,73 +5,63 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.messages import Request
+from ..engine.engine import Engine
 from ..errors import bad_request
 from ..model import HeaderList
 from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_wire, json_headers
-from .family import QueueRoute, RouteFamily
 from .requests import field_of, json_object
+from .routing import route
 
 
-class UrlGroupRoutes(RouteFamily):
-    """Endpoints that change URL groups and their endpoints."""
+def list_groups(engine: Engine, request: Request) -> object:
+    return [records.group_record(group) for group in engine.url_groups.by_name.values()]
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            cls.route("GET", "/v2/topics", "list_groups", cls.list_groups),
-            cls.route("GET", "/v2/topics/{name}", "get_group", cls.get_group),
-            cls.route("DELETE", "/v2/topics/{name}", "delete_group", cls.delete_group),
-            cls.route("PATCH", "/v2/topics/{name}", "change_group", cls.change_group),
-            cls.route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", cls.add_endpoints),
-            cls.route(
-                "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", cls.remove_endpoints
-            ),
-        ]
 
-    def list_groups(self, request: Request) -> object:
-        return [records.group_record(group) for group in self.engine.url_groups.by_name.values()]
+def get_group(engine: Engine, request: Request) -> object:
+    return records.group_record(engine.url_groups.get(request.segment("name")))
 
-    def get_group(self, request: Request) -> object:
-        return records.group_record(self.engine.url_groups.get(request.segment("name")))
 
-    def delete_group(self, request: Request) -> None:
-        group = self.engine.url_groups.find(request.segment("name"))
-        if group is not None:
-            self.engine.url_groups.remove(group)
+def delete_group(engine: Engine, request: Request) -> None:
+    group = engine.url_groups.find(request.segment("name"))
+    if group is not None:
+        engine.url_groups.remove(group)
 
-    def change_group(self, request: Request) -> None:
-        headers = field_of(json_object(request), "topic", "headers", dict, required=True)
-        defaults: HeaderList = []
-        for name, value in json_headers(headers):
-            is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
-            defaults.append((name if is_own else f"Upstash-Forward-{name}", value))
-        read_given(defaults)  # Raises an error for an invalid setting.
-        groups = self.engine.url_groups
-        group = groups.get(request.segment("name"))
-        groups.set_headers(group, defaults, self.engine.clock.now_us())
 
-    def add_endpoints(self, request: Request) -> None:
-        endpoints = [
-            (
-                as_wire(field_of(endpoint, "endpoint", "url", str, required=True)),
-                endpoint.get("name") or None,
-            )
-            for endpoint in _endpoints_of(request)
-        ]
-        now = self.engine.clock.now_us()
-        self.engine.url_groups.add_all(request.segment("name"), endpoints, now)
+def change_group(engine: Engine, request: Request) -> None:
+    headers = field_of(json_object(request), "topic", "headers", dict, required=True)
+    defaults: HeaderList = []
+    for name, value in json_headers(headers):
+        is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
+        defaults.append((name if is_own else f"Upstash-Forward-{name}", value))
+    read_given(defaults)  # Raises an error for an invalid setting.
+    groups = engine.url_groups
+    group = groups.get(request.segment("name"))
+    groups.set_headers(group, defaults, engine.clock.now_us())
 
-    def remove_endpoints(self, request: Request) -> None:
-        endpoints = _endpoints_of(request)
-        for item in endpoints:
-            if item.get("url") is None and item.get("name") is None:
-                raise bad_request("invalid endpoint: pass url or name")
-            if item.get("url") is not None:
-                item["url"] = as_wire(item["url"])
-        group = self.engine.url_groups.get(request.segment("name"))
-        self.engine.url_groups.remove_endpoints(group, endpoints, self.engine.clock.now_us())
+
+def add_endpoints(engine: Engine, request: Request) -> None:
+    endpoints = [
+        (
+            as_wire(field_of(endpoint, "endpoint", "url", str, required=True)),
+            endpoint.get("name") or None,
+        )
+        for endpoint in _endpoints_of(request)
+    ]
+    now = engine.clock.now_us()
+    engine.url_groups.add_all(request.segment("name"), endpoints, now)
+
+
+def remove_endpoints(engine: Engine, request: Request) -> None:
+    endpoints = _endpoints_of(request)
+    for item in endpoints:
+        if item.get("url") is None and item.get("name") is None:
+            raise bad_request("invalid endpoint: pass url or name")
+        if item.get("url") is not None:
+            item["url"] = as_wire(item["url"])
+    group = engine.url_groups.get(request.segment("name"))
+    engine.url_groups.remove_endpoints(group, endpoints, engine.clock.now_us())
 
 
 def _endpoints_of(request: Request) -> list[dict[str, Any]]:
@@ -83,3 +73,13 @@ def _endpoints_of(request: Request) -> list[dict[str, Any]]:
         field_of(item, "endpoint", "url", str)
         field_of(item, "endpoint", "name", str)
     return endpoints
+
+
+ROUTES = [
+    route("GET", "/v2/topics", "list_groups", list_groups),
+    route("GET", "/v2/topics/{name}", "get_group", get_group),
+    route("DELETE", "/v2/topics/{name}", "delete_group", delete_group),
+    route("PATCH", "/v2/topics/{name}", "change_group", change_group),
+    route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", add_endpoints),
+    route("DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", remove_endpoints),
+]

@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.messages import Json, Request
+from ..engine.engine import Engine
 from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records
 from ..wire.headers import check_url
 from ..wire.values import as_text, as_wire, check_name, without_none
-from .family import QueueRoute, RouteFamily
-from .messages import publish
+from .messages import published
 from .requests import destination_of, json_object
+from .routing import route
 
 OK = {"status": "ok"}
 _DOCUMENTED = {
@@ -30,134 +31,122 @@ _DOCUMENTED = {
 """The limits in the documentation of version 1, which are shown if the plan has none."""
 
 
-class V1Routes(RouteFamily):
-    """Endpoints of ``/v1``."""
+def publish(engine: Engine, request: Request) -> Json:
+    result = published(engine, request, api="v1")
+    if result.schedule_id is not None:
+        return Json({"scheduleId": result.schedule_id}, 201)
+    if not result.accepted:
+        topic = as_text(destination_of(request)[0])
+        raise bad_request(f"invalid destination: topic {topic} has no endpoints")
+    message_id = result.accepted[0].message_id
+    message = engine.messages.get(message_id)
+    body: dict[str, object] = {"messageId": message.public_id if message else message_id}
+    if result.duplicate:
+        return Json(body | {"deduplicated": True}, 202)
+    return Json(body, 201)
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            cls.route(
-                "POST", "/v1/publish/{destination*}", "publish_v1", cls.publish, publishes=True
-            ),
-            cls.route("GET", "/v1/endpoints", "list_endpoints_v1", cls.list_endpoints),
-            cls.route("POST", "/v1/endpoints", "create_endpoint_v1", cls.create_endpoint),
-            cls.route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", cls.get_endpoint),
-            cls.route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", cls.change_endpoint),
-            cls.route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", cls.delete_endpoint),
-            cls.route("GET", "/v1/topics", "list_topics_v1", cls.list_topics),
-            cls.route("POST", "/v1/topics", "create_topic_v1", cls.create_topic),
-            cls.route("GET", "/v1/topics/{name}", "get_topic_v1", cls.get_topic),
-            cls.route("PUT", "/v1/topics/{name}", "rename_topic_v1", cls.rename_topic),
-            cls.route("DELETE", "/v1/topics/{name}", "delete_topic_v1", cls.delete_topic),
-            cls.route("DELETE", "/v1/messages/{id}", "cancel_message_v1", cls.cancel_message),
-            cls.route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", cls.list_tasks),
-            cls.route("GET", "/v1/tasks/{id}", "get_task_v1", cls.get_task),
-            cls.route("GET", "/v1/quota", "quota_v1", cls.quota),
-        ]
 
-    def publish(self, request: Request) -> Json:
-        result = publish(self.engine, request, api="v1")
-        if result.schedule_id is not None:
-            return Json({"scheduleId": result.schedule_id}, 201)
-        if not result.accepted:
-            topic = as_text(destination_of(request)[0])
-            raise bad_request(f"invalid destination: topic {topic} has no endpoints")
-        message_id = result.accepted[0].message_id
-        message = self.engine.messages.get(message_id)
-        body: dict[str, object] = {"messageId": message.public_id if message else message_id}
-        if result.duplicate:
-            return Json(body | {"deduplicated": True}, 202)
-        return Json(body, 201)
+def list_endpoints(engine: Engine, request: Request) -> object:
+    groups = engine.url_groups.by_name.values()
+    return [
+        records.endpoint_record(group, endpoint) for group in groups for endpoint in group.endpoints
+    ]
 
-    def list_endpoints(self, request: Request) -> object:
-        groups = self.engine.url_groups.by_name.values()
-        return [
-            records.endpoint_record(group, endpoint)
-            for group in groups
-            for endpoint in group.endpoints
-        ]
 
-    def create_endpoint(self, request: Request) -> object:
-        body = json_object(request, required=True)
-        url = as_wire(_text(body, "url"))
-        by_id = body.get("topicId") is not None
-        if by_id == (body.get("topicName") is not None):
-            raise bad_request("invalid endpoint: pass one of topicId and topicName")
-        check_url(url, "endpoint")
-        groups, now = self.engine.url_groups, self.engine.clock.now_us()
-        if by_id:
-            group = groups.get(_text(body, "topicId"))
-        else:
-            group = groups.create(_text(body, "topicName"), now)
-        return records.endpoint_record(group, groups.add(group, url, None, now, by_id=by_id))
+def create_endpoint(engine: Engine, request: Request) -> object:
+    body = json_object(request, required=True)
+    url = as_wire(_text(body, "url"))
+    by_id = body.get("topicId") is not None
+    if by_id == (body.get("topicName") is not None):
+        raise bad_request("invalid endpoint: pass one of topicId and topicName")
+    check_url(url, "endpoint")
+    groups, now = engine.url_groups, engine.clock.now_us()
+    group = (
+        groups.get(_text(body, "topicId"))
+        if by_id
+        else groups.create(_text(body, "topicName"), now)
+    )
+    return records.endpoint_record(group, groups.add(group, url, None, now, by_id=by_id))
 
-    def get_endpoint(self, request: Request) -> object:
-        return records.endpoint_record(*self.engine.url_groups.endpoint(request.segment("id")))
 
-    def change_endpoint(self, request: Request) -> object:
-        groups = self.engine.url_groups
-        group, endpoint = groups.endpoint(request.segment("id"))
-        url = as_wire(_text(json_object(request, required=True), "url"))
-        groups.change_endpoint(group, endpoint, url, self.engine.clock.now_us())
-        return records.endpoint_record(group, endpoint)
+def get_endpoint(engine: Engine, request: Request) -> object:
+    return records.endpoint_record(*engine.url_groups.endpoint(request.segment("id")))
 
-    def delete_endpoint(self, request: Request) -> object:
-        groups = self.engine.url_groups
-        group, endpoint = groups.endpoint(request.segment("id"))
-        groups.remove_endpoint(group, endpoint, self.engine.clock.now_us())
-        return OK
 
-    def list_topics(self, request: Request) -> object:
-        return [records.topic_record(group) for group in self.engine.url_groups.by_name.values()]
+def change_endpoint(engine: Engine, request: Request) -> object:
+    groups = engine.url_groups
+    group, endpoint = groups.endpoint(request.segment("id"))
+    url = as_wire(_text(json_object(request, required=True), "url"))
+    groups.change_endpoint(group, endpoint, url, engine.clock.now_us())
+    return records.endpoint_record(group, endpoint)
 
-    def create_topic(self, request: Request) -> object:
-        name = check_name(_text(json_object(request, required=True), "name"), "topic name")
-        if name in self.engine.url_groups.by_name:
-            raise bad_request(f"invalid topic name: {name!r} is already in use")
-        return records.topic_record(self.engine.url_groups.create(name, self.engine.clock.now_us()))
 
-    def get_topic(self, request: Request) -> object:
-        return records.topic_record(self.engine.url_groups.get(request.segment("name")))
+def delete_endpoint(engine: Engine, request: Request) -> object:
+    groups = engine.url_groups
+    group, endpoint = groups.endpoint(request.segment("id"))
+    groups.remove_endpoint(group, endpoint, engine.clock.now_us())
+    return OK
 
-    def rename_topic(self, request: Request) -> object:
-        group = self.engine.url_groups.get(request.segment("name"))
-        name = _text(json_object(request, required=True), "name")
-        self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
-        return records.topic_record(group)
 
-    def delete_topic(self, request: Request) -> object:
-        self.engine.url_groups.remove(self.engine.url_groups.get(request.segment("name")))
-        return OK
+def list_topics(engine: Engine, request: Request) -> object:
+    return [records.topic_record(group) for group in engine.url_groups.by_name.values()]
 
-    def cancel_message(self, request: Request) -> Json:
-        self.engine.cancel(request.segment("id"))
-        return Json({"status": "accepted"}, 202)
 
-    def list_tasks(self, request: Request) -> object:
-        now = self.engine.clock.now_us()
-        tasks = self.engine.tasks(request.segment("id"))
-        return [records.task_record(message, now) for message in tasks]
+def create_topic(engine: Engine, request: Request) -> object:
+    name = check_name(_text(json_object(request, required=True), "name"), "topic name")
+    if name in engine.url_groups.by_name:
+        raise bad_request(f"invalid topic name: {name!r} is already in use")
+    return records.topic_record(engine.url_groups.create(name, engine.clock.now_us()))
 
-    def get_task(self, request: Request) -> object:
-        task_id = request.segment("id")
-        message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
-        if message is None or not task_id.startswith("task_"):
-            raise not_found("task", task_id)
-        return records.task_record(message, self.engine.clock.now_us())
 
-    def quota(self, request: Request) -> object:
-        limits = self.engine.limits
-        return _DOCUMENTED | without_none(
-            maxTopics=limits.groups,
-            maxEndpointsPerTopic=limits.endpoints_per_group,
-            maxMessageSize=limits.message_size,
-            maxRetries=limits.retries,
-            maxSchedules=limits.schedules,
-            maxRequestsPerDay=limits.daily_messages,
-            retention=limits.retention_us // SECOND,
-            timeout=limits.timeout_us // SECOND,
-            maxDelay=None if limits.delay_us is None else limits.delay_us // SECOND,
-        )
+def get_topic(engine: Engine, request: Request) -> object:
+    return records.topic_record(engine.url_groups.get(request.segment("name")))
+
+
+def rename_topic(engine: Engine, request: Request) -> object:
+    group = engine.url_groups.get(request.segment("name"))
+    name = _text(json_object(request, required=True), "name")
+    engine.url_groups.rename(group, name, engine.clock.now_us())
+    return records.topic_record(group)
+
+
+def delete_topic(engine: Engine, request: Request) -> object:
+    engine.url_groups.remove(engine.url_groups.get(request.segment("name")))
+    return OK
+
+
+def cancel_message(engine: Engine, request: Request) -> Json:
+    engine.cancel(request.segment("id"))
+    return Json({"status": "accepted"}, 202)
+
+
+def list_tasks(engine: Engine, request: Request) -> object:
+    now = engine.clock.now_us()
+    tasks = engine.tasks(request.segment("id"))
+    return [records.task_record(message, now) for message in tasks]
+
+
+def get_task(engine: Engine, request: Request) -> object:
+    task_id = request.segment("id")
+    message = engine.messages.get("msg_" + task_id.removeprefix("task_"))
+    if message is None or not task_id.startswith("task_"):
+        raise not_found("task", task_id)
+    return records.task_record(message, engine.clock.now_us())
+
+
+def quota(engine: Engine, request: Request) -> object:
+    limits = engine.limits
+    return _DOCUMENTED | without_none(
+        maxTopics=limits.groups,
+        maxEndpointsPerTopic=limits.endpoints_per_group,
+        maxMessageSize=limits.message_size,
+        maxRetries=limits.retries,
+        maxSchedules=limits.schedules,
+        maxRequestsPerDay=limits.daily_messages,
+        retention=limits.retention_us // SECOND,
+        timeout=limits.timeout_us // SECOND,
+        maxDelay=None if limits.delay_us is None else limits.delay_us // SECOND,
+    )
 
 
 def _text(body: dict[str, Any], name: str) -> str:
@@ -165,3 +154,22 @@ def _text(body: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise bad_request(f"invalid body: {name} must be a non-empty string")
     return value
+
+
+ROUTES = [
+    route("POST", "/v1/publish/{destination*}", "publish_v1", publish, publishes=True),
+    route("GET", "/v1/endpoints", "list_endpoints_v1", list_endpoints),
+    route("POST", "/v1/endpoints", "create_endpoint_v1", create_endpoint),
+    route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", get_endpoint),
+    route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", change_endpoint),
+    route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", delete_endpoint),
+    route("GET", "/v1/topics", "list_topics_v1", list_topics),
+    route("POST", "/v1/topics", "create_topic_v1", create_topic),
+    route("GET", "/v1/topics/{name}", "get_topic_v1", get_topic),
+    route("PUT", "/v1/topics/{name}", "rename_topic_v1", rename_topic),
+    route("DELETE", "/v1/topics/{name}", "delete_topic_v1", delete_topic),
+    route("DELETE", "/v1/messages/{id}", "cancel_message_v1", cancel_message),
+    route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", list_tasks),
+    route("GET", "/v1/tasks/{id}", "get_task_v1", get_task),
+    route("GET", "/v1/quota", "quota_v1", quota),
+]

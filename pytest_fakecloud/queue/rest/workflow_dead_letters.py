@@ -10,111 +10,117 @@ pending failure callback, or deletes the dead letter of a failed one.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...http.messages import Request
-from ..errors import bad_request, not_found
+from ..engine.engine import Engine
+from ..errors import bad_request
 from ..model import Message
-from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_text, unprefixed, without_none
 from ..workflow.model import WorkflowRun
 from .bulk_requests import bulk_filters
-from .dead_letters import DeadLetterRoutes
-from .family import QueueRoute
+from .dead_letters import (
+    delete_dead_letters,
+    get_dead_letter,
+    list_dead_letters,
+    read_letter,
+    select_letters,
+)
+from .routing import route
 
 _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
 
 
-class WorkflowDeadLetterRoutes(DeadLetterRoutes):
-    """Endpoints that list, resume, restart and delete failed workflow runs."""
+def delete_dead_letter(engine: Engine, request: Request) -> object:
+    return {"deleted": engine.delete_dead_letters([read_letter(engine, request, of_runs=True)])}
 
-    keeps_empty_filters = False
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        dlq = "/v2/workflows/dlq"
-        return [
-            cls.route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
-            cls.route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", cls.start_again),
-            cls.route("POST", f"{dlq}/restart", "restart_workflow_runs", cls.start_again),
-            cls.route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", cls.start_again),
-            cls.route(
-                "POST", f"{dlq}/callback/{{id}}", "retry_failure_function", cls.retry_failure
-            ),
-            cls.route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", cls.give_up_failure),
-            cls.route("GET", dlq, "list_workflow_dead_letters", cls.list_dead_letters),
-            cls.route("DELETE", dlq, "delete_workflow_dead_letters", cls.delete_dead_letters),
-            cls.route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", cls.get_dead_letter),
-            cls.route(
-                "DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", cls.delete_dead_letter
-            ),
-        ]
+def resume_runs(engine: Engine, request: Request) -> object:
+    return _start_again(engine, request, resumes=True)
 
-    def delete_dead_letter(self, request: Request) -> object:
-        return {"deleted": self.engine.delete_dead_letters([self._letter(request)])}
 
-    def start_again(self, request: Request) -> object:
-        resumes = request.route == "resume_workflow_runs"
-        start = self.runs.resume if resumes else self.runs.restart
-        overrides = read_given(
-            pair
-            for pair in request.headers.pairs
-            if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
+def restart_runs(engine: Engine, request: Request) -> object:
+    return _start_again(engine, request, resumes=False)
+
+
+def _start_again(engine: Engine, request: Request, *, resumes: bool) -> object:
+    start = engine.workflow.resume if resumes else engine.workflow.restart
+    overrides = read_given(
+        pair for pair in request.headers.pairs if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
+    )
+    single = "id" in request.params
+    if single:
+        letters, cursor = [read_letter(engine, request, of_runs=True)], None
+    else:
+        letters, cursor = select_letters(
+            engine, bulk_filters(request, "dlqIds"), request, of_runs=True
         )
-        single = "id" in request.params
-        if single:
-            letters, cursor = [self._letter(request)], None
-        else:
-            letters, cursor = self._letters(bulk_filters(request, "dlqIds"), request)
-        # If the daily limit has no room for all selected runs, or the first message of one of them
-        # has been forgotten, start none of them.
-        engine = self.engine
-        engine.quota.check_room(len(letters))
-        for letter in letters:
-            if not resumes or not self.runs.can_resume(letter):
-                self.runs.first_message(letter)
-        runs = []
-        for letter in letters:
-            runs.append(start(letter, overrides))
-            engine.delete_dead_letters([letter])
-        if single:
-            return _created(runs[0])
-        return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
+    # If the daily limit has no room for all selected runs, or the first message of one of them
+    # has been forgotten, start none of them.
+    engine.quota.check_room(len(letters))
+    for letter in letters:
+        if not resumes or not engine.workflow.can_resume(letter):
+            engine.workflow.first_message(letter)
+    runs = []
+    for letter in letters:
+        runs.append(start(letter, overrides))
+        engine.delete_dead_letters([letter])
+    if single:
+        return _created(runs[0])
+    return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
 
-    def retry_failure(self, request: Request) -> object:
-        run, failure = self._failure_of(request)
-        if failure is None or failure.state != "FAILED":
-            raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
-        self.engine.retry_dead_letters([failure])
-        return _created(run)
 
-    def give_up_failure(self, request: Request) -> object:
-        run, failure = self._failure_of(request)
-        if failure is None or not (failure.pending or failure.state == "FAILED"):
-            raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
-        self.runs.give_up_failure(run, failure)
-        return {"deleted": 1}
+def retry_failure(engine: Engine, request: Request) -> object:
+    run, failure = _failure_of(engine, request)
+    if failure is None or failure.state != "FAILED":
+        raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
+    engine.retry_dead_letters([failure])
+    return _created(run)
 
-    def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
-        run = self.runs.require_run_of(self._letter(request))
-        return run, self.runs.failure_callback(run)
 
-    def _letter(self, request: Request) -> Message:
-        letter = super()._letter(request)
-        if letter.workflow is None:
-            raise not_found("dlq message", request.segment("id"))
-        return letter
+def give_up_failure(engine: Engine, request: Request) -> object:
+    run, failure = _failure_of(engine, request)
+    if failure is None or not (failure.pending or failure.state == "FAILED"):
+        raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
+    engine.workflow.give_up_failure(run, failure)
+    return {"deleted": 1}
 
-    def _letters(
-        self, pairs: list[tuple[str, str]], request: Request
-    ) -> tuple[list[Message], str | None]:
-        filters = [pair for pair in pairs if pair[1] and pair[0] != "source"]
-        return super()._letters(filters, request)
 
-    def _select(self, chosen: records.Filters) -> tuple[list[Message], str | None]:
-        chosen.fields["source"] = ["workflow"]
-        return super()._select(chosen)
+def _failure_of(engine: Engine, request: Request) -> tuple[WorkflowRun, Message | None]:
+    run = engine.workflow.require_run_of(read_letter(engine, request, of_runs=True))
+    return run, engine.workflow.failure_callback(run)
 
 
 def _created(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
+
+
+ROUTES = [
+    route("POST", "/v2/workflows/dlq/resume", "resume_workflow_runs", resume_runs),
+    route("POST", "/v2/workflows/dlq/resume/{id}", "resume_workflow_runs", resume_runs),
+    route("POST", "/v2/workflows/dlq/restart", "restart_workflow_runs", restart_runs),
+    route("POST", "/v2/workflows/dlq/restart/{id}", "restart_workflow_runs", restart_runs),
+    route("POST", "/v2/workflows/dlq/callback/{id}", "retry_failure_function", retry_failure),
+    route("DELETE", "/v2/workflows/dlq/callback/{id}", "give_up_failure", give_up_failure),
+    route(
+        "GET",
+        "/v2/workflows/dlq",
+        "list_workflow_dead_letters",
+        partial(list_dead_letters, of_runs=True),
+    ),
+    route(
+        "DELETE",
+        "/v2/workflows/dlq",
+        "delete_workflow_dead_letters",
+        partial(delete_dead_letters, of_runs=True),
+    ),
+    route(
+        "GET",
+        "/v2/workflows/dlq/{id}",
+        "get_workflow_dead_letter",
+        partial(get_dead_letter, of_runs=True),
+    ),
+    route("DELETE", "/v2/workflows/dlq/{id}", "delete_workflow_dead_letters", delete_dead_letter),
+]

@@ -13,66 +13,65 @@ from __future__ import annotations
 import json
 
 from ...http.messages import Json, Request
+from ..engine.engine import Engine
 from ..wire.values import check_name, encoded, header_map
-from .family import QueueRoute, RouteFamily
 from .requests import json_object
+from .routing import route
 
 HOOKS = "/v2/workflows/hooks/"
 """Prefix of paths that need no token, because the sender of a workflow's webhook has only the URL."""
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 
 
-class WorkflowEventRoutes(RouteFamily):
-    """Endpoints with which workflow runs wait for events, and with which they are notified."""
+def wait_for_event(engine: Engine, request: Request) -> object:
+    wait = json_object(request, required=True)
+    waiter = engine.workflow.wait_for_event(_event_id(request), wait, list(request.headers.pairs))
+    return {"messageId": waiter.message_id}
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            cls.route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait, limited=False),
-            cls.route("POST", "/v2/notify/{event}", "notify_event", cls.notify, limited=False),
-            cls.route(
-                "POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify_run, limited=False
-            ),
-            cls.route("GET", "/v2/waiters/{event}", "list_waiters", cls.waiters),
-            cls.route(
-                _METHODS,
-                HOOKS + "{user}/{run}/{event}",
-                "workflow_webhook",
-                cls.webhook,
-                changes=True,
-                limited=False,
-            ),
-        ]
 
-    def wait(self, request: Request) -> object:
-        wait = json_object(request, required=True)
-        waiter = self.runs.wait_for_event(_event_id(request), wait, list(request.headers.pairs))
-        return {"messageId": waiter.message_id}
+def notify_event(engine: Engine, request: Request) -> Json:
+    return Json(engine.workflow.notify(_event_id(request), request.body), 201)
 
-    def notify(self, request: Request) -> Json:
-        return Json(self.runs.notify(_event_id(request), request.body), 201)
 
-    def notify_run(self, request: Request) -> Json:
-        notified = self.runs.notify_run(request.segment("run"), _event_id(request), request.body)
-        return Json(notified, 201)
+def notify_run(engine: Engine, request: Request) -> Json:
+    notified = engine.workflow.notify_run(request.segment("run"), _event_id(request), request.body)
+    return Json(notified, 201)
 
-    def waiters(self, request: Request) -> object:
-        waiters = self.runs.waiters_for(_event_id(request))
-        return [self.runs.waiter_record(waiter) for waiter in waiters]
 
-    def webhook(self, request: Request) -> object:
-        event = {
-            "method": request.method,
-            "header": header_map(request.headers.pairs),
-            "body": encoded(request.body),
-            "proto": "http",
-            "host": request.headers.get("Host") or "127.0.0.1",
-            "url": request.target,
-        }
-        run_id = request.segment("run")
-        self.runs.notify_run(run_id, request.segment("event"), json.dumps(event).encode())
-        return {}
+def list_waiters(engine: Engine, request: Request) -> object:
+    waiters = engine.workflow.waiters_for(_event_id(request))
+    return [engine.workflow.waiter_record(waiter) for waiter in waiters]
+
+
+def workflow_webhook(engine: Engine, request: Request) -> object:
+    event = {
+        "method": request.method,
+        "header": header_map(request.headers.pairs),
+        "body": encoded(request.body),
+        "proto": "http",
+        "host": request.headers.get("Host") or "127.0.0.1",
+        "url": request.target,
+    }
+    run_id = request.segment("run")
+    engine.workflow.notify_run(run_id, request.segment("event"), json.dumps(event).encode())
+    return {}
 
 
 def _event_id(request: Request) -> str:
     return check_name(request.segment("event"), "event id")
+
+
+ROUTES = [
+    route("POST", "/v2/wait/{event}", "wait_for_event", wait_for_event, limited=False),
+    route("POST", "/v2/notify/{event}", "notify_event", notify_event, limited=False),
+    route("POST", "/v2/notify/{run}/{event}", "notify_event", notify_run, limited=False),
+    route("GET", "/v2/waiters/{event}", "list_waiters", list_waiters),
+    route(
+        _METHODS,
+        HOOKS + "{user}/{run}/{event}",
+        "workflow_webhook",
+        workflow_webhook,
+        changes=True,
+        limited=False,
+    ),
+]

@@ -16,6 +16,7 @@ from typing import Any, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from ...http.messages import Json, Request
+from ..engine.engine import Engine
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import records
@@ -24,8 +25,8 @@ from ..wire.values import as_text, as_wire, first_setting, read_flag, unprefixed
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
 from ..workflow.runs import wire_pairs
 from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
-from .family import QueueRoute, RouteFamily
 from .requests import caller_of, destination_of, json_array, query_of
+from .routing import route
 
 _ALL_RUNS = ("workflowRuns", "true")
 """The parameter of a listing that selects all runs."""
@@ -60,160 +61,143 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
-class WorkflowRunRoutes(RouteFamily):
-    """Endpoints that trigger, list and end workflow runs."""
+def get_steps(engine: Engine, request: Request) -> object:
+    return [step.raw() for step in engine.workflow.get_live(request.segment("id")).steps]
 
-    @classmethod
-    def routes(cls) -> list[QueueRoute]:
-        return [
-            cls.route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", cls.get_steps),
-            cls.route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", cls.end_run),
-            cls.route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cls.cancel_runs),
-            cls.route("GET", "/v2/workflows/events", "list_workflow_runs", cls.list_runs),
-            cls.route("GET", "/v2/workflows/logs", "list_workflow_runs", cls.list_runs),
-            cls.route(
-                "POST", "/v2/trigger/{destination*}", "trigger_workflow", cls.trigger, limited=False
-            ),
-            cls.route(
-                "POST", "/v2/batch/trigger", "trigger_workflows", cls.trigger_many, limited=False
-            ),
-        ]
 
-    def get_steps(self, request: Request) -> object:
-        return [step.raw() for step in self.runs.get_live(request.segment("id")).steps]
+def end_run(engine: Engine, request: Request) -> object:
+    cancel = read_flag(request.query("cancel") or "true", "cancel")
+    run_id = request.segment("id")
+    if cancel:
+        engine.workflow.cancel(engine.workflow.get_live(run_id))
+    else:
+        engine.workflow.complete(run_id, request.body)
+    return {"cancelled": int(cancel)}
 
-    def end_run(self, request: Request) -> object:
-        cancel = read_flag(request.query("cancel") or "true", "cancel")
-        run_id = request.segment("id")
-        if cancel:
-            self.runs.cancel(self.runs.get_live(run_id))
-        else:
-            self.runs.complete(run_id, request.body)
-        return {"cancelled": int(cancel)}
 
-    def cancel_runs(self, request: Request) -> object:
-        pairs, asynchronous = split_async(bulk_filters(request, "workflowRunIds"))
-        sent = pairs
-        exact = any(
-            name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
-        )
-        pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
-        narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
-        if not narrowed and has_id_field(request, "workflowRunIds"):
-            return {"cancelled": 0}
-        runs, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
-        filters = records.filters_by_name(sent)
-        if lists_ids(filters):
-            for run in runs:
-                self.runs.cancel(run)
-            return {"cancelled": len(runs)} | without_none(cursor=cursor)
-        ids = [run.id for run in runs]
-        action = self.engine.bulk_actions.cancel(
-            "workflow", filters, ids, asynchronous=asynchronous
-        )
-        cancelled = cancelled_record(action, asynchronous=asynchronous)
-        return cancelled | without_none(cursor=cursor)
+def cancel_runs(engine: Engine, request: Request) -> object:
+    pairs, asynchronous = split_async(bulk_filters(request, "workflowRunIds"))
+    sent = pairs
+    exact = any(name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs)
+    pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
+    narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
+    if not narrowed and has_id_field(request, "workflowRunIds"):
+        return {"cancelled": 0}
+    runs, cursor = _select(engine, pairs, only_live=True, url_prefix=not exact)
+    filters = records.filters_by_name(sent)
+    if lists_ids(filters):
+        for run in runs:
+            engine.workflow.cancel(run)
+        return {"cancelled": len(runs)} | without_none(cursor=cursor)
+    ids = [run.id for run in runs]
+    action = engine.bulk_actions.cancel("workflow", filters, ids, asynchronous=asynchronous)
+    cancelled = cancelled_record(action, asynchronous=asynchronous)
+    return cancelled | without_none(cursor=cursor)
 
-    def list_runs(self, request: Request) -> object:
-        pairs = []
-        for name, value in query_of(request):
-            if name == "groupBy" and value not in ("", "workflowRunId"):
-                raise bad_request(f"invalid groupBy: {value!r}, expected workflowRunId")
-            if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
-                pairs.append((name, value))
-        runs, cursor = self._select(pairs, latest_first=True, default=10)
-        return {"runs": [run_record(self.engine, run) for run in runs]} | without_none(
-            cursor=cursor
-        )
 
-    def _select(
-        self,
-        pairs: list[tuple[str, str]],
-        *,
-        only_live: bool = False,
-        url_prefix: bool = False,
-        latest_first: bool = False,
-        default: int = 100,
-    ) -> tuple[list[WorkflowRun], str | None]:
-        """Return a page of the runs that match the filters, and the cursor of the next page.
+def list_runs(engine: Engine, request: Request) -> object:
+    pairs = []
+    for name, value in query_of(request):
+        if name == "groupBy" and value not in ("", "workflowRunId"):
+            raise bad_request(f"invalid groupBy: {value!r}, expected workflowRunId")
+        if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
+            pairs.append((name, value))
+    runs, cursor = _select(engine, pairs, latest_first=True, default=10)
+    return {"runs": [run_record(engine, run) for run in runs]} | without_none(cursor=cursor)
 
-        ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
-        """
-        chosen = records.read_filters(pairs, _FILTERS, states=get_args(RunState))
-        # Compare the beginnings of URLs here, because filters compare whole values.
-        prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
 
-        def matches(run: WorkflowRun) -> bool:
-            return (
-                (run.live or not only_live)
-                and (prefixes is None or as_text(run.url).startswith(tuple(prefixes)))
-                and chosen.spans(run.created_us)
-                and chosen.accept(lambda name: _RUN_FIELDS[name](run))
-            )
+def _select(
+    engine: Engine,
+    pairs: list[tuple[str, str]],
+    *,
+    only_live: bool = False,
+    url_prefix: bool = False,
+    latest_first: bool = False,
+    default: int = 100,
+) -> tuple[list[WorkflowRun], str | None]:
+    """Return a page of the runs that match the filters, and the cursor of the next page.
 
-        self.engine.sweep()
-        # A run that was restarted under its old id is newer than its position in the dict.
-        runs = sorted(filter(matches, self.runs.runs.values()), key=lambda run: run.number)
-        return records.page(
-            runs, lambda run: run.number, chosen, latest_first=latest_first, default=default
+    ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
+    """
+    chosen = records.read_filters(pairs, _FILTERS, states=get_args(RunState))
+    # Compare the beginnings of URLs here, because filters compare whole values.
+    prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
+
+    def matches(run: WorkflowRun) -> bool:
+        return (
+            (run.live or not only_live)
+            and (prefixes is None or as_text(run.url).startswith(tuple(prefixes)))
+            and chosen.spans(run.created_us)
+            and chosen.accept(lambda name: _RUN_FIELDS[name](run))
         )
 
-    def trigger(self, request: Request) -> object:
-        target, settings = destination_of(request)
-        headers = [*request.headers.pairs, *settings]
-        return self._trigger(target, headers, request.body, request)
+    engine.sweep()
+    # A run that was restarted under its old id is newer than its position in the dict.
+    runs = sorted(filter(matches, engine.workflow.runs.values()), key=lambda run: run.number)
+    return records.page(
+        runs, lambda run: run.number, chosen, latest_first=latest_first, default=default
+    )
 
-    def trigger_many(self, request: Request) -> Json:
-        return Json([self._trigger_item(item, request) for item in json_array(request)], 201)
 
-    def _trigger_item(self, item: Any, request: Request) -> object:
-        try:
-            fields = item if isinstance(item, dict) else {}
-            target = fields.get("url") or fields.get("destination") or ""
-            headers = fields.get("headers") or {}
-            if not isinstance(target, str) or not isinstance(headers, dict):
-                raise bad_request("invalid batch item: expected an object with a url")
-            body = fields.get("body")
-            if body is not None and not isinstance(body, str):
-                body = json.dumps(body)
-            data = (body or "").encode("utf-8", "surrogatepass")
-            return self._trigger(as_wire(target), wire_pairs(headers), data, request)
-        except QueueError as error:
-            return records.error_record(error)
+def trigger(engine: Engine, request: Request) -> object:
+    target, settings = destination_of(request)
+    headers = [*request.headers.pairs, *settings]
+    return _trigger(engine, target, headers, request.body, request)
 
-    def _trigger(
-        self, target: str, headers: HeaderList, body: bytes, request: Request
-    ) -> dict[str, object]:
-        self.engine.check_destination(target)
-        if self.engine.url_groups.find(target) is not None:
-            raise bad_request(f"invalid destination: {target} is a URL group, not a workflow")
-        if "cron" in read_given(headers):
-            raise bad_request("invalid trigger: publish a schedule to the workflow instead")
-        run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")
-        own = {"workflow-init", "workflow-runid", "workflow-url"}
-        sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
-        sent += [
-            ("Upstash-Workflow-Init", "true"),
-            ("Upstash-Workflow-RunId", run_id),
-            ("Upstash-Workflow-Url", target),
-            (f"Upstash-Forward-{SDK_VERSION}", "1"),
-        ]
-        if first_setting(sent, "feature-set") is None:
-            sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
-        if first_setting(sent, "failure-callback") is None:
-            sent += _to_failure_function(target, run_id)
-        published = self.engine.publish(target, sent, body, caller_ip=caller_of(request))
-        (accepted,) = published.accepted
-        if accepted.deduplicated:
-            # For a duplicate by deduplication id, return the run that the first message started.
-            started = self.engine.messages.get(accepted.message_id)
-            if started is not None and started.workflow is not None:
-                run_id = started.workflow.run_id
-        run = self.runs.runs.get(run_id)
-        record: dict[str, object] = {"workflowRunId": run_id, "messageId": accepted.message_id}
-        if run is not None:
-            record["workflowCreatedAt"] = run.created_ms
-        return record | ({"deduplicated": True} if accepted.deduplicated else {})
+
+def trigger_many(engine: Engine, request: Request) -> Json:
+    return Json([_trigger_item(engine, item, request) for item in json_array(request)], 201)
+
+
+def _trigger_item(engine: Engine, item: Any, request: Request) -> object:
+    try:
+        fields = item if isinstance(item, dict) else {}
+        target = fields.get("url") or fields.get("destination") or ""
+        headers = fields.get("headers") or {}
+        if not isinstance(target, str) or not isinstance(headers, dict):
+            raise bad_request("invalid batch item: expected an object with a url")
+        body = fields.get("body")
+        if body is not None and not isinstance(body, str):
+            body = json.dumps(body)
+        data = (body or "").encode("utf-8", "surrogatepass")
+        return _trigger(engine, as_wire(target), wire_pairs(headers), data, request)
+    except QueueError as error:
+        return records.error_record(error)
+
+
+def _trigger(
+    engine: Engine, target: str, headers: HeaderList, body: bytes, request: Request
+) -> dict[str, object]:
+    engine.check_destination(target)
+    if engine.url_groups.find(target) is not None:
+        raise bad_request(f"invalid destination: {target} is a URL group, not a workflow")
+    if "cron" in read_given(headers):
+        raise bad_request("invalid trigger: publish a schedule to the workflow instead")
+    run_id = first_setting(headers, "workflow-runid") or engine.new_id("wfr_")
+    own = {"workflow-init", "workflow-runid", "workflow-url"}
+    sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
+    sent += [
+        ("Upstash-Workflow-Init", "true"),
+        ("Upstash-Workflow-RunId", run_id),
+        ("Upstash-Workflow-Url", target),
+        (f"Upstash-Forward-{SDK_VERSION}", "1"),
+    ]
+    if first_setting(sent, "feature-set") is None:
+        sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
+    if first_setting(sent, "failure-callback") is None:
+        sent += _to_failure_function(target, run_id)
+    published = engine.publish(target, sent, body, caller_ip=caller_of(request))
+    (accepted,) = published.accepted
+    if accepted.deduplicated:
+        # For a duplicate by deduplication id, return the run that the first message started.
+        started = engine.messages.get(accepted.message_id)
+        if started is not None and started.workflow is not None:
+            run_id = started.workflow.run_id
+    run = engine.workflow.runs.get(run_id)
+    record: dict[str, object] = {"workflowRunId": run_id, "messageId": accepted.message_id}
+    if run is not None:
+        record["workflowCreatedAt"] = run.created_ms
+    return record | ({"deduplicated": True} if accepted.deduplicated else {})
 
 
 def _to_failure_function(url: str, run_id: str) -> HeaderList:
@@ -232,3 +216,14 @@ def _to_failure_function(url: str, run_id: str) -> HeaderList:
     }
     nested = [(f"Upstash-Failure-Callback-{name}", value) for name, value in headers.items()]
     return [("Upstash-Failure-Callback", url), *nested]
+
+
+ROUTES = [
+    route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", get_steps),
+    route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", end_run),
+    route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cancel_runs),
+    route("GET", "/v2/workflows/events", "list_workflow_runs", list_runs),
+    route("GET", "/v2/workflows/logs", "list_workflow_runs", list_runs),
+    route("POST", "/v2/trigger/{destination*}", "trigger_workflow", trigger, limited=False),
+    route("POST", "/v2/batch/trigger", "trigger_workflows", trigger_many, limited=False),
+]

@@ -24,11 +24,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from ..engine.url_groups import Endpoint, UrlGroup
+from ..engine.url_groups import GroupEndpoint, UrlGroup
 from ..errors import QueueError, bad_request
 from ..model import (
     SECOND,
     SUCCESS,
+    FlowKey,
     HeaderPairs,
     LogEntry,
     Message,
@@ -53,6 +54,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
+    from ..engine.bulk_actions import BulkAction
     from ..engine.publishing import Accepted, Publisher
 
 Record = dict[str, Any]
@@ -229,7 +231,6 @@ def schedule_record(engine: Publisher, schedule_id: str) -> Record:
 
 
 def queue_record(engine: Publisher, name: str) -> Record:
-    """Return the record of a queue, of which the official client reads all fields."""
     queue = engine.queue(name)
     return {
         "name": queue.name,
@@ -239,6 +240,38 @@ def queue_record(engine: Publisher, name: str) -> Record:
         "lag": engine.queue_lag(queue),
         "paused": queue.paused,
     }
+
+
+def flow_record(engine: Publisher, key: FlowKey) -> Record:
+    """Return the record of a flow-control key, with times and periods in seconds. Cancelled messages do
+    not wait.
+    """
+    key.roll(engine.clock.now_us())
+    return {
+        "flowControlKey": key.key,
+        "waitListSize": sum(message_id in engine.pending for message_id in key.waiting),
+        "parallelismMax": key.parallelism or 0,
+        "parallelismCount": len(key.active),
+        "rateMax": key.rate or 0,
+        "rateCount": key.started,
+        "ratePeriod": key.period_us // SECOND,
+        "ratePeriodStart": key.period_start_us // SECOND,
+        "isPaused": key.paused,
+        "isPinnedParallelism": key.pinned_parallelism,
+        "isPinnedRate": key.pinned_rate,
+    }
+
+
+def bulk_action_record(action: BulkAction) -> Record:
+    return {
+        "actionId": action.id,
+        "kind": "cancel",
+        "state": action.state,
+        "total": action.total,
+        "processed": action.processed,
+        "createdAt": ms(action.created_us),
+        "filter": action.filters,
+    } | without_none(completedAt=ms(action.completed_us))
 
 
 def group_record(group: UrlGroup) -> Record:
@@ -254,7 +287,7 @@ def group_record(group: UrlGroup) -> Record:
     } | ({"headers": header_map(group.headers)} if group.headers else {})
 
 
-def endpoint_record(group: UrlGroup, endpoint: Endpoint) -> Record:
+def endpoint_record(group: UrlGroup, endpoint: GroupEndpoint) -> Record:
     """Return the record of an endpoint in ``/v1``, with either ``topicId`` or ``topicName``."""
     topic = {"topicId": group.id} if endpoint.by_id else {"topicName": group.name}
     return {"endpointId": endpoint.id, "url": as_text(endpoint.url), **topic}

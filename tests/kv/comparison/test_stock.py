@@ -14,8 +14,8 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.acl import CATEGORIES
+from pytest_fakecloud.kv.config import PARAMETERS
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.config import PARAMETERS
 from tests.budget import cases
 from tests.kv.backing import free_port
 from tests.notations import sections

@@ -117,11 +117,11 @@ def test_only_the_value_counts_of_a_command_that_replaces_one() -> None:
         for spec in COMMANDS.values()
         if "denyoom" in spec.flags and spec.only_key and "OW" in spec.keys[0].flags
     }
-    undeclared = {name for name in replacing if not COMMANDS[name].effects.value}
+    undeclared = {name for name in replacing if not COMMANDS[name].value_at}
     complete(
         TABLE_FILE,
         (
-            f"to the row of {name}: the effect value@N, for the argument with the new value"
+            f"value or serialized-value as the name of the argument of {name} with the new value"
             for name in sorted(
                 undeclared - {"SEARCH.CREATE", "VECTOR.CREATE"}
             )  # no single argument

@@ -15,8 +15,9 @@ from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.syntax import decoded
-from pytest_fakecloud.kv.table.effects import UNITS
+from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import CommandSpec
+from pytest_fakecloud.kv.table.ttl import UNITS
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.stream import StreamValue
@@ -31,10 +32,10 @@ TYPES = {"$": "string", "l": "list", "s": "set", "h": "hash", "z": "zset", "t": 
 class ObservedEffects:
     """Compares what commands do with their rows in the command table.
 
-    ``undeclared`` are what rows lack, ``unknown_events`` events without a class, ``unreported`` changes
-    that functions did not report to the keyspace, and ``shown`` the declared effects that commands
-    had, by their words. Flags are those of commands that no real server here has:
-    `tests/kv/test_self_description.py` compares the others.
+    ``undeclared`` are what rows lack, ``unknown_events`` events without a class, and ``unreported``
+    changes that functions did not report to the keyspace. ``shown`` are what commands showed: effects
+    by their words, ``ttl`` and ``value`` for arguments that are a TTL or a value. Flags are those of
+    commands that no real server here has: `tests/kv/test_self_description.py` compares the others.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -74,6 +75,7 @@ class ObservedEffects:
             outer = self.touched, self.changed
             self.touched, self.changed = set(), set()
             size = self._size()
+            stored = self._stored(db, spec, argv)
             before = self._contents(db, spec, argv)
             try:
                 reply = run(session, spec, argv)
@@ -85,11 +87,13 @@ class ObservedEffects:
                 self.touched, self.changed = outer
             if self._size() > size and "denyoom" not in spec.flags and spec.name in WITHOUT_SERVER:
                 self._note(spec, "the flag denyoom, because it adds data")
+            after = self._contents(db, spec, argv)
+            self._check_storage(spec, argv, stored, self._stored(db, spec, argv), before, after)
             self._check_access(spec, argv, before, reply)
-            self._check_removals(spec, argv, before, self._contents(db, spec, argv), reply)
+            self._check_removals(spec, argv, before, after, reply)
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
-            value_at = spec.effects.value
+            value_at = spec.value_at
             if value_at and session.db.values.get(argv[spec.only_key]) == argv[value_at]:
                 self._show("value")
             return reply
@@ -103,23 +107,29 @@ class ObservedEffects:
         self.shown.update((self.engine.execution.spec.name, word) for word in words)
 
     def _show_ttl(self) -> None:
-        """Note that a TTL is the one of the row's effect, which has the name of one of the units."""
-        self._show(*UNITS)
+        """Note that a TTL is the one in an argument."""
+        self._show("ttl")
 
     # -- keys ----------------------------------------------------------------------------------------
 
-    def _contents(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> dict[bytes, Any]:
-        """Return what the keys of a command line contain, without what has expired; for a command
+    def _stored(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> dict[bytes, Any]:
+        """Return the values of the keys of a command line, without what has expired; for a command
         that a real server has, none.
         """
         if spec.name not in WITHOUT_SERVER:
             return {}
         now_ms = self.engine.clock.now_us() // 1000
         return {
-            argv[at]: elements(db.values.get(argv[at]), now_ms)
+            argv[at]: db.values.get(argv[at])
             for at, _ in spec.key_positions(argv)
             if db.expires.get(argv[at], now_ms + 1) > now_ms
         }
+
+    def _contents(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> dict[bytes, Any]:
+        """Return a copy of the elements of these values."""
+        now_ms = self.engine.clock.now_us() // 1000
+        stored = self._stored(db, spec, argv)
+        return {key: elements(value, now_ms) for key, value in stored.items()}
 
     def _check_keys(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Check that the row has the positions of the keys that the command has read or written."""
@@ -139,14 +149,34 @@ class ObservedEffects:
         ):
             self._note(spec, f"the flag readonly (or write), because of `{shown(argv)}`")
 
+    def _check_storage(
+        self,
+        spec: CommandSpec,
+        argv: list[bytes],
+        stored: dict[bytes, Any],
+        stored_after: dict[bytes, Any],
+        before: dict[bytes, Any],
+        after: dict[bytes, Any],
+    ) -> None:
+        """Check the flags RW, OW and RM of keys that have a value before and after, and another one."""
+        flags = flags_of(spec, argv)
+        for key, value in stored.items():
+            new = stored_after.get(key)
+            if value is None or new is None or before[key] == after[key]:
+                continue
+            if "RM" in flags[key]:
+                self._note(spec, f"RW (or OW) instead of RM, because of `{shown(argv)}`")
+            elif "OW" in flags[key] and new is value:
+                self._note(spec, f"RW instead of OW: `{shown(argv)}` does not replace the value")
+            elif "RW" in flags[key] and type_name(new) != type_name(value):
+                self._note(spec, f"OW instead of RW: `{shown(argv)}` replaces another type")
+
     def _check_access(
         self, spec: CommandSpec, argv: list[bytes], before: dict[bytes, Any], reply: Any
     ) -> None:
         """Check that the row has the flag `access` of a key whose data are in the reply."""
         texts = texts_in(reply) - {*argv}
-        flags: dict[bytes, set[str]] = defaultdict(set)
-        for at, key_spec in spec.key_positions(argv):
-            flags[argv[at]].update(key_spec.flags)
+        flags = flags_of(spec, argv)
         for key, value in before.items():
             if texts & texts_in(value) and "access" not in flags[key]:
                 self._note(spec, f"access of the key {decoded(key)} in `{shown(argv)}`")
@@ -159,19 +189,22 @@ class ObservedEffects:
         after: dict[bytes, Any],
         reply: Any,
     ) -> None:
-        """Check that the row says if the command removes elements that the line names and the reply
-        does not return.
+        """Check that the command counts as one that removes the elements in the line, if it does and
+        does not return them.
         """
         for key, value in before.items():
-            if not isinstance(value, dict):
+            new = after.get(key) or {}
+            if not (isinstance(value, dict) and isinstance(new, dict)):
                 continue
-            gone = {
-                name: data for name, data in value.items() if name not in (after.get(key) or {})
-            }
+            gone = {name: data for name, data in value.items() if name not in new}
             named = texts_in([*gone]) & {*argv}
             returned = texts_in([*gone.items()]) & texts_in(reply)
-            if named and not returned and "removes" not in spec.effects.words:
-                self._note(spec, f"the effect removes, because of `{shown(argv)}`")
+            if named and not returned and spec.name not in kinds.REMOVALS:
+                self._note(
+                    spec,
+                    f"RW delete, and field, member, index or element as the name of the argument that "
+                    f"`{shown(argv)}` removes",
+                )
 
     def _check_changes(
         self,
@@ -183,9 +216,7 @@ class ObservedEffects:
         """Check that the row has the flags that say how the values of keys have changed, and that
         the changes were reported.
         """
-        flags: dict[bytes, set[str]] = defaultdict(set)
-        for at, key_spec in spec.key_positions(argv):
-            flags[argv[at]].update(key_spec.flags)
+        flags = flags_of(spec, argv)
         for key in before.keys() | after.keys():
             kinds = changes(before.get(key), after.get(key))
             if "delete" in kinds and after.get(key) == {} and spec.group != "stream":
@@ -243,10 +274,13 @@ class ObservedEffects:
         deadline_us = _command(self.engine, self.line).deadline_us
         if deadline_us == at_ms * 1000:
             self._show_ttl()
-        elif self.engine.execution.spec.effects.ttl:
-            self._show("ttl")
+        elif self.engine.execution.spec.other_ttl:
+            self._show("other-ttl")
         else:
-            self._note(self.engine.execution.spec, "the effect seconds@N (or with another unit)")
+            self._note(
+                self.engine.execution.spec,
+                f"an argument {', '.join(UNITS)} (or the effect other-ttl, if no argument is the TTL)",
+            )
 
     def _size(self) -> int:
         return sum(self.engine.sizes.measure(db)[1] for db in self.engine.databases)
@@ -259,13 +293,13 @@ class ObservedEffects:
         spec = self.engine.execution.spec
         default = spec.event
         if event is None:
-            self._show("event" if default else "no-event")
+            self._show("event")
         if event and event not in _CLASS_OF:
             self.unknown_events.add(f"to _CLASSES: {event}, the event of {spec.name}")
         if event is None and default and default not in _CLASS_OF:
             self._note(
                 spec,
-                f"the effect event=NAME or no-event; or, if {default} is an event, its name to "
+                f"the effect event=NAME or event=none; or, if {default} is an event, its name to "
                 "_CLASSES of kv/engine/messages.py",
             )
         event = default if event is None else event
@@ -284,6 +318,14 @@ class ObservedEffects:
                     self.engine.execution.spec,
                     f"an effect: {key} expires at {real_ms} and not at {expiry}",
                 )
+
+
+def flags_of(spec: CommandSpec, argv: list[bytes]) -> dict[bytes, set[str]]:
+    """Return the flags of the row for each key of a command line."""
+    flags: dict[bytes, set[str]] = defaultdict(set)
+    for at, key_spec in spec.key_positions(argv):
+        flags[argv[at]].update(key_spec.flags)
+    return flags
 
 
 def shown(argv: list[bytes]) -> str:

@@ -12,15 +12,28 @@ from pytest_fakecloud.kv.table.registry import COMMANDS
 def facts_of(name: str) -> Iterator[str]:
     """Yield the facts that the row of a command implies, and the kinds that the command belongs to."""
     spec = COMMANDS[name.upper()]
-    facts = ("derives", "has_fields", "hidden", "lookup", "may_wait", "rest", "time")
+    facts = (
+        "always_timed",
+        "derives",
+        "has_fields",
+        "hidden",
+        "lookup",
+        "may_wait",
+        "other_ttl",
+        "rest",
+    )
     yield spec.name
     yield f"  ACL categories: {' '.join(sorted(spec.categories))}"
     yield f"  event: {spec.event or 'none'}"
-    yield f"  repetition: {kinds.repetition(spec) or 'changes no keys'}"
+    yield f"  repetition: {spec.repetition or 'changes no keys'}"
     yield f"  options: {' '.join(spec.options) or 'none'}"
     yield f"  true: {' '.join(fact for fact in facts if getattr(spec, fact))}"
     yield f"  false: {' '.join(fact for fact in facts if not getattr(spec, fact))}"
-    members = {kind: names for kind, names in vars(kinds).items() if isinstance(names, frozenset)}
+    members = {
+        kind: names
+        for kind, names in vars(kinds).items()
+        if isinstance(names, frozenset) and kind[0] != "_"
+    }
     of_kinds = [kind for kind, names in sorted(members.items()) if spec.name in names]
     yield f"  kinds: {' '.join(of_kinds) or 'none'}"
 

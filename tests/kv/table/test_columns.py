@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud.kv import commands
-from pytest_fakecloud.kv.table.effects import Effects
 from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of, command, spec_of
 from pytest_fakecloud.kv.table.rows import ROWS, Row, read
 from pytest_fakecloud.kv.table.ttl import find_ttl
@@ -16,23 +15,17 @@ from tests.kv.table import TABLE_FILE
 from tests.kv.table.__main__ import facts_of
 from tests.notations import complete, rows
 
-NEVER_FOLLOW = {"count", "names", "if-new", "removes", "claims", "finishes"}
-"""Effects that follow from no other column."""
-
 
 @pytest.mark.completeness
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(row)
-        effects = spec.effects
-        of_ttl = effects.value, effects.ttl_at, effects.ttl, spec.depends_on_time([])
-        of_writes = spec.event, effects.repetition
-        return spec.rest, spec.lookup, effects.whole, *of_writes, *of_ttl
+        return spec.event, spec.repetition, spec.other_ttl, spec.always_timed
 
     superfluous = []
     for row in ROWS.values():
         words = row.effects.split()
-        for word in {*words} - NEVER_FOLLOW - ({"no-rest"} if "rest" in words else set()):
+        for word in words:
             others = " ".join(other for other in words if other != word)
             if facts(row._replace(effects=others)) == facts(row):
                 superfluous.append(
@@ -71,12 +64,12 @@ def test_an_unknown_group_is_an_error_that_names_its_row() -> None:
     with pytest.raises(
         ValueError, match=r"row LSHED: \[lists\] above it is not a group; use one of "
     ):
-        read("[lists]\nLSHED 2 1.0.0")
+        read("[lists]\nLSHED 1.0.0")
 
 
 def test_two_rows_of_a_command_are_an_error() -> None:
     with pytest.raises(ValueError, match="row LSHED: it is the second row of this command"):
-        read("[list]\nLSHED 2 1.0.0\n[string]\nLSHED 2 1.0.0")
+        read("[list]\nLSHED 1.0.0\n[string]\nLSHED 1.0.0")
 
 
 ACCESS = {"RO", "RW", "OW", "RM"}
@@ -96,24 +89,6 @@ def test_each_key_is_read_or_written() -> None:
     )
 
 
-ENDINGS = {"count": ("CARD", "COUNT", "LEN"), "if-new": ("NX",)}
-"""For some effects, the endings of the names of commands that have them."""
-
-
-@pytest.mark.completeness
-def test_rows_have_the_effects_that_names_tell() -> None:
-    complete(
-        TABLE_FILE,
-        (
-            f"the effect {effect} to {name}"
-            for name, spec in COMMANDS.items()
-            for effect, endings in ENDINGS.items()
-            if name.endswith(endings) and spec.keys and spec.group != "generic"
-            if effect not in spec.effects.words
-        ),
-    )
-
-
 def test_the_only_key_is_at_a_fixed_position() -> None:
     names = ("GET", "OBJECT FREQ", "LCS", "MGET", "EVAL", "PING")
     assert [COMMANDS[name].only_key for name in names] == [1, 2, 0, 0, 0, 0]
@@ -126,14 +101,10 @@ def test_the_facts_that_follow_from_a_row() -> None:
         "  event: blpop",
         "  repetition: takes",
         "  options: none",
-        "  true: time",
-        "  false: derives has_fields hidden lookup may_wait rest",
+        "  true: always_timed",
+        "  false: derives has_fields hidden lookup may_wait other_ttl rest",
         "  kinds: BLOCKING CONSUMES OF_QUEUES TAKES",
     ]
-
-
-def test_a_row_overrides_the_effects_of_its_group() -> None:
-    assert Effects("no-rest rest").rest is True
 
 
 NOW_US = 1_000_000_000

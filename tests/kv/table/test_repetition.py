@@ -28,7 +28,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
     filled = Filled(30, dialect="vendor")
     state = filled.engine.snapshot()
     changing: dict[str, str] = {}
-    declared = {name for name, spec in DATA.items() if spec.effects.repetition in WORDS}
+    declared = {name for name, spec in DATA.items() if spec.repetition in WORDS}
     for line in LINES:
         *before, repeated = line.split(" ; ")
         words = argv((repeated,))
@@ -57,7 +57,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
         LINES_FILE,
         (
             f"a line of {name} that changes data again when it is repeated "
-            f"(or remove {COMMANDS[name].effects.repetition} from its row in kv/table/commands.txt)"
+            f"(or remove {COMMANDS[name].repetition} from its row in kv/table/commands.txt)"
             for name in sorted(declared - changing.keys() - NOT_REPEATED)
         ),
         "NOT_REPEATED of tests/kv/table/test_repetition.py",

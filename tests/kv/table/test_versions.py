@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from docs.generate.differences import VALKEYS
+from pytest_fakecloud.kv.config import PARAMETERS
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.config import PARAMETERS
 from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table
 from pytest_fakecloud.kv.table.rows import ROWS
 from pytest_fakecloud.kv.table.versions import (
-    ARITIES,
     EARLIER,
     LATER_BEHAVIOURS,
     LATER_OPTIONS,
@@ -155,8 +154,6 @@ def test_every_entry_of_the_table_of_versions_means_something() -> None:
     assert LATER_PARAMETERS.keys() <= PARAMETERS.keys()
     for since in {*LATER_OPTIONS.values(), *LATER_PARAMETERS.values(), *LATER_BEHAVIOURS.values()}:
         assert since == VENDOR or as_numbers(since) > as_numbers(VERSION["redis"])
-    for name in ARITIES:
-        assert any(option.startswith(f"{name} ") for option in LATER_OPTIONS)
     for name, (since, flags, effects) in EARLIER.items():
         assert as_numbers(since) > as_numbers(VERSION["redis"])
         row = ROWS[name]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.ids import Ids, RandomStream
-from pytest_fakecloud.kv.table.config import Config
+from pytest_fakecloud.kv.config import Config
 from pytest_fakecloud.kv.values.containers import (
     ExpiryTimes,
     HashValue,

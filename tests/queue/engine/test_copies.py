@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.engine.admission import FlowKey, OrderedQueue
 from pytest_fakecloud.queue.engine.schedules import MessageSchedule
 from pytest_fakecloud.queue.engine.url_groups import UrlGroup
-from pytest_fakecloud.queue.model import Message
+from pytest_fakecloud.queue.model import FlowKey, Message, OrderedQueue
 from pytest_fakecloud.queue.workflow.model import WorkflowRun
 
 

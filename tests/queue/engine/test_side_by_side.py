@@ -15,9 +15,8 @@ from pytest_fakecloud.core.clock import Mode
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.queue.engine.admission import FlowKey, OrderedQueue
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.model import Delivery, Message, Outcome
+from pytest_fakecloud.queue.model import Delivery, FlowKey, Message, OrderedQueue, Outcome
 
 from ..edge import RawServer, silent
 from .histories import AT_ONCE, History, Tried, World, check, loopback, wishes

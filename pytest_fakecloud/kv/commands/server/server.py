@@ -16,6 +16,7 @@ from functools import partial
 from itertools import takewhile
 
 from ... import errors
+from ...config import ENCODING_LIMITS, check_addresses, memory_bytes
 from ...engine.engine import KVEngine
 from ...engine.sessions import Session
 from ...errors import CommandError, disabled_by_option, one_line
@@ -34,7 +35,6 @@ from ...reply import (
     Verbatim,
 )
 from ...syntax import decoded, encoded, parse_float, parse_int
-from ...table.config import ENCODING_LIMITS, check_addresses, memory_bytes
 from ...table.registry import COMMANDS, Args, command, variant
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest

@@ -249,6 +249,7 @@ def _new_entries(
 @command("XACK")
 def xack(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and return the number of entries that were pending."""
+    session.count_reads()  # like a read, although it writes
     group = get_or_empty(session, args[0], StreamValue).groups.get(args[1])
     if group is None:
         return 0
@@ -357,6 +358,7 @@ def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
 @command("XCLAIM")
 def xclaim(session: Session, args: Args) -> Reply:
     """Transfer pending entries to another consumer."""
+    session.count_reads()  # like a read, although it writes
     stream, group = find_group(session, args[0], args[1])
     min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
     ids: list[int] = []
@@ -402,9 +404,10 @@ def xautoclaim(session: Session, args: Args) -> Reply:
 
     Returns the ID to continue from, the entries, and the IDs of deleted entries.
     """
-    # Like Redis, read the key once, before an invalid argument is reported.
+    # Like Redis, read the key once, before an invalid argument is reported. This counts as a read.
+    session.count_reads()
     session.db.lookup(args[0])
-    session.engine.execution.counts_reads = False
+    session.count_reads(False)
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
     count, claim = 100, _Claim()

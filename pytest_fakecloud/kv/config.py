@@ -15,12 +15,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from .. import errors
-from ..algorithms.glob import matcher
-from ..errors import CommandError
-from ..syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
-from .registry import EVERYTHING, Table
-from .versions import LATER_PARAMETERS
+from . import errors
+from .algorithms.glob import matcher
+from .errors import CommandError
+from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
+from .table.registry import EVERYTHING, Table
+from .table.versions import LATER_PARAMETERS
 
 Parser: TypeAlias = Callable[[str], str]
 """Returns the value to store, given the value that a client sent.
