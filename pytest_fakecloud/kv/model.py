@@ -69,7 +69,10 @@ class Engine(Protocol):
         """Forget a session whose connection has ended."""
 
     def execute(self, session: Any, line: list[bytes]) -> Reply:
-        """Execute a command line, or queue it in a transaction; raise ``CommandError``."""
+        """Execute a command line of the test; raise ``CommandError``."""
+
+    def reply_to(self, session: Any, line: list[bytes]) -> Reply:
+        """Return the reply to a client's command line, which can be an error."""
 
     def give_way(self) -> None:
         """Let other clients run first."""
@@ -114,9 +117,16 @@ class CommandLimits:
         self.check_size(sum(map(len, line)))
 
     def check_size(self, size: int) -> None:
-        """Raise ``CommandError`` if a command, or the strings of a reply, are too large."""
-        if size > self.largest:
-            raise CommandError(errors.max_request_size(self.largest, size))
+        """Raise ``CommandError`` if a command is too large."""
+        error = self.size_error(size)
+        if error is not None:
+            raise error
+
+    def size_error(self, size: int) -> CommandError | None:
+        """Return the error if a command, or the strings of a reply, are too large."""
+        if size <= self.largest:
+            return None
+        return CommandError(errors.max_request_size(self.largest, size))
 
     def count(self, commands: int = 1) -> None:
         """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""

@@ -158,48 +158,35 @@ class KVApp(App):
     def command(self, request: Request) -> Result:
         """Run one command."""
         response_format = format_of(request)
-        [line] = lines_of(request)
-        try:
-            if self.interruptions:
-                self._run_interruptions(request, [line])
-            self.command_limits.check(line)
-            session = self._session(request)
-            reply = self.engine.execute(session, line)
-            size = size_of(reply)
-            self.command_limits.check_size(size)
-        except CommandError as error:
-            # Caught here, because an error of a command or of a limit is a reply like any other: the
-            # call counts as carried out.
-            return response_format.error(self.with_int_text(error))
-        return response_format.reply(self.with_int_text(reply), size, self._headers(request))
+        [reply], size = self._run_each(lines_of(request), request)
+        reply = self.command_limits.size_error(size) or self.with_int_text(reply)
+        # An error of the command or of a limit is a reply like any other: the call is carried out.
+        if isinstance(reply, CommandError):
+            return response_format.error(reply)
+        return response_format.reply(reply, size, self._headers(request))
 
     def pipeline(self, request: Request) -> Result:
         """Run commands in order. Commands of other clients may run in between (specification)."""
         response_format = format_of(request)
-        lines = self._checked_lines(request)
-        session = self._session(request)
-        replies, size = self._run_each(session, lines, request)
+        replies, size = self._run_each(self._checked_lines(request), request)
         return self._replies(request, response_format, replies, size)
 
     def _replies(
         self, request: Request, response_format: Format, replies: list[Reply], size: int
     ) -> Result:
         """Return the response to commands that have run, unless all replies together are too large."""
-        try:
-            self.command_limits.check_size(size)
-        except CommandError as error:
+        error = self.command_limits.size_error(size)
+        if error is not None:
             return response_format.error(error)
         self.with_int_text(replies)
         return response_format.replies(replies, size, self._headers(request))
 
-    def _run_each(
-        self, session: Any, lines: list[list[bytes]], request: Request
-    ) -> tuple[list[Reply], int]:
+    def _run_each(self, lines: list[list[bytes]], request: Request) -> tuple[list[Reply], int]:
         """Run commands; return the replies, and the total size of their strings in bytes."""
         replies: list[Reply] = []
         size = 0
-        execute, limits = self.engine.execute, self.command_limits
-        interruptions, listeners = self.interruptions, self.interruptions.listeners
+        session, interruptions = self._session(request), self.interruptions
+        limits = self.command_limits
         turn_ends = monotonic() + TURN_SECONDS
         for line in lines:
             if monotonic() > turn_ends:
@@ -207,17 +194,17 @@ class KVApp(App):
                 turn_ends = monotonic() + TURN_SECONDS
             if interruptions:
                 self._run_interruptions(request, [line], "pipelined" if replies else "alone")
-            if listeners and replies:
-                for listener in listeners:
+            if replies:
+                for listener in interruptions.listeners:
                     listener()
             try:
                 limits.check(line)
-                reply = execute(session, line)
-                size += size_of(reply)
-                # The whole response will be rejected as too large, so discard this reply.
-                replies.append(reply if size <= limits.largest else None)
+                reply = self.engine.reply_to(session, line)
             except CommandError as error:
-                replies.append(as_reply(error))
+                reply = as_reply(error)
+            size += size_of(reply)
+            # The whole response will be rejected as too large, so discard this reply.
+            replies.append(reply if size <= limits.largest else None)
         return replies, size
 
     def multi_exec(self, request: Request) -> Result:
@@ -238,27 +225,27 @@ class KVApp(App):
             self._run_interruptions(request, [[b"MULTI"]])
             self._run_interruptions(request, [*lines, [b"EXEC"]], "queued")
         session = self._session(request)
-        try:
-            replies = self._transaction(session, lines)
-        except CommandError as error:
-            return response_format.error(self.with_int_text(error))
+        replies = self._transaction(session, lines)
+        if isinstance(replies, CommandError):
+            return response_format.error(self.with_int_text(replies))
         return self._replies(request, response_format, replies, size_of(replies))
 
-    def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply]:
+    def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply] | CommandError:
+        """Run commands as one transaction; return their replies, or the error that discarded it."""
         for line in lines:
-            self.command_limits.check_size(sum(map(len, line)))
+            if error := self.command_limits.size_error(sum(map(len, line))):
+                return error
         with self.engine.lock:
-            self.engine.execute(session, [b"MULTI"])
+            self.engine.reply_to(session, [b"MULTI"])
             for line in lines:
-                try:
-                    if line[0].upper() == b"EXEC":
-                        # The request itself is the transaction, so no command in it may end it.
-                        raise CommandError(errors.EXEC_WITHOUT_MULTI)
-                    self.engine.execute(session, line)
-                except CommandError as error:
-                    raise CommandError(errors.exec_aborted_by(error.text)) from None
-            replies = self.engine.execute(session, [b"EXEC"])
-        return replies if isinstance(replies, list) else []
+                if line[0].upper() == b"EXEC":
+                    # The request itself is the transaction, so no command in it may end it.
+                    return CommandError(errors.exec_aborted_by(errors.EXEC_WITHOUT_MULTI))
+                reply = self.engine.reply_to(session, line)
+                if isinstance(reply, CommandError):
+                    return CommandError(errors.exec_aborted_by(reply.text))
+            replies = self.engine.reply_to(session, [b"EXEC"])
+        return replies if isinstance(replies, list | CommandError) else []
 
     def _checked_lines(self, request: Request) -> list[list[bytes]]:
         """Return the command lines of a pipeline or transaction; raise ``RestError`` for too many."""

@@ -189,42 +189,40 @@ class KVEngine:
     # -- running commands ------------------------------------------------------------------------
 
     def execute(self, session: Session, line: list[bytes]) -> Reply:
-        """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
-        reply = self.execute_then(session, line, _unchanged)
-        if isinstance(reply, CommandError):
+        """Execute a command line of the test; raise ``CommandError``."""
+        reply = self.reply_to(session, line)
+        if not isinstance(reply, CommandError):
+            return reply
+        try:
             raise reply
-        return reply
+        finally:
+            del reply  # The error's traceback refers to this frame.
 
-    def execute_then(
-        self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]
-    ) -> T:
-        """Run a client's command line, or queue it in a transaction. Return what ``conclude`` returns
-        for the reply, which can be a ``CommandError``, before another client gets its turn.
+    def reply_to(self, session: Session, line: list[bytes]) -> Reply:
+        """Return the reply to a client's command line, which can be an error."""
+        return self.reply_then(session, line, _unchanged)
+
+    def reply_then(self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]) -> T:
+        """Return what ``conclude`` returns for the reply to a client's command line. It is called before
+        another client gets its turn.
         """
-        execute = partial(self._accept_and_run, session, line, conclude)
         try:
             if session.db.indexes is not None:
                 self._index_ahead(session, line)
-            return self.turns.in_turn(line, partial(execute, self._check_state))
+            return self.turns.in_turn(line, partial(self._execute, session, line, conclude))
         except ScriptRunning:
-            # Without the lock: a line that kills the script or asks about it. All others get BUSY.
-            return execute(self._check_during_script)
-        except CommandError as error:  # The client has left before its line was executed.
-            return conclude(error)
+            return conclude(self._reply_during_script(session, line))
+        except CommandError as error:  # The client has left before its turn.
+            return conclude(as_reply(error))
 
-    def _accept_and_run(
-        self,
-        session: Session,
-        line: list[bytes],
-        conclude: Callable[[Reply], T],
-        check_state: Check,
-    ) -> T:
+    def _execute(self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]) -> T:
+        """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
         # All commands of a transaction or script share this budget of steps. Not as a context manager,
         # whose end a signal's handler could interrupt.
         steps = of_thread.own
         try:
-            spec = self._accept(session, line, check_state)
+            spec = self._accept(session, line, self._check_state)
             if _is_queued(session, spec):
                 reply = _queue(session, spec, line)
             else:
@@ -237,6 +235,19 @@ class KVEngine:
             if self._records_changes:
                 self.process_changes(session)
         return conclude(reply)
+
+    def _reply_during_script(self, session: Session, line: list[bytes]) -> Reply:
+        """Return the reply to a line that does not wait for the script of another client, which holds
+        the lock: one that kills the script or asks about it. All others get BUSY.
+        """
+        try:
+            spec = self._accept(session, line, self._check_during_script)
+            if _is_queued(session, spec):
+                return _queue(session, spec, line)
+            session.command, session.line = spec, line
+            return spec.call(session, line)
+        except CommandError as error:
+            return as_reply(error)
 
     def run(self, session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
         """Run a command line that was accepted, also one of a transaction or a script."""

@@ -44,7 +44,7 @@ from ...core.ids import Ids
 from .. import errors
 from ..acl import first_user, read_only_user
 from ..algorithms.quoting import split_words
-from ..errors import CommandError
+from ..errors import CommandError, as_reply
 from ..model import Interface
 from ..reply import OK, QUEUED, Push, Reply
 from ..settings import KVConfig
@@ -405,7 +405,15 @@ class RedisEngine:
     def give_way(self) -> None:
         """Do nothing, because the server itself takes turns between its clients."""
 
+    def reply_to(self, session: RedisSession, line: list[bytes]) -> Reply:
+        """Return the reply to a client's command line, which can be an error."""
+        try:
+            return self.execute(session, line)
+        except CommandError as error:
+            return as_reply(error)
+
     def execute(self, session: RedisSession, line: list[bytes]) -> Reply:
+        """Execute a command line; raise ``CommandError``."""
         spec = EVERYTHING.find(line)
         name = spec.name if spec is not None else ""
         try:

@@ -25,7 +25,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut, set_interruptions_end
 from ...core.errors import ContractError, ServiceError
@@ -40,7 +40,7 @@ from ..command_fields import HANDSHAKE, facts_of
 from ..engine.engine import KVEngine
 from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
-from ..errors import CommandError, as_reply
+from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
 from ..model import TURN_SECONDS
 from ..reply import NIL_ARRAY, NO_REPLY, Blocked, Encoded, Push, Reply, resp_parts, size_of, to_resp
@@ -155,6 +155,28 @@ class PortHandler:
         return len(self._app.clients) >= self._engine.config.number("maxclients")
 
 
+class EncodedReply(NamedTuple):
+    """The bytes of a reply."""
+
+    parts: list[bytes]
+    """One, except for a large reply, whose long strings are parts, so that they are not copied."""
+    status: int
+    """The status of a REST response with this reply, for the journal."""
+
+    def answer(self, *, whole: bool = False) -> Answer:
+        """Return the reply as an answer: the ``whole``, or only the beginning of a large one, which is
+        enough for the journal.
+        """
+        if whole or len(self.parts) == 1:
+            return Answer(b"".join(self.parts), self.status, (), RESP_TYPE)
+        size = sum(map(len, self.parts))
+        beginning = b"".join(part[:SHOWN_BYTES] for part in self.parts[:SHOWN_BYTES])
+        return Answer(CutBytes.of(beginning[:SHOWN_BYTES], size), self.status, (), RESP_TYPE)
+
+
+AnswerWith: TypeAlias = Callable[[EncodedReply], Answer]
+
+
 class PortConnection:
     """A client's connection that uses the Redis protocol.
 
@@ -197,12 +219,6 @@ class PortConnection:
         """The connection's own thread, which runs its commands."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
-        self._replies_at_once = True
-        """Whether the reply of the running command is put into the outbox as soon as it is encoded: not
-        if an interceptor may replace it.
-        """
-        self._has_replied = False
-        """Whether the reply of the running command is in the outbox."""
         self._gone = False
         """Whether the client has closed its side while its command was blocked."""
         app.clients.add(self)
@@ -277,15 +293,19 @@ class PortConnection:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             return False
         size = sum(map(len, line))
-        self._has_replied = False
         call = self._open_call(line, size, app.settle())
         response: AnyResponse
         try:
             response = self._respond(line, size, call)
         except BaseException as error:
             response = self._render_error(app.report_bug(self._request_of(call), error))
-        app.record(call, response)
-        return self._conclude(response) and not session.closing
+        if (
+            call.outcome == "open"
+        ):  # Otherwise, its reply has been recorded and put into the outbox.
+            app.record(call, response)
+            if not self._deliver(response):
+                return False
+        return not session.closing
 
     def _open_call(self, line: list[bytes], size: int, at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
@@ -318,11 +338,8 @@ class PortConnection:
             # The connection was closed while the command waited, before it reached the engine.
             return ConnectionEffect("drop")
         passes_chain = self._passes_chain(line)
-        self._replies_at_once = not passes_chain or self.app.chain.is_empty
-        if self._replies_at_once:
-            answer = self.perform(line, size, call)
-            call.reached = passes_chain
-            return answer
+        if not passes_chain or self.app.chain.is_empty:
+            return self.perform(line, size, call, partial(self._reply_at_once, call, passes_chain))
         request = self._request_of(call)
         request.is_handshake = line[0].upper() in _HANDSHAKE
         mode = self.session.reply_mode
@@ -356,7 +373,7 @@ class PortConnection:
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        answer = self.perform(line, size, call)
+        answer = self.perform(line, size, call, lambda reply: reply.answer(whole=True))
         call.reached = True
         return answer
 
@@ -393,12 +410,11 @@ class PortConnection:
         injected.altered = answer.altered
         return injected
 
-    def _conclude(self, response: AnyResponse) -> bool:
+    def _deliver(self, response: AnyResponse) -> bool:
         """Send a response or apply a fault's effect; return False if the connection must be closed."""
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
-            if not self._has_replied:
-                self.outbox.put(as_resp(response, self.session.resp))
+            self.outbox.put(as_resp(response, self.session.resp))
             return True
         if response.kind == "truncate" and response.answer is not None:
             self.outbox.put(as_resp(response.answer, self.session.resp)[: response.keep])
@@ -410,8 +426,10 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, line: list[bytes], size: int, call: Call) -> Answer:
-        """Run the command of a call, which has about ``size`` bytes; return its reply."""
+    def perform(self, line: list[bytes], size: int, call: Call, answer_with: AnswerWith) -> Answer:
+        """Run the command of a call, which has about ``size`` bytes. Return what ``answer_with`` makes
+        of its encoded reply, before another client gets its turn.
+        """
         engine, session = self.engine, self.session
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
@@ -419,12 +437,17 @@ class PortConnection:
                 set_interruptions_end(call, self.app.recorder.reserve())
         limits = self.app.command_limits
         mode = session.reply_mode  # which the command may change
-        conclude = partial(self._conclude_command, line, mode)
+
+        def conclude(reply: Reply) -> Answer | Waiter:
+            if isinstance(reply, Blocked):
+                return engine.block(session, reply)
+            return answer_with(self._encode(line, mode, reply))
+
         self._executing = self._thread
         try:
             if limits.counts_commands or size > limits.largest:
                 self._check_limits(line)
-            answer = engine.execute_then(session, line, conclude)
+            answer = engine.reply_then(session, line, conclude)
         except CommandError as error:
             answer = conclude(error)
         finally:
@@ -433,15 +456,18 @@ class PortConnection:
             return answer
         reply = self._wait(answer)
         with engine.lock:
-            return self._encode_reply(line, mode, reply)
+            return answer_with(self._encode(line, mode, reply))
 
-    def _conclude_command(self, line: list[bytes], mode: str, reply: Reply) -> Answer | Waiter:
-        """Return the encoded reply of a command, or its wait if it is blocked. Called under the engine's
-        lock, so that later pushes follow the reply.
+    def _reply_at_once(self, call: Call, reached: bool, reply: EncodedReply) -> Answer:
+        """Record a reply that no interceptor may replace, and put it into the outbox, so that later
+        pushes follow it.
         """
-        if isinstance(reply, Blocked):
-            return self.engine.block(self.session, reply)
-        return self._encode_reply(line, mode, reply)
+        call.reached = reached
+        answer = reply.answer()
+        self.app.record(call, answer)
+        for part in reply.parts:
+            self.outbox.put(part)
+        return answer
 
     def _check_limits(self, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a limit forbids a command."""
@@ -457,31 +483,26 @@ class PortConnection:
             session.abort_transaction()
             raise
 
-    def _encode_reply(self, line: list[bytes], mode: str, reply: Reply) -> Answer:
+    def _encode(self, line: list[bytes], mode: str, reply: Reply) -> EncodedReply:
+        """Encode the reply to a command line, with the messages that belong to it. ``mode`` is that of
+        CLIENT REPLY before the command.
+        """
         session = self.session
         reply = self.app.with_int_text(reply)
         if self._confirmations or self._messages:
             reply = self._with_messages(reply)
         size = size_of(reply)
-        try:
-            self.app.command_limits.check_size(size)
-        except CommandError as error:
-            reply, size = as_reply(error), 0
-        if self._replies_at_once and size > LARGE and session.reply_mode == "on":
-            return Answer(self._put_large(reply), 200, (), RESP_TYPE)
-        data = to_resp(reply, session.resp)
+        reply = self.app.command_limits.size_error(size) or reply
+        parts = resp_parts(reply, session.resp) if size > LARGE else [to_resp(reply, session.resp)]
         if mode == "skip" and session.reply_mode == "skip":
             if [word.upper() for word in line[:2]] != [b"CLIENT", b"REPLY"]:
                 session.reply_mode = "on"
-            data = b""
+            parts = [b""]
         elif session.reply_mode == "off":
-            data = b""
-        if self._after_reply:
-            data += self._take_after_reply()
-        if self._replies_at_once:
-            self.outbox.put(data)
-            self._has_replied = True
-        return Answer(data, 400 if isinstance(reply, CommandError) else 200, (), RESP_TYPE)
+            parts = [b""]
+        parts[-1] += b"".join(self._after_reply)
+        self._after_reply.clear()
+        return EncodedReply(parts, 400 if isinstance(reply, CommandError) else 200)
 
     def _with_messages(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
@@ -498,20 +519,6 @@ class PortConnection:
         for at, message in messages.items():
             replies[at] = Encoded(message + to_resp(replies[at], self.session.resp))
         return replies
-
-    def _take_after_reply(self) -> bytes:
-        data = b"".join(self._after_reply)
-        self._after_reply.clear()
-        return data
-
-    def _put_large(self, reply: Reply) -> bytes:
-        """Send a reply without copying its large strings; return its beginning for the journal."""
-        parts = resp_parts(reply, self.session.resp)
-        for part in (*parts, self._take_after_reply()):
-            self.outbox.put(part)
-        self._has_replied = True
-        beginning = b"".join(part[:SHOWN_BYTES] for part in parts[:SHOWN_BYTES])
-        return CutBytes.of(beginning[:SHOWN_BYTES], sum(map(len, parts)))
 
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
