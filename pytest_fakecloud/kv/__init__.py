@@ -11,7 +11,7 @@ The modules and folders of each line import only from the lines above::
     acl.py                   users and their rules
     command_fields.py        the facts of commands, by which calls are filtered
     scripting/               Lua: scripts and function libraries
-    engine/                  KVEngine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
+    engine/                  KVEngine.reply_to(session, [name, *args]) -> reply; keys, time, pub/sub
     commands/                a module or folder per group; @command binds functions to the table
     real_redis/              a real server as the engine
     interruptions.py         the test's code between two commands of a client
