@@ -189,12 +189,16 @@ def _names_of_application() -> frozenset[str]:
     with suppress(FileNotFoundError):
         files.append(os.path.join(getcwd(), "test"))
     folders = dict.fromkeys(folder for file in files for folder in _parents(file))
-    names = {_normalised(name) for folder in folders for name in _declared_names(folder)}
-    return frozenset(names)
+    return frozenset[str]().union(*map(_declared_names, folders))
 
 
-def _declared_names(folder: str) -> Iterator[str]:
-    """Yield the names of the distribution that is built from a folder."""
+@cache
+def _declared_names(folder: str) -> frozenset[str]:
+    """Return the names of the distribution that is built from a folder."""
+    return frozenset(map(_normalised, _read_names(folder)))
+
+
+def _read_names(folder: str) -> Iterator[str]:
     if _SITES.intersection(folder.split(os.sep)):
         return
     if text := _text(folder, "pyproject.toml"):
