@@ -142,7 +142,7 @@ class _Distributions:
 
     def verdict(self, path: str) -> bool | None:
         """Return whether a file is a library's; None if it belongs to no distribution here."""
-        if self._egg and path not in self._owners:
+        if self._egg:
             return not _is_name_of_application(self._egg)
         places = (path, *_parents(path))
         owners = next((self._owners[place] for place in places if place in self._owners), None)
