@@ -22,10 +22,10 @@ import tomllib
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from os import getcwd, listdir
 from os.path import abspath, exists, isdir, isfile
-from typing import Any
+from typing import Any, NamedTuple
 
 _FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 _SITES = frozenset({"site-packages", "dist-packages"})
@@ -42,7 +42,7 @@ def add_test(path: str) -> None:
     folder = os.path.dirname(path)
     if folder not in _test_folders:
         _test_folders[folder] = None
-        for cached in (is_library, _distributions, _names_of_application):
+        for cached in (is_library, _is_application, _names_of_application):
             cached.cache_clear()
 
 
@@ -95,19 +95,26 @@ def _parents(path: str) -> Iterator[str]:
 # -- distributions ---------------------------------------------------------------------------------
 
 
+class _Distribution(NamedTuple):
+    """An installed distribution: where its metadata lie, and the folders beside them with its files."""
+
+    folder: str
+    metadata: str
+    subfolders: frozenset[str]
+
+
 class _Distributions:
     """The distributions whose metadata lie in one folder."""
 
     def __init__(self, folder: str) -> None:
-        self._files: dict[str, bool] = {}
-        """Whether each file, and each folder that contains files, is a library's."""
+        self._owners: dict[str, tuple[_Distribution, ...]] = {}
+        """The distributions of each file, and of each folder that contains files."""
         self.is_complete = True
         """Whether every distribution lists its files."""
-        self._is_egg: bool | None = None
+        self._egg = ""
         for entry in _list(folder):
             if entry == "EGG-INFO":
-                egg = os.path.basename(folder)
-                self._is_egg = not _is_name_of_application(egg)
+                self._egg = os.path.basename(folder)
             elif entry.endswith(_METADATA):
                 self._add(folder, entry)
 
@@ -127,26 +134,28 @@ class _Distributions:
             files = [file for name in names for file in (f"{name}.py", os.path.join(name, ""))]
         folders = {file.rpartition(os.sep)[0] for file in files}
         folders = {parent for path in folders for parent in (path, *_parents(path)) if parent}
-        is_of_library = not _is_application(folder, entry, folders)
+        owner = _Distribution(folder, entry, frozenset(folders))
         for path in folders:
             # A namespace can contain several distributions.
-            self._files[path] = self._files.get(path, False) or is_of_library
-        self._files.update(dict.fromkeys(files, is_of_library))
+            self._owners[path] = (*self._owners.get(path, ()), owner)
+        self._owners.update(dict.fromkeys(files, (owner,)))
 
     def verdict(self, path: str) -> bool | None:
         """Return whether a file is a library's; None if it belongs to no distribution here."""
-        if self._is_egg is not None or path in self._files:
-            return self._files.get(path, self._is_egg)
-        return next(
-            (self._files[parent] for parent in _parents(path) if parent in self._files), None
-        )
+        if self._egg:
+            return not _is_name_of_application(self._egg)
+        places = (path, *_parents(path))
+        owners = next((self._owners[place] for place in places if place in self._owners), None)
+        return None if owners is None else not all(map(_is_application, owners))
 
 
-_distributions = lru_cache(maxsize=None)(_Distributions)
+_distributions = cache(_Distributions)
 
 
-def _is_application(folder: str, metadata: str, folders: Iterable[str]) -> bool:
-    """Return whether a distribution is the application under test, given the folders of its files."""
+@cache
+def _is_application(distribution: _Distribution) -> bool:
+    """Return whether a distribution is the application under test."""
+    folder, metadata, subfolders = distribution
     if _is_name_of_application(metadata):
         return True
     with suppress(ValueError, AttributeError):
@@ -155,7 +164,7 @@ def _is_application(folder: str, metadata: str, folders: Iterable[str]) -> bool:
         # Builders of packages leave the URL of a directory on their machine.
         if "dir_info" in origin and isdir(_unquoted(path)):
             return True
-    own = {os.path.join(folder, subfolder) for subfolder in folders}
+    own = {os.path.join(folder, subfolder) for subfolder in subfolders}
     return not own.isdisjoint(_test_folders)
 
 
@@ -180,12 +189,16 @@ def _names_of_application() -> frozenset[str]:
     with suppress(FileNotFoundError):
         files.append(os.path.join(getcwd(), "test"))
     folders = dict.fromkeys(folder for file in files for folder in _parents(file))
-    names = {_normalised(name) for folder in folders for name in _declared_names(folder)}
-    return frozenset(names)
+    return frozenset[str]().union(*map(_declared_names, folders))
 
 
-def _declared_names(folder: str) -> Iterator[str]:
-    """Yield the names of the distribution that is built from a folder."""
+@cache
+def _declared_names(folder: str) -> frozenset[str]:
+    """Return the names of the distribution that is built from a folder."""
+    return frozenset(map(_normalised, _read_names(folder)))
+
+
+def _read_names(folder: str) -> Iterator[str]:
     if _SITES.intersection(folder.split(os.sep)):
         return
     if text := _text(folder, "pyproject.toml"):

@@ -208,3 +208,14 @@ def test_replaced_functions_of_files_change_nothing(tmp_path: Path) -> None:
     ):
         assert not is_library(str(site / "shop" / "app.py"))
         assert not is_library(str(tmp_path / "app" / "main.py"))
+
+
+def test_installed_distributions_are_read_once_for_tests_in_any_folder(tmp_path: Path) -> None:
+    site = tmp_path / SITE
+    install(site, "store", "store/app.py", "store/tests/test_app.py")
+    assert is_library(str(site / "store" / "app.py"))
+    with mock.patch.object(libraries, "_list", side_effect=OSError):
+        add_test(str(tmp_path / "other" / "test_other.py"))
+        assert is_library(str(site / "store" / "app.py"))
+        add_test(str(site / "store" / "tests" / "test_app.py"))
+        assert not is_library(str(site / "store" / "app.py"))

@@ -11,7 +11,7 @@ import pytest
 
 from ..harness import wait_until
 from .conftest import Serve, Server
-from .test_console import CHROMIUM, Window, at, browser, command, go, holds, page, sent, window
+from .test_console import CHROMIUM, Window, at, browser, command, holds, page, sent, window
 from .test_console_work import answer, kv, press, said, typed
 
 __all__ = ["browser", "page", "window"]
@@ -62,7 +62,8 @@ def test_the_file_that_keeps_the_state_is_named_and_a_failed_save_is_a_warning(
 ) -> None:
     file = tmp_path / "folder" / "work.json"
     server = serve("kv", "--random", "--state", str(file), "--save-every", "1s")
-    page = go(window.page, server)
+    window.show(server)
+    page = window.page
     page.locator("#nav a", has_text="state in work.json").click()
     page.locator(f"text=The server keeps its state in {file}, last saved at").wait_for()
     for path in file.parent.iterdir():
@@ -75,7 +76,6 @@ def test_the_file_that_keeps_the_state_is_named_and_a_failed_save_is_a_warning(
     page.locator("#nav small", has_text="the state is not saved").wait_for()
     file.parent.unlink()
     page.locator("#nav .many.bad").wait_for(state="detached")
-    window.leave()
 
 
 def test_lists_and_activity_are_saved_as_files(page: Any, server: Server) -> None:

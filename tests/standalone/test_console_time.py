@@ -24,7 +24,6 @@ from .test_console import (
     browser,
     command,
     fake,
-    go,
     holds,
     page,
     sent,
@@ -205,14 +204,14 @@ def test_rows_have_durations_and_are_ordered_by_them(window: Window, serve: Serv
     running.ask("POST", "/fakes/kv_server/faults", {"kind": "delay", "args": [0.3], "times": 1})
     command(running, "GET", "slow")
     command(running, "GET", "last")
-    opened = go(window.page, running)
+    window.show(running)
+    opened = window.page
     at(opened, "activity", ".trace-took")
     opened.select_option("select[aria-label=Order]", "slowest")
     holds(opened, "location.hash.includes('order=slowest')")
     first = opened.locator(".trace-row[aria-posinset='1']").inner_text()
     assert "GET slow" in first
     assert " ms" in first
-    window.leave()
 
 
 @pytest.fixture

@@ -40,8 +40,9 @@ def serve() -> Iterator[Serve]:
 
     def start(answer: Callable[[socket.socket], None]) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
+        connections: list[tuple[socket.socket, threading.Thread]] = []
 
-        def one(sock: socket.socket) -> None:
+        def handle(sock: socket.socket) -> None:
             with closing(sock), suppress(OSError):
                 sock.recv(65536)
                 answer(sock)
@@ -50,14 +51,23 @@ def serve() -> Iterator[Serve]:
             with suppress(OSError):
                 while True:
                     sock, _ = listener.accept()
-                    threading.Thread(target=one, args=(sock,), daemon=True).start()
+                    handler = threading.Thread(target=handle, args=(sock,), daemon=True)
+                    connections.append((sock, handler))
+                    handler.start()
 
-        threading.Thread(target=accept, daemon=True).start()
+        acceptor = threading.Thread(target=accept, daemon=True)
+        acceptor.start()
 
         def end() -> None:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
+            acceptor.join(10)
+            # A thread that goes on would be part of the explorations of later tests.
+            for sock, handler in connections:
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+                handler.join(10)
 
         ends.append(end)
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
