@@ -40,8 +40,6 @@ _LARGEST_KEYS = 64 * 1024  # characters of the keys that a violation can be allo
 _json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-Endpoint: TypeAlias = Callable[[Any], object]
-"""A function that takes a ``Request`` and returns its result, or raises ``ServiceError``."""
 Interceptor: TypeAlias = Callable[[Request, Proceed], AnyResponse]
 """A function around the rest of an exchange: it gets the request and ``proceed()``, which returns the
 response of the next interceptors and the endpoint. It returns this response, changed or not, or another
@@ -232,13 +230,13 @@ class App:
         which are no ``Exception``, are raised in it.
         """
         at_us = self.settle()
-        endpoint = self.route_request(request)
+        route = self.route_request(request)
         self._open_call(request, at_us)
         try:
             if rejection is not None:
                 raise rejection
             self.admit(request)
-            response = self.chain.run(request, partial(self.call_endpoint, request, endpoint))
+            response = self.chain.run(request, partial(self.call_endpoint, request, route))
         except ServiceError as error:
             response = self._reject(request, error)
         except BaseException as error:
@@ -276,14 +274,16 @@ class App:
             return error
         return None
 
-    def route_request(self, request: Request) -> Endpoint:
-        """Set the route and the parameters of a request; return its endpoint, or ``no_endpoint()``."""
+    def route_request(self, request: Request) -> Route | frozenset[str] | None:
+        """Set the route and the parameters of a request, and return the route. If there is none, return
+        the methods of its path, or None if the path is unknown.
+        """
         match = self.table.find(request.method, request.path)
         if isinstance(match, tuple):
             route, request.params = match
             request.route = route.name
-            return partial(route.endpoint, self)
-        return partial(self.no_endpoint, allowed=match)
+            return route
+        return match
 
     def _open_call(self, request: Request, at_us: int) -> None:
         request.call = self.recorder.open_call(
@@ -297,15 +297,22 @@ class App:
             read_facts=self._facts_of,
         )
 
-    def call_endpoint(self, request: Request, endpoint: Endpoint) -> AnyResponse:
+    def call_endpoint(self, request: Request, route: Route | frozenset[str] | None) -> AnyResponse:
         """Return the response of the endpoint, also to an error of the service: the end of the chain."""
         try:
-            result = endpoint(request)
+            if not isinstance(route, Route):
+                return self._encoded(self.no_endpoint(request, route))
+            result = self.run_endpoint(request, route)
         except ServiceError as error:
             return self.rendered(error)
-        # Without a route, the endpoint is ``no_endpoint()``, which carries out nothing.
-        request.call.reached = bool(request.route)
+        request.call.reached = True
         return self._encoded(result)
+
+    def run_endpoint(self, request: Request, route: Route) -> object:
+        """Return the result of the endpoint of a route. Services override this for what all their
+        endpoints share.
+        """
+        return route.endpoint(self, request)
 
     def _reject(self, request: Request, error: ServiceError) -> AnyResponse:
         """Return the response to a request that was not admitted."""
@@ -331,7 +338,7 @@ class App:
             return Answer(self.dump(result.value), result.status, result.headers)
         return Answer(self.dump(result))
 
-    def no_endpoint(self, request: Request, allowed: frozenset[str] | None = None) -> Answer:
+    def no_endpoint(self, request: Request, allowed: frozenset[str] | None) -> Answer:
         """Report a request without a route; return or raise the service's response. ``allowed`` are
         the methods of its path, or None if the path is unknown.
         """
@@ -357,7 +364,11 @@ class App:
         self._unrouted(request, allowed)
         everywhere = (route.methods.split() for route in self.table.routes)
         allowed = allowed or frozenset().union(*everywhere)
-        response = self.call_endpoint(request, partial(self.wrong_method, allowed=allowed))
+        response: AnyResponse
+        try:
+            response = self._encoded(self.wrong_method(request, allowed))
+        except ServiceError as error:
+            response = self.rendered(error)
         self.record(request.call, response)
         return response
 

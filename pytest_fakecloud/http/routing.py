@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from .messages import Request
@@ -44,12 +42,6 @@ RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
 """A route and its raw parameters; the path's methods if another one was asked for; or None."""
 
 
-_Candidate: TypeAlias = tuple[Route, frozenset[str]]
-"""A route and its methods."""
-_INDEXED = 2
-"""Number of leading segments by which routes are indexed."""
-
-
 class RouteTable:
     """All routes of a service. The most specific matching route wins: in the first segment in which the
     patterns differ, a literal precedes a parameter, and that the rest of the path. Two routes with the
@@ -59,19 +51,19 @@ class RouteTable:
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         _check_different(self.routes)
-        self._by_head = _index(self.routes)
+        self._matchers = [
+            (_expression(route.pattern), frozenset(route.methods.split()), route)
+            for route in sorted(self.routes, key=_ranks)
+        ]
 
     def find(self, method: str, path: str) -> RouteMatch:
-        segments = tuple(path.split("/", _INDEXED + 1)[1 : _INDEXED + 1])
-        while segments and segments not in self._by_head:
-            segments = segments[:-1]
         others: frozenset[str] = frozenset()
-        for route, allowed in self._by_head[segments]:
-            match = _shape(route.pattern).fullmatch(path)
+        for expression, methods, route in self._matchers:
+            match = expression.fullmatch(path)
             if match is not None:
-                if method in allowed:
+                if method in methods:
                     return route, match.groupdict("")
-                others |= allowed
+                others |= methods
         return others or None
 
     def writes(self, method: str, path: str) -> bool:
@@ -104,34 +96,14 @@ def _check_different(routes: Sequence[Route]) -> None:
             by_request[request] = route
 
 
-def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candidate]]:
-    """Return the routes that may match a path, by the path's first literal segments, the most specific
-    first.
-    """
-    routes = sorted(routes, key=_ranks)
-    by_own: dict[tuple[str, ...], list[int]] = {(): []}
-    for number, route in enumerate(routes):
-        segments = route.pattern.split("/")[1 : _INDEXED + 1]
-        head = tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
-        by_own.setdefault(head, []).append(number)
-    index = {}
-    for head in by_own:
-        starts = [head[:length] for length in range(1, len(head) + 1)]
-        numbers = sorted(number for start in ((), *starts) for number in by_own.get(start, ()))
-        candidates = [routes[number] for number in numbers]
-        index[head] = [(route, frozenset(route.methods.split())) for route in candidates]
-    return index
-
-
 def _ranks(route: Route) -> list[int]:
     """Return 0 for each literal segment of a pattern, 1 for a parameter and 2 for the rest."""
     segments = route.pattern.split("/")[1:]
     return [segment.startswith("{") + segment.endswith("*}") for segment in segments]
 
 
-@lru_cache(maxsize=1024)
-def _shape(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern to a regular expression, which is twice as fast as splitting the path."""
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern to a regular expression."""
     if pattern == "/":
         return re.compile("/")
     expression, optional = "", "/?"

@@ -21,7 +21,7 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import App, Endpoint
+from ..http.app import App
 from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request, bearer_token, same
 from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
@@ -155,7 +155,7 @@ class ControlApp(App):
         """Answer a request, and protect the response from pages of other sites with headers."""
         return _guarded(super().answer(request, rejection=rejection, in_client=in_client))
 
-    def route_request(self, request: Request) -> Endpoint:
+    def route_request(self, request: Request) -> Route | frozenset[str] | None:
         # Scripts may still have the paths from the time when fakes were called handles.
         request.path = request.path.replace(f"{PREFIX}/handles", f"{PREFIX}/fakes", 1)
         return super().route_request(request)
@@ -164,11 +164,11 @@ class ControlApp(App):
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().unknown_method(request))
 
-    def call_endpoint(self, request: Request, endpoint: Endpoint) -> AnyResponse:
+    def call_endpoint(self, request: Request, route: Route | frozenset[str] | None) -> AnyResponse:
         """As for every app, but arguments of a request also cause errors of Python and of the cloud."""
         token = setting_over.set("the control API")
         try:
-            return super().call_endpoint(request, endpoint)
+            return super().call_endpoint(request, route)
         except ContractError as error:
             refused = Refused(422, str(error))
         except RecursionError:

@@ -12,7 +12,6 @@ shortest decimal that converts back to the same float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import orjson
@@ -20,7 +19,7 @@ import orjson
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
-from ..http.app import App, Endpoint
+from ..http.app import App
 from ..http.messages import Answer, Json, Request, bearer_token, decode_segment, same
 from ..http.routing import Route
 from . import errors
@@ -99,14 +98,13 @@ class VectorApp(App):
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
-    def route_request(self, request: Request) -> Endpoint:
-        """As for every app, but the result of an endpoint is sent in an envelope, and a request of
-        Upstash Search has no route, even on a shared path.
-        """
-        if _is_of_search(request):
-            return self.no_endpoint
-        endpoint = super().route_request(request)
-        return partial(_in_envelope, endpoint) if request.route else endpoint
+    def route_request(self, request: Request) -> Route | frozenset[str] | None:
+        """As for every app, but a request of Upstash Search has no route, even on a shared path."""
+        return None if _is_of_search(request) else super().route_request(request)
+
+    def run_endpoint(self, request: Request, route: Route) -> object:
+        """As for every app, but the result is sent in an envelope."""
+        return {"result": super().run_endpoint(request, route)}
 
     def unknown_path(self, request: Request) -> Answer:
         if _is_of_search(request):
@@ -370,10 +368,6 @@ def _is_of_search(request: Request) -> bool:
     if request.path.split("/", 2)[1:2] == ["search"]:
         return True
     return request.fields.get("upstash-telemetry-sdk", "").startswith("upstash-search")
-
-
-def _in_envelope(endpoint: Endpoint, request: Request) -> object:
-    return {"result": endpoint(request)}
 
 
 def _has_vectors(record: VectorRecord) -> bool:

@@ -7,12 +7,14 @@ otherwise an empty body.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.matching import Field
 from ...http.app import App
 from ...http.messages import Answer, Request, bearer_token, same
+from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
 from ..views import DESTINATION, LABEL, NAME
@@ -103,6 +105,18 @@ class QueueApp(App):
         if self.table.writes(request.method, request.path):
             raise errors.read_only()
         return token
+
+    def run_endpoint(self, request: Request, route: Route) -> object:
+        """Count a request if the burst limit applies, and call its endpoint. The engine's lock is held,
+        unless the endpoint may linger.
+        """
+        assert isinstance(route, QueueRoute)
+        engine = self.engine
+        with nullcontext() if route.lingers else engine.lock:
+            if route.limited and engine.limits.burst is not None:
+                engine.quota.count_request(engine.clock.now_us())
+            result = route.endpoint(engine, request)
+        return Answer() if result is None else result
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
         # Respond with plain text, unlike for all other errors (observed).

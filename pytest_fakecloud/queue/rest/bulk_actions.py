@@ -11,7 +11,7 @@ from ..errors import QueueError
 from ..wire import records
 from ..wire.values import without_none
 from .requests import query_of
-from .routing import route
+from .routing import QueueRoute
 
 _ACTION_STATES = ("IN_PROGRESS", "FINISHED")
 
@@ -39,15 +39,15 @@ def get_bulk_action(engine: Engine, request: Request, *, source: Source = "qstas
 
 
 ROUTES = [
-    route("GET", "/v2/bulkActions", "list_bulk_actions", list_bulk_actions),
-    route("GET", "/v2/bulkActions/{id}", "get_bulk_action", get_bulk_action),
-    route(
+    QueueRoute("GET", "/v2/bulkActions", "list_bulk_actions", list_bulk_actions),
+    QueueRoute("GET", "/v2/bulkActions/{id}", "get_bulk_action", get_bulk_action),
+    QueueRoute(
         "GET",
         "/v2/workflows/bulkActions",
         "list_workflow_bulk_actions",
         partial(list_bulk_actions, source="workflow"),
     ),
-    route(
+    QueueRoute(
         "GET",
         "/v2/workflows/bulkActions/{id}",
         "get_workflow_bulk_action",

@@ -13,7 +13,7 @@ from ..errors import QueueError
 from ..model import Delivery, first
 from ..wire.headers import LLM_URL
 from ..wire.values import HOP_BY_HOP, failure_text
-from .routing import route
+from .routing import QueueRoute
 
 
 def chat(engine: Engine, request: Request) -> Answer:
@@ -36,4 +36,6 @@ def chat(engine: Engine, request: Request) -> Answer:
     return Answer(outcome.body, outcome.status, headers, content_type)
 
 
-ROUTES = [route("POST", "/llm/v1/chat/completions", "chat", chat, lingers=True, limited=False)]
+ROUTES = [
+    QueueRoute("POST", "/llm/v1/chat/completions", "chat", chat, lingers=True, unlimited=True)
+]

@@ -10,7 +10,7 @@ from ..wire import records
 from ..wire.values import without_none
 from .bulk_requests import bulk_filters, has_id_field
 from .requests import query_of
-from .routing import route
+from .routing import QueueRoute
 
 
 def list_dead_letters(engine: Engine, request: Request, *, of_runs: bool = False) -> object:
@@ -76,10 +76,10 @@ def select_letters(
 
 
 ROUTES = [
-    route("GET", "/v2/dlq", "list_dead_letters", list_dead_letters),
-    route("DELETE", "/v2/dlq", "delete_dead_letters", delete_dead_letters),
-    route("POST", "/v2/dlq/retry", "retry_dead_letters", retry_dead_letters),
-    route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", retry_dead_letter),
-    route("GET", "/v2/dlq/{id}", "get_dead_letter", get_dead_letter),
-    route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", delete_dead_letter),
+    QueueRoute("GET", "/v2/dlq", "list_dead_letters", list_dead_letters),
+    QueueRoute("DELETE", "/v2/dlq", "delete_dead_letters", delete_dead_letters),
+    QueueRoute("POST", "/v2/dlq/retry", "retry_dead_letters", retry_dead_letters),
+    QueueRoute("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", retry_dead_letter),
+    QueueRoute("GET", "/v2/dlq/{id}", "get_dead_letter", get_dead_letter),
+    QueueRoute("DELETE", "/v2/dlq/{id}", "delete_dead_letter", delete_dead_letter),
 ]

@@ -9,7 +9,7 @@ from ..model import SECOND
 from ..wire import records
 from ..wire.values import LONGEST_PERIOD_US, read_flag, read_integer
 from .requests import query_of
-from .routing import route
+from .routing import QueueRoute
 
 
 def list_flow_controls(engine: Engine, request: Request) -> object:
@@ -73,13 +73,13 @@ def global_parallelism(engine: Engine, request: Request) -> object:
 
 
 ROUTES = [
-    route("GET", "/v2/flowControl", "list_flow_controls", list_flow_controls),
-    route("GET", "/v2/flowControl/{key}", "get_flow_control", get_flow_control),
-    route("POST", "/v2/flowControl/{key}/pause", "pause_flow", pause_flow),
-    route("POST", "/v2/flowControl/{key}/resume", "resume_flow", resume_flow),
-    route("POST", "/v2/flowControl/{key}/pin", "pin_flow", pin_flow),
-    route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", unpin_flow),
-    route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", reset_rate),
-    route("POST", "/v2/flowControl/{key}/reset", "reset_flow", reset_flow),
-    route("GET", "/v2/globalParallelism", "global_parallelism", global_parallelism),
+    QueueRoute("GET", "/v2/flowControl", "list_flow_controls", list_flow_controls),
+    QueueRoute("GET", "/v2/flowControl/{key}", "get_flow_control", get_flow_control),
+    QueueRoute("POST", "/v2/flowControl/{key}/pause", "pause_flow", pause_flow),
+    QueueRoute("POST", "/v2/flowControl/{key}/resume", "resume_flow", resume_flow),
+    QueueRoute("POST", "/v2/flowControl/{key}/pin", "pin_flow", pin_flow),
+    QueueRoute("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", unpin_flow),
+    QueueRoute("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", reset_rate),
+    QueueRoute("POST", "/v2/flowControl/{key}/reset", "reset_flow", reset_flow),
+    QueueRoute("GET", "/v2/globalParallelism", "global_parallelism", global_parallelism),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...http.messages import Request
 from ..engine.engine import Engine
-from .routing import route
+from .routing import QueueRoute
 
 
 def get_keys(engine: Engine, request: Request) -> object:
@@ -17,8 +17,8 @@ def rotate_keys(engine: Engine, request: Request) -> object:
 
 
 ROUTES = [
-    route("GET", "/v2/keys", "get_keys", get_keys),
-    route("POST GET", "/v2/keys/rotate", "rotate_keys", rotate_keys, changes=True),
-    route("GET", "/v1/keys", "get_keys_v1", get_keys),
-    route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", rotate_keys, changes=True),
+    QueueRoute("GET", "/v2/keys", "get_keys", get_keys),
+    QueueRoute("POST GET", "/v2/keys/rotate", "rotate_keys", rotate_keys, changes=True),
+    QueueRoute("GET", "/v1/keys", "get_keys_v1", get_keys),
+    QueueRoute("POST GET", "/v1/keys/rotate", "rotate_keys_v1", rotate_keys, changes=True),
 ]

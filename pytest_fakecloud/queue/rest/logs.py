@@ -7,7 +7,7 @@ from ..engine.engine import Engine
 from ..wire import records
 from ..wire.values import without_none
 from .requests import query_of
-from .routing import route
+from .routing import QueueRoute
 
 _MAX_LOGS = 1000
 """Default and maximum size of a page of logs, as the Python client documents it and as the Go client's
@@ -29,6 +29,6 @@ def list_logs(engine: Engine, request: Request) -> object:
 
 
 ROUTES = [
-    route("GET", "/v2/events", "list_events", list_events),
-    route("GET", "/v2/logs", "list_logs", list_logs),
+    QueueRoute("GET", "/v2/events", "list_events", list_events),
+    QueueRoute("GET", "/v2/logs", "list_logs", list_logs),
 ]

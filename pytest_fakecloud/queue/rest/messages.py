@@ -21,7 +21,7 @@ from ..wire.values import as_text, as_wire, check_name, first_setting, json_head
 from ..workflow.runs import report_rejected_step
 from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
 from .requests import caller_of, destination_of, field_of, json_array
-from .routing import route
+from .routing import QueueRoute
 from .schedules import SCHEDULES
 
 
@@ -172,20 +172,20 @@ def _headers_of(item: Any) -> HeaderList:
 
 ROUTES = [
     *(
-        route("POST", pattern, name, method, publishes=True)
+        QueueRoute("POST", pattern, name, method, publishes=True)
         for pattern, name, method in (
             ("/v2/publish/{destination*}", "publish", publish),
             ("/v2/enqueue/{queue}/{destination*}", "enqueue", enqueue),
             ("/v2/batch", "batch", batch),
         )
     ),
-    route("DELETE", "/v2/messages", "cancel_messages", cancel_messages),
-    route("GET", "/v2/messages/{id}", "get_message", get_message),
-    route("DELETE", "/v2/messages/{id}", "cancel_message", cancel_message),
-    route("POST", "/v2/messages/{id}/retry", "retry_message", retry_message),
+    QueueRoute("DELETE", "/v2/messages", "cancel_messages", cancel_messages),
+    QueueRoute("GET", "/v2/messages/{id}", "get_message", get_message),
+    QueueRoute("DELETE", "/v2/messages/{id}", "cancel_message", cancel_message),
+    QueueRoute("POST", "/v2/messages/{id}/retry", "retry_message", retry_message),
     *(
-        route("POST", f"{base}/{{destination*}}", "create_schedule", create_schedule)
+        QueueRoute("POST", f"{base}/{{destination*}}", "create_schedule", create_schedule)
         for base in SCHEDULES
     ),
-    route("GET", "/v1/messages/{id}", "get_message_v1", get_message),
+    QueueRoute("GET", "/v1/messages/{id}", "get_message_v1", get_message),
 ]

@@ -8,7 +8,7 @@ from ..errors import bad_request
 from ..wire import records
 from ..wire.values import check_name
 from .requests import field_of, json_object
-from .routing import route
+from .routing import QueueRoute
 
 
 def list_queues(engine: Engine, request: Request) -> object:
@@ -48,10 +48,10 @@ def _queue_name(request: Request) -> str:
 
 
 ROUTES = [
-    route("GET", "/v2/queues", "list_queues", list_queues),
-    route("POST", "/v2/queues", "upsert_queue", upsert_queue),
-    route("GET", "/v2/queues/{name}", "get_queue", get_queue),
-    route("DELETE", "/v2/queues/{name}", "delete_queue", delete_queue),
-    route("POST", "/v2/queues/{name}/pause", "pause_queue", pause_queue),
-    route("POST", "/v2/queues/{name}/resume", "resume_queue", resume_queue),
+    QueueRoute("GET", "/v2/queues", "list_queues", list_queues),
+    QueueRoute("POST", "/v2/queues", "upsert_queue", upsert_queue),
+    QueueRoute("GET", "/v2/queues/{name}", "get_queue", get_queue),
+    QueueRoute("DELETE", "/v2/queues/{name}", "delete_queue", delete_queue),
+    QueueRoute("POST", "/v2/queues/{name}/pause", "pause_queue", pause_queue),
+    QueueRoute("POST", "/v2/queues/{name}/resume", "resume_queue", resume_queue),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...http.messages import Request
 from ..engine.engine import Engine
 from ..wire import records
-from .routing import QueueRoute, route
+from .routing import QueueRoute
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
@@ -33,16 +33,16 @@ def resume_schedule(engine: Engine, request: Request) -> None:
 
 def _routes_at(base: str) -> list[QueueRoute]:
     return [
-        route("GET", base, "list_schedules", list_schedules),
-        route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", pause_schedule),
-        route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", resume_schedule),
-        route("GET", f"{base}/{{id}}", "get_schedule", get_schedule),
-        route("DELETE", f"{base}/{{id}}", "delete_schedule", delete_schedule),
+        QueueRoute("GET", base, "list_schedules", list_schedules),
+        QueueRoute("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", pause_schedule),
+        QueueRoute("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", resume_schedule),
+        QueueRoute("GET", f"{base}/{{id}}", "get_schedule", get_schedule),
+        QueueRoute("DELETE", f"{base}/{{id}}", "delete_schedule", delete_schedule),
     ]
 
 
 ROUTES = [
     *(row for base in SCHEDULES for row in _routes_at(base)),
-    route("GET", "/v1/schedules", "list_schedules_v1", list_schedules),
-    route("GET", "/v1/schedules/{id}", "get_schedule_v1", get_schedule),
+    QueueRoute("GET", "/v1/schedules", "list_schedules_v1", list_schedules),
+    QueueRoute("GET", "/v1/schedules/{id}", "get_schedule_v1", get_schedule),
 ]

@@ -12,7 +12,7 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_wire, json_headers
 from .requests import field_of, json_object
-from .routing import route
+from .routing import QueueRoute
 
 
 def list_groups(engine: Engine, request: Request) -> object:
@@ -76,10 +76,10 @@ def _endpoints_of(request: Request) -> list[dict[str, Any]]:
 
 
 ROUTES = [
-    route("GET", "/v2/topics", "list_groups", list_groups),
-    route("GET", "/v2/topics/{name}", "get_group", get_group),
-    route("DELETE", "/v2/topics/{name}", "delete_group", delete_group),
-    route("PATCH", "/v2/topics/{name}", "change_group", change_group),
-    route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", add_endpoints),
-    route("DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", remove_endpoints),
+    QueueRoute("GET", "/v2/topics", "list_groups", list_groups),
+    QueueRoute("GET", "/v2/topics/{name}", "get_group", get_group),
+    QueueRoute("DELETE", "/v2/topics/{name}", "delete_group", delete_group),
+    QueueRoute("PATCH", "/v2/topics/{name}", "change_group", change_group),
+    QueueRoute("POST", "/v2/topics/{name}/endpoints", "add_endpoints", add_endpoints),
+    QueueRoute("DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", remove_endpoints),
 ]

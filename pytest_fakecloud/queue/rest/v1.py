@@ -18,7 +18,7 @@ from ..wire.headers import check_url
 from ..wire.values import as_text, as_wire, check_name, without_none
 from .messages import published
 from .requests import destination_of, json_object
-from .routing import route
+from .routing import QueueRoute
 
 OK = {"status": "ok"}
 _DOCUMENTED = {
@@ -157,19 +157,19 @@ def _text(body: dict[str, Any], name: str) -> str:
 
 
 ROUTES = [
-    route("POST", "/v1/publish/{destination*}", "publish_v1", publish, publishes=True),
-    route("GET", "/v1/endpoints", "list_endpoints_v1", list_endpoints),
-    route("POST", "/v1/endpoints", "create_endpoint_v1", create_endpoint),
-    route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", get_endpoint),
-    route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", change_endpoint),
-    route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", delete_endpoint),
-    route("GET", "/v1/topics", "list_topics_v1", list_topics),
-    route("POST", "/v1/topics", "create_topic_v1", create_topic),
-    route("GET", "/v1/topics/{name}", "get_topic_v1", get_topic),
-    route("PUT", "/v1/topics/{name}", "rename_topic_v1", rename_topic),
-    route("DELETE", "/v1/topics/{name}", "delete_topic_v1", delete_topic),
-    route("DELETE", "/v1/messages/{id}", "cancel_message_v1", cancel_message),
-    route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", list_tasks),
-    route("GET", "/v1/tasks/{id}", "get_task_v1", get_task),
-    route("GET", "/v1/quota", "quota_v1", quota),
+    QueueRoute("POST", "/v1/publish/{destination*}", "publish_v1", publish, publishes=True),
+    QueueRoute("GET", "/v1/endpoints", "list_endpoints_v1", list_endpoints),
+    QueueRoute("POST", "/v1/endpoints", "create_endpoint_v1", create_endpoint),
+    QueueRoute("GET", "/v1/endpoints/{id}", "get_endpoint_v1", get_endpoint),
+    QueueRoute("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", change_endpoint),
+    QueueRoute("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", delete_endpoint),
+    QueueRoute("GET", "/v1/topics", "list_topics_v1", list_topics),
+    QueueRoute("POST", "/v1/topics", "create_topic_v1", create_topic),
+    QueueRoute("GET", "/v1/topics/{name}", "get_topic_v1", get_topic),
+    QueueRoute("PUT", "/v1/topics/{name}", "rename_topic_v1", rename_topic),
+    QueueRoute("DELETE", "/v1/topics/{name}", "delete_topic_v1", delete_topic),
+    QueueRoute("DELETE", "/v1/messages/{id}", "cancel_message_v1", cancel_message),
+    QueueRoute("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", list_tasks),
+    QueueRoute("GET", "/v1/tasks/{id}", "get_task_v1", get_task),
+    QueueRoute("GET", "/v1/quota", "quota_v1", quota),
 ]

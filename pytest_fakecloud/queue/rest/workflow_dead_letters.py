@@ -27,7 +27,7 @@ from .dead_letters import (
     read_letter,
     select_letters,
 )
-from .routing import route
+from .routing import QueueRoute
 
 _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
@@ -98,29 +98,31 @@ def _created(run: WorkflowRun) -> dict[str, object]:
 
 
 ROUTES = [
-    route("POST", "/v2/workflows/dlq/resume", "resume_workflow_runs", resume_runs),
-    route("POST", "/v2/workflows/dlq/resume/{id}", "resume_workflow_runs", resume_runs),
-    route("POST", "/v2/workflows/dlq/restart", "restart_workflow_runs", restart_runs),
-    route("POST", "/v2/workflows/dlq/restart/{id}", "restart_workflow_runs", restart_runs),
-    route("POST", "/v2/workflows/dlq/callback/{id}", "retry_failure_function", retry_failure),
-    route("DELETE", "/v2/workflows/dlq/callback/{id}", "give_up_failure", give_up_failure),
-    route(
+    QueueRoute("POST", "/v2/workflows/dlq/resume", "resume_workflow_runs", resume_runs),
+    QueueRoute("POST", "/v2/workflows/dlq/resume/{id}", "resume_workflow_runs", resume_runs),
+    QueueRoute("POST", "/v2/workflows/dlq/restart", "restart_workflow_runs", restart_runs),
+    QueueRoute("POST", "/v2/workflows/dlq/restart/{id}", "restart_workflow_runs", restart_runs),
+    QueueRoute("POST", "/v2/workflows/dlq/callback/{id}", "retry_failure_function", retry_failure),
+    QueueRoute("DELETE", "/v2/workflows/dlq/callback/{id}", "give_up_failure", give_up_failure),
+    QueueRoute(
         "GET",
         "/v2/workflows/dlq",
         "list_workflow_dead_letters",
         partial(list_dead_letters, of_runs=True),
     ),
-    route(
+    QueueRoute(
         "DELETE",
         "/v2/workflows/dlq",
         "delete_workflow_dead_letters",
         partial(delete_dead_letters, of_runs=True),
     ),
-    route(
+    QueueRoute(
         "GET",
         "/v2/workflows/dlq/{id}",
         "get_workflow_dead_letter",
         partial(get_dead_letter, of_runs=True),
     ),
-    route("DELETE", "/v2/workflows/dlq/{id}", "delete_workflow_dead_letters", delete_dead_letter),
+    QueueRoute(
+        "DELETE", "/v2/workflows/dlq/{id}", "delete_workflow_dead_letters", delete_dead_letter
+    ),
 ]

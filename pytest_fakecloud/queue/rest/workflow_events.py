@@ -16,7 +16,7 @@ from ...http.messages import Json, Request
 from ..engine.engine import Engine
 from ..wire.values import check_name, encoded, header_map
 from .requests import json_object
-from .routing import route
+from .routing import QueueRoute
 
 HOOKS = "/v2/workflows/hooks/"
 """Prefix of paths that need no token, because the sender of a workflow's webhook has only the URL."""
@@ -62,16 +62,16 @@ def _event_id(request: Request) -> str:
 
 
 ROUTES = [
-    route("POST", "/v2/wait/{event}", "wait_for_event", wait_for_event, limited=False),
-    route("POST", "/v2/notify/{event}", "notify_event", notify_event, limited=False),
-    route("POST", "/v2/notify/{run}/{event}", "notify_event", notify_run, limited=False),
-    route("GET", "/v2/waiters/{event}", "list_waiters", list_waiters),
-    route(
+    QueueRoute("POST", "/v2/wait/{event}", "wait_for_event", wait_for_event, unlimited=True),
+    QueueRoute("POST", "/v2/notify/{event}", "notify_event", notify_event, unlimited=True),
+    QueueRoute("POST", "/v2/notify/{run}/{event}", "notify_event", notify_run, unlimited=True),
+    QueueRoute("GET", "/v2/waiters/{event}", "list_waiters", list_waiters),
+    QueueRoute(
         _METHODS,
         HOOKS + "{user}/{run}/{event}",
         "workflow_webhook",
         workflow_webhook,
         changes=True,
-        limited=False,
+        unlimited=True,
     ),
 ]

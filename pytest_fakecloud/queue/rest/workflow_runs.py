@@ -26,7 +26,7 @@ from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
 from ..workflow.runs import wire_pairs
 from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
 from .requests import caller_of, destination_of, json_array, query_of
-from .routing import route
+from .routing import QueueRoute
 
 _ALL_RUNS = ("workflowRuns", "true")
 """The parameter of a listing that selects all runs."""
@@ -219,11 +219,11 @@ def _to_failure_function(url: str, run_id: str) -> HeaderList:
 
 
 ROUTES = [
-    route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", get_steps),
-    route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", end_run),
-    route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cancel_runs),
-    route("GET", "/v2/workflows/events", "list_workflow_runs", list_runs),
-    route("GET", "/v2/workflows/logs", "list_workflow_runs", list_runs),
-    route("POST", "/v2/trigger/{destination*}", "trigger_workflow", trigger, limited=False),
-    route("POST", "/v2/batch/trigger", "trigger_workflows", trigger_many, limited=False),
+    QueueRoute("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", get_steps),
+    QueueRoute("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", end_run),
+    QueueRoute("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cancel_runs),
+    QueueRoute("GET", "/v2/workflows/events", "list_workflow_runs", list_runs),
+    QueueRoute("GET", "/v2/workflows/logs", "list_workflow_runs", list_runs),
+    QueueRoute("POST", "/v2/trigger/{destination*}", "trigger_workflow", trigger, unlimited=True),
+    QueueRoute("POST", "/v2/batch/trigger", "trigger_workflows", trigger_many, unlimited=True),
 ]
