@@ -16,7 +16,7 @@ from pytest_fakecloud.cloud.fake import Context, Fake
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.app import App, Instruments
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.http.server import Connection
@@ -60,8 +60,8 @@ class DemoApp(App):
     service = "demo"
     fact_fields: ClassVar[dict[str, Field]] = {"command": Field(TEXT, several=True)}
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__()
+    def __init__(self, instruments: Instruments, engine: Engine) -> None:
+        super().__init__(instruments)
         self.engine = engine
         self.seen: list[Request] = []
         self.closed_streams = threading.Semaphore(0)
@@ -158,7 +158,7 @@ class Demo(Fake):
 
     def _make_app(self) -> DemoApp:
         self._engine = Engine(self._time)
-        self.app = DemoApp(self._engine)
+        self.app = DemoApp(self._instruments, self._engine)
         return self.app
 
     @property

@@ -231,7 +231,7 @@ class RestPlayer(RequestPlayer):
     def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
         headers = self.authorized(headers)
         raw = path.encode().decode("latin-1")
-        answer = self.fake._app.answer(Request(method, raw, headers, body))
+        answer = self.fake._app.respond(Request(method, raw, headers, body))
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
         assert not [

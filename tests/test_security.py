@@ -152,7 +152,7 @@ def test_no_token_of_a_fake_reaches_the_control_api(cloud: Cloud) -> None:
 
 def control(app: ControlApp, method: str, path: str, authorization: str) -> Answer:
     headers = [("Host", "127.0.0.1"), ("Authorization", authorization)]
-    answer = app.answer(Request(method, f"{PREFIX}{path}", headers, b"{no json"))
+    answer = app.respond(Request(method, f"{PREFIX}{path}", headers, b"{no json"))
     assert isinstance(answer, Answer)
     return answer
 
@@ -277,7 +277,7 @@ def test_a_service_that_no_list_names_is_not_imported(cloud: Cloud) -> None:
         body = json.dumps({"fixture": name}).encode()
         headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer t")]
         before = set(sys.modules)
-        answer = app.answer(Request("POST", f"{PREFIX}/fakes", headers, body))
+        answer = app.respond(Request("POST", f"{PREFIX}/fakes", headers, body))
         assert isinstance(answer, Answer)
         assert answer.status in (400, 404, 422)
         assert set(sys.modules) == before

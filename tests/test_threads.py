@@ -63,7 +63,7 @@ def at_once(*jobs: Callable[[], object]) -> None:
 
 def send(fake: Any, method: str, target: str, body: bytes = b"") -> None:
     """Send a request without a socket."""
-    response = fake._app.answer(Request(method, target, list(fake.headers.items()), body))
+    response = fake._app.respond(Request(method, target, list(fake.headers.items()), body))
     assert response.status < 500, (method, target, response)
 
 
@@ -161,12 +161,12 @@ def test_messages_schedules_groups_and_flow_control(cloud: Cloud) -> None:
             ("Upstash-Flow-Control-Key", f"k{next(numbers) % 9}"),
             ("Upstash-Flow-Control-Value", "parallelism=1"),
         ]
-        assert queue._app.answer(Request("POST", to, headers, b"x")).status < 300  # type: ignore[union-attr]
+        assert queue._app.respond(Request("POST", to, headers, b"x")).status < 300  # type: ignore[union-attr]
 
     def schedule() -> None:
         headers = [*queue.headers.items(), ("Upstash-Cron", "0 0 1 1 *")]
         target = "/v2/schedules/https://example.com/"
-        assert queue._app.answer(Request("POST", target, headers, b"x")).status < 300  # type: ignore[union-attr]
+        assert queue._app.respond(Request("POST", target, headers, b"x")).status < 300  # type: ignore[union-attr]
 
     at_once(
         publish,

@@ -134,7 +134,7 @@ class Broker(Fake):
             self._engine.topics.create(topic, topic_config(topic, options))
         # The journal has no events of these topics.
         self._engine.set_listener(weakly(self._recorder.add_event))
-        app = BrokerApp(self._engine, config.username, self.faults)
+        app = BrokerApp(self._instruments, self._engine, config.username, self.faults)
         app.token = config.password or ""
         return app
 

@@ -21,7 +21,7 @@ from ..core.assets import asset
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT
 from ..core.matching import Field
-from ..http.app import App
+from ..http.app import App, Instruments
 from ..http.messages import Answer, Json, Request, basic_credentials, json_value, same
 from ..http.routing import Route
 from .errors import BrokerError, illegal_argument, partly_appended
@@ -65,8 +65,10 @@ class BrokerApp(App):
         Field(),
     )  # fmt: skip
 
-    def __init__(self, engine: BrokerEngine, username: str, faults: BrokerFaultPlan) -> None:
-        super().__init__()
+    def __init__(
+        self, instruments: Instruments, engine: BrokerEngine, username: str, faults: BrokerFaultPlan
+    ) -> None:
+        super().__init__(instruments)
         self.faults = faults
         self.engine = engine
         self.username = username

@@ -23,7 +23,7 @@ from ..core.settings import DeliveryMode, FakeConfig, read
 from ..core.timers import Instant
 from ..core.violations import Allowances, Violation, Violations, new_violation
 from ..faults.plan import FaultPlan
-from ..http.app import App
+from ..http.app import App, Instruments
 from ..http.hub import default_hub
 from .actions import action
 
@@ -191,6 +191,7 @@ class Fake:
         self._time = context.clock
         self._recorder = Recorder(context.now_us, self.service, self.name, context.recorder)
         self.journal = Journal(self._recorder)
+        self._instruments = Instruments(self._time, self._recorder, context.violations)
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
@@ -228,7 +229,6 @@ class Fake:
         if not app.token:
             app.token = config.token or self._new_token()
             _recent_tokens.append(app.token)
-        app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
         self._app = app
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self.snapshot(), 0)

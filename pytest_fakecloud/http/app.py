@@ -1,6 +1,6 @@
 """The base class of all HTTP applications.
 
-``App.answer`` is the pipeline: it finds the endpoint of a request, records the request,
+``App.respond`` is the pipeline: it finds the route of a request, records the request,
 authenticates it, applies faults, calls the endpoint, encodes its result, and records the response.
 """
 
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
@@ -109,6 +109,14 @@ class Chain:
         return response
 
 
+class Instruments(NamedTuple):
+    """What an app needs of its fake: the clock, the recorder of the journal, and the violations."""
+
+    clock: Timekeeper
+    recorder: Recorder
+    violations: Violations
+
+
 class App:
     """The HTTP side of one service. Subclasses define its routes and error format.
 
@@ -127,10 +135,6 @@ class App:
     event_fields: ClassVar[Mapping[str, Field]] = {}
     """The data of these events, by which they can be filtered."""
 
-    clock: Timekeeper
-    recorder: Recorder
-    violations: Violations
-    name: str = ""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""
     _table_of_class: ClassVar[RouteTable | None] = None
@@ -138,7 +142,10 @@ class App:
     def __init_subclass__(cls) -> None:
         cls._table_of_class = None  # not that of the base class
 
-    def __init__(self) -> None:
+    def __init__(self, instruments: Instruments) -> None:
+        self.clock, self.recorder, self.violations = instruments
+        self.name = self.recorder.fake
+        self.recorder.register_app(self.service, self)
         self.guards: Registry[Callable[[Request], object]] = Registry()
         """Functions that are called with a request before it is authenticated, and raise
         ``ServiceError`` to reject it: twice if it has a large body.
@@ -146,14 +153,6 @@ class App:
         self.rejection_listeners: Registry[Callable[[Request, ServiceError], object]] = Registry()
         """Functions that are called with a rejected request whose call is open."""
         self.chain = Chain()
-
-    def attach(self, *, clock: Timekeeper, recorder: Recorder, violations: Violations) -> None:
-        """Connect the app to its cloud. The fake calls this once."""
-        self.clock = clock
-        self.recorder = recorder
-        self.violations = violations
-        self.name = recorder.fake
-        recorder.register_app(self.service, self)
 
     def detach(self) -> None:
         """Break the circle of references that keeps a closed fake in memory until the garbage
@@ -175,7 +174,7 @@ class App:
 
     @classmethod
     def routes(cls) -> Sequence[Route]:
-        """Return the routes of the service, whose endpoints are methods of this class."""
+        """Return the routes of the service."""
         raise NotImplementedError
 
     def authenticate(self, request: Request) -> object:
@@ -219,7 +218,7 @@ class App:
 
     # -- the pipeline ----------------------------------------------------------------------------
 
-    def answer(
+    def respond(
         self, request: Request, *, rejection: Exception | None = None, in_client: bool = False
     ) -> AnyResponse:
         """Return the response to a REST request, and record both before the response is sent, so that a

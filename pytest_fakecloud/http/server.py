@@ -367,7 +367,7 @@ class HTTPHandler:
         if not self.connection.enter(request):
             return False
         try:
-            response = self.app.answer(request, rejection=rejection)
+            response = self.app.respond(request, rejection=rejection)
             if isinstance(response, Stream):
                 return self.connection.stream(partial(self._stream, request, response))
         finally:

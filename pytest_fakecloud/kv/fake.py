@@ -95,7 +95,7 @@ class KVServer(Fake):
                 from .real_redis.engine import RedisEngine
             self._engine = real = RedisEngine(clock, ids, config.engine, config)
             self._part_exits.callback(real.close)
-        return KVApp(self._engine, config)
+        return KVApp(self._instruments, self._engine, config)
 
     def _open(self, app: App) -> None:
         super()._open(app)

@@ -74,6 +74,9 @@ class Engine(Protocol):
     def reply_to(self, session: Any, line: list[bytes]) -> Reply:
         """Return the reply to a client's command line, which can be an error."""
 
+    def set_password(self, password: bytes) -> None:
+        """Set the password of the user ``default``, unless a real server has its own."""
+
     def give_way(self) -> None:
         """Let other clients run first."""
 

@@ -21,7 +21,7 @@ from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
-from ..http.app import App
+from ..http.app import App, Instruments
 from ..http.messages import (
     Answer,
     HeaderPairs,
@@ -36,7 +36,6 @@ from ..http.messages import (
 from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
-from .engine.engine import KVEngine
 from .errors import CommandError, RestError, as_reply
 from .interruptions import Arrival, CommandSender, Interruptions
 from .model import TURN_SECONDS, CommandLimits, Engine
@@ -45,9 +44,6 @@ from .settings import KVConfig
 from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
-    from ..core.clock import Timekeeper
-    from ..core.recorder import Recorder
-    from ..core.violations import Violations
     from .resp.port import PortConnection
     from .sse import EventStream
 
@@ -75,21 +71,18 @@ class KVApp(App):
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
 
-    def __init__(self, engine: Engine, settings: KVConfig) -> None:
-        super().__init__()
+    def __init__(self, instruments: Instruments, engine: Engine, settings: KVConfig) -> None:
+        super().__init__(instruments)
         self.engine = engine
         self.settings = settings
         self.password = ""
         self.set_password(settings.database_password or new_token(32))
+        self.command_limits = CommandLimits(settings, self.clock.now_us)
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
-
-    def attach(self, *, clock: Timekeeper, recorder: Recorder, violations: Violations) -> None:
-        super().attach(clock=clock, recorder=recorder, violations=violations)
-        self.command_limits = CommandLimits(self.settings, clock.now_us)
 
     def detach(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
@@ -97,10 +90,9 @@ class KVApp(App):
         super().detach()
 
     def set_password(self, password: str) -> None:
-        """Set the password of the database port. A real server has its own."""
+        """Set the password of the database port."""
         self.password = password
-        if isinstance(self.engine, KVEngine):
-            self.engine.users.default.set_password(password.encode())
+        self.engine.set_password(password.encode())
 
     @classmethod
     def routes(cls) -> list[Route]:

@@ -103,7 +103,7 @@ class Shortcut:
         if mount is None:
             raise NoAnswer("the fake is gone")
         request.body = body
-        response = mount.app.answer(request, in_client=True)
+        response = mount.app.respond(request, in_client=True)
         if not isinstance(response, Answer):
             raise NoAnswer("Remote end closed connection without response")
         payload = response.body

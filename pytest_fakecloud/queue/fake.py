@@ -145,7 +145,7 @@ class Queue(QueueActions, Fake):
         if self._delivery == "background":
             chain.insert(2, violations)
         self._engine.intercept(*chain)
-        app = QueueApp(self._engine, self._new_token())
+        app = QueueApp(self._instruments, self._engine, self._new_token())
         if config.dev_credentials and config.token is None:
             app.token = DEV_TOKEN
         return app

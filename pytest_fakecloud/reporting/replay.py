@@ -187,7 +187,7 @@ class ReplayedFake:
         request = Request(call.method, target, headers, call.request_body, call.client)
         # The server reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
-        answer = self.fake._app.answer(request, in_client=True)
+        answer = self.fake._app.respond(request, in_client=True)
         if call.fault is not None:
             return
         same = getattr(answer, "status", None) == call.status

@@ -21,7 +21,7 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import App
+from ..http.app import App, Instruments
 from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request, bearer_token, same
 from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
@@ -95,15 +95,14 @@ class ControlApp(App):
         clouds: IsolatedClouds | None = None,
         begins: Callable[[Cloud], object] = lambda cloud: None,
     ) -> None:
-        super().__init__()
+        recorder = Recorder(cloud.clock.now_us, service="control", fake="control")
+        # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
+        recorder.keep = 0
+        super().__init__(Instruments(cloud._context.clock, recorder, _Bugs(cloud, log_bug)))
         self.cloud = cloud
         self._begins = begins
         self.token = token or new_token()
         self._hosts = hosts or Hosts()
-        recorder = Recorder(cloud.clock.now_us, service="control", fake="control")
-        # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
-        recorder.keep = 0
-        self.attach(clock=cloud._context.clock, recorder=recorder, violations=_Bugs(cloud, log_bug))
         self.loading = ""
         """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
@@ -149,11 +148,11 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/begin", "begin", cls.begin),
         ]
 
-    def answer(
+    def respond(
         self, request: Request, *, rejection: Exception | None = None, in_client: bool = False
     ) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
-        return _guarded(super().answer(request, rejection=rejection, in_client=in_client))
+        return _guarded(super().respond(request, rejection=rejection, in_client=in_client))
 
     def route_request(self, request: Request) -> Route | frozenset[str] | None:
         # Scripts may still have the paths from the time when fakes were called handles.

@@ -94,7 +94,7 @@ class VectorIndex(Fake):
         self._part_exits.callback(self._engine.close)
         self._embedder = embedder
         self._create(config.namespaces)
-        return VectorApp(self._engine, embedder, new_token())
+        return VectorApp(self._instruments, self._engine, embedder, new_token())
 
     def _create(self, namespaces: Iterable[str] | Mapping[str, Loadable]) -> None:
         for namespace in namespaces:

@@ -19,7 +19,7 @@ import orjson
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
-from ..http.app import App
+from ..http.app import App, Instruments
 from ..http.messages import Answer, Json, Request, bearer_token, decode_segment, same
 from ..http.routing import Route
 from . import errors
@@ -68,9 +68,13 @@ class VectorApp(App):
     }
 
     def __init__(
-        self, engine: VectorEngine, embedder: Embedder | None, read_only_token: str
+        self,
+        instruments: Instruments,
+        engine: VectorEngine,
+        embedder: Embedder | None,
+        read_only_token: str,
     ) -> None:
-        super().__init__()
+        super().__init__(instruments)
         self.engine = engine
         self.embedder = embedder
         self._limits = engine.limits

@@ -29,7 +29,7 @@ from typing import Any
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.settings import FakeConfig, setting, text
 from pytest_fakecloud.cloud.fake import Fake, Snapshot
-from pytest_fakecloud.http.app import App, Request
+from pytest_fakecloud.http.app import App, Instruments, Request
 from pytest_fakecloud.http.routing import Route
 
 
@@ -47,8 +47,8 @@ class Notes:
 class NotesApp(App):
     service = "toy"
 
-    def __init__(self, engine: Notes) -> None:
-        super().__init__()
+    def __init__(self, instruments: Instruments, engine: Notes) -> None:
+        super().__init__(instruments)
         self.engine = engine
 
     @classmethod
@@ -78,7 +78,7 @@ class Toy(Fake):
         self._engine = Notes()
         if self._config.first:
             self._engine.notes.append(self._config.first)
-        return NotesApp(self._engine)
+        return NotesApp(self._instruments, self._engine)
 
     def _env_variables(self) -> dict[str, str]:
         return {"TOY_URL": self.url}

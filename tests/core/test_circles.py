@@ -269,6 +269,6 @@ def test_a_late_call_of_a_closed_fake_is_not_recorded() -> None:
         app, before = server._app, server._app.recorder
     assert app.recorder is not before
     assert app.recorder is app.recorder
-    app.answer(Request("GET", "/get/k"))
+    app.respond(Request("GET", "/get/k"))
     assert app.recorder.entries == []
     assert (len(server.journal), len(cloud.journal)) == (0, 0)

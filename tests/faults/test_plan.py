@@ -117,7 +117,7 @@ def test_every_outcome_can_be_asked_for(
     demo: Demo, prepare: Callable[[FaultPlan], object], target: str, outcome: str
 ) -> None:
     prepare(demo.faults)
-    demo.app.answer(Request("GET", target))
+    demo.app.respond(Request("GET", target))
     demo.assert_called(outcome=outcome, times=1)
     demo.assert_not_called(outcome="open")
 
@@ -454,7 +454,7 @@ def test_listeners_hear_once_of_the_answer_to_a_call_that_pytest_fail_ends(
 def test_pytest_fail_reaches_a_client_in_the_same_thread(demo: Demo) -> None:
     demo.faults.call(lambda: pytest.fail("not like this"), times=1)
     with pytest.raises(pytest.fail.Exception, match="not like this"):
-        demo.app.answer(Request("GET", "/echo/x"), in_client=True)
+        demo.app.respond(Request("GET", "/echo/x"), in_client=True)
     assert demo.journal.calls().only().outcome == "broken off"
 
 

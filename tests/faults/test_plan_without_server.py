@@ -16,7 +16,7 @@ from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
-from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.app import App, Instruments
 from pytest_fakecloud.http.messages import Answer, ConnectionEffect, Request
 
 from .conftest import ARGUMENTS, sent
@@ -220,10 +220,8 @@ def test_a_plan_takes_names_errors_and_facts_from_its_app(plan: FaultPlan) -> No
         def dump(self, value: object) -> bytes:
             return b"json"
 
-    app = Own()
     clock = Timekeeper()
-    recorder, violations = Recorder(clock.now_us), Violations()
-    app.attach(clock=clock, recorder=recorder, violations=violations)
+    app = Own(Instruments(clock, Recorder(clock.now_us), Violations()))
     plan._attach(app)
     assert set(plan._fact_fields) == {"command"}
     assert set(plan._service_fields) == {"url", "message_id"}

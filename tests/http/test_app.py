@@ -30,7 +30,7 @@ from ..demo import Demo, Raw
 
 
 def ask(demo: Demo, method: str, target: str, **options: Any) -> Answer:
-    response = demo.app.answer(Request(method, target, **options))
+    response = demo.app.respond(Request(method, target, **options))
     assert isinstance(response, Answer)
     return response
 
@@ -138,12 +138,11 @@ def test_the_pipelines_order(demo: Demo) -> None:
             order.append("route")
             return Answer(b"nowhere", 404)
 
-    app = Ordered()
-    app.attach(clock=demo._time, recorder=demo._recorder, violations=demo.context.violations)
+    app = Ordered(demo._instruments)
     demo.faults._attach(app)
     demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
-    app.answer(Request("GET", "/x"))
+    app.respond(Request("GET", "/x"))
     assert order == ["settle", "authenticate after 1 records", "fault", "route"]
 
 
@@ -312,14 +311,14 @@ def test_a_bug_in_the_facts_is_no_bug_of_the_call(
 
 def test_a_fault_on_a_service_error_can_still_spoil_it(demo: Demo) -> None:
     demo.faults.lose_response()
-    response = demo.app.answer(Request("GET", "/refuse"))
+    response = demo.app.respond(Request("GET", "/refuse"))
     assert isinstance(response, ConnectionEffect)
     assert response.answer is not None
     assert response.answer.status == 418
 
 
 def test_a_stream_is_passed_on(demo: Demo) -> None:
-    assert isinstance(demo.app.answer(Request("GET", "/stream")), Stream)
+    assert isinstance(demo.app.respond(Request("GET", "/stream")), Stream)
     assert demo.journal.calls().only().outcome == "streamed"
 
 
@@ -356,7 +355,7 @@ def test_what_breaks_the_server_is_a_violation(demo: Demo, monkeypatch: pytest.M
     def broken(request: Request, **_: object) -> Any:
         raise KeyError("outside of the pipeline")
 
-    monkeypatch.setattr(demo.app, "answer", broken)
+    monkeypatch.setattr(demo.app, "respond", broken)
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{demo.url}/echo/x")
     demo.close()

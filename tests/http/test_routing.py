@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.http.app import App
+from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.core.recorder import Recorder
+from pytest_fakecloud.core.violations import Violations
+from pytest_fakecloud.http.app import App, Instruments
 from pytest_fakecloud.http.routing import Route, RouteTable
 
 
@@ -118,8 +121,12 @@ def test_the_apps_of_a_class_share_their_table() -> None:
     class Two(One):
         pass
 
-    assert One().table is One().table
-    assert [app().table.routes[0].pattern for app in (One, Two)] == ["/One", "/Two"]
+    def instruments() -> Instruments:
+        clock = Timekeeper()
+        return Instruments(clock, Recorder(clock.now_us), Violations())
+
+    assert One(instruments()).table is One(instruments()).table
+    assert [app(instruments()).table.routes[0].pattern for app in (One, Two)] == ["/One", "/Two"]
     left = weakref.ref(Two)
     del Two
     gc.collect()

@@ -357,7 +357,7 @@ class TestAnyInput:
     ) -> None:
         with KVServer(Context.alone()) as server:
             headers = [*headers, ("Authorization", f"Bearer {server.token}")]
-            answer = server._app.answer(Request(method, path + query, headers, body))
+            answer = server._app.respond(Request(method, path + query, headers, body))
             assert isinstance(answer, Answer)
             assert answer.status in (200, 400, 405)
             assert "bug" not in [violation.kind for violation in server._app.violations]

@@ -170,7 +170,7 @@ def server() -> Iterator[KVServer]:
 def posted(server: KVServer, body: bytes, path: str = "/") -> Any:
     """Return the JSON of an answer, which takes little processor time."""
     began = time.thread_time()
-    answer = server._app.answer(Request("POST", path, list(server.headers.items()), body))
+    answer = server._app.respond(Request("POST", path, list(server.headers.items()), body))
     assert isinstance(answer, Answer)
     assert isinstance(answer.body, bytes)
     assert time.thread_time() - began < SECONDS

@@ -52,7 +52,7 @@ def answered(
 ) -> Any:
     """Return the status and the JSON of an answer."""
     login = ("Authorization", fake.headers["Authorization"])
-    answer = fake._app.answer(
+    answer = fake._app.respond(
         Request(method, target.encode().decode("latin-1"), [login, *headers], body)
     )
     assert isinstance(answer, Answer)

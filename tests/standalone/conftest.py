@@ -42,7 +42,7 @@ def ask(app: ControlApp, method: str, path: str, body: Any = None) -> tuple[int,
     """Send one request through the pipeline, without a socket."""
     sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
-    answer = app.answer(Request(method, f"/__control__{path}", headers, sent))
+    answer = app.respond(Request(method, f"/__control__{path}", headers, sent))
     assert isinstance(answer, Answer)
     assert isinstance(answer.body, bytes)
     return answer.status, json.loads(answer.body)

@@ -414,7 +414,7 @@ def test_responses_about_data_of_every_type_are_json(full: Lists) -> None:
     assert ask(full.app, "POST", "/snapshots", {})[0] == 200
     headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
     for path in paths:
-        answer = full.app.answer(Request("GET", f"/__control__{path}", headers))
+        answer = full.app.respond(Request("GET", f"/__control__{path}", headers))
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
         assert answer.status == 200, (path, answer.body)
@@ -444,7 +444,7 @@ def test_odd_numbers_in_every_body_are_rejected_or_accepted(full: Lists, number:
                     sent = {**sent, "kind": kind, "args": ["ODD"], field: value}
                 data = json.dumps(sent).replace('"ODD"', number).encode()
                 headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
-                answer = full.app.answer(Request(route.methods.split()[0], path, headers, data))
+                answer = full.app.respond(Request(route.methods.split()[0], path, headers, data))
                 assert isinstance(answer, Answer), path
                 assert answer.status < 500, (path, data, answer.body)
                 if number not in NUMBERS:

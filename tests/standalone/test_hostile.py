@@ -101,7 +101,7 @@ def test_every_request_is_answered_in_words(
         # The path as the bytes that a client would send.
         raw = target.encode().decode("latin-1")
         headers = [("Host", "localhost:8000"), ("Authorization", "Bearer token")]
-        answer = app.answer(Request(method, raw, headers, body))
+        answer = app.respond(Request(method, raw, headers, body))
         if isinstance(answer, Stream):
             assert answer.on_close is not None
             answer.on_close()
@@ -133,7 +133,7 @@ def test_a_token_of_any_bytes_is_only_wrong(app: ControlApp) -> None:
         "Bearer " + "x" * 10**6,
     ):
         headers = [("Host", "localhost"), ("Authorization", header)]
-        answer = app.answer(Request("GET", f"{PREFIX}/state", headers))
+        answer = app.respond(Request("GET", f"{PREFIX}/state", headers))
         assert isinstance(answer, Answer)
         assert answer.status == 401
 
@@ -281,7 +281,7 @@ def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
         cloud.journal.keep = 10
         app = ControlApp(cloud, "token")
         headers = [("Host", "localhost"), ("Authorization", "Bearer token")]
-        stream = app.answer(Request("GET", f"{PREFIX}/journal/stream", headers))
+        stream = app.respond(Request("GET", f"{PREFIX}/journal/stream", headers))
         assert isinstance(stream, Stream)
         first = cloud.journal._recorder.add_event("x", "first")
         assert f"id: {first.number}\n".encode() in next(stream.chunks)

@@ -100,7 +100,7 @@ def index() -> Iterator[VectorIndex]:
 def answer(index: VectorIndex, command: str, body: object) -> tuple[int, Any]:
     path = "/" + command.partition(" ")[0]
     request = Request("POST", path, list(index.headers.items()), orjson.dumps(body))
-    got = index._app.answer(request)
+    got = index._app.respond(request)
     return got.status, orjson.loads(got.body)  # type: ignore[arg-type]
 
 

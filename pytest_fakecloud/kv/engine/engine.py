@@ -171,6 +171,10 @@ class KVEngine:
             self._plan_disconnect()
         return session
 
+    def set_password(self, password: bytes) -> None:
+        """Set the password of the user ``default``."""
+        self.users.default.set_password(password)
+
     def abandon(self, session: Session) -> None:
         with self.lock:
             self.forget_state(session)

@@ -402,6 +402,9 @@ class RedisEngine:
         if spec is not None and limited and not spec.documented:
             raise CommandError(errors.not_available(spec.name))
 
+    def set_password(self, password: bytes) -> None:
+        """Do nothing, because the server has its own users."""
+
     def give_way(self) -> None:
         """Do nothing, because the server itself takes turns between its clients."""
 

@@ -22,7 +22,7 @@ from ...cloud.fake import Fake, Snapshot
 from ...core.errors import ContractError
 from ...core.field_types import is_url
 from ...core.violations import Violation, raised_violation
-from ...http.app import App
+from ...http.app import App, Instruments
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from .applications import environ_of
@@ -44,8 +44,8 @@ class ServerApp(App):
     paths: ClassVar[Mapping[str, str]] = {}
     """The names of the routes of some paths, for faults and assertions."""
 
-    def __init__(self, receive: Callable[[Request], Answer]) -> None:
-        super().__init__()
+    def __init__(self, instruments: Instruments, receive: Callable[[Request], Answer]) -> None:
+        super().__init__(instruments)
         self._receive = receive
 
     @classmethod
@@ -146,7 +146,7 @@ class Destination(Fake):
                 "leave it out"
             )
         self._server = self._server_type(self)
-        return self._app_type(self._serve_request)
+        return self._app_type(self._instruments, self._serve_request)
 
     def _add_mount(self, mount: Mount) -> None:
         super()._add_mount(mount)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.matching import Field
-from ...http.app import App
+from ...http.app import App, Instruments
 from ...http.messages import Answer, Request, bearer_token, same
 from ...http.routing import Route
 from .. import errors
@@ -83,8 +83,8 @@ class QueueApp(App):
         "method": Field(METHOD),
     }  # fmt: skip
 
-    def __init__(self, engine: Engine, read_only_token: str) -> None:
-        super().__init__()
+    def __init__(self, instruments: Instruments, engine: Engine, read_only_token: str) -> None:
+        super().__init__(instruments)
         self.engine = engine
         self.read_only_token = read_only_token
 

@@ -103,7 +103,7 @@ class FakeRoutes(Part):
         headers, content = _headers(fake, body.get("headers", {})), _sent(body.get("body", ""))
         # The request goes through the fake's whole pipeline, but not through a socket.
         sent = Request(method, target, headers, content)
-        answer = fake._app.answer(sent)
+        answer = fake._app.respond(sent)
         if isinstance(answer, Answer):
             raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
             return {

@@ -301,7 +301,7 @@ class TestAnyInput:
         )
         def check(path: str, body: bytes) -> None:
             headers = [("Authorization", f"Bearer {server.token}")]
-            answer = server._app.answer(Request("POST", path, headers, body))
+            answer = server._app.respond(Request("POST", path, headers, body))
             assert isinstance(answer, Answer)
             assert answer.status in (200, 400), (body, answer.body)
             assert "bug" not in [violation.kind for violation in server._app.violations]

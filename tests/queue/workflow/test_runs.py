@@ -764,7 +764,7 @@ def test_no_body_makes_the_queue_fail(asked: dict[str, Any]) -> None:
         headers = {**queue.headers, "Upstash-Workflow-RunId": "r"}
         for path, body in (("wait/e", asked), ("batch/trigger", [asked])):
             sent = json.dumps(body).encode()
-            answer = queue._app.answer(Request("POST", f"/v2/{path}", [*headers.items()], sent))
+            answer = queue._app.respond(Request("POST", f"/v2/{path}", [*headers.items()], sent))
             assert isinstance(answer, Answer)
             assert answer.status < 500, answer
         assert queue._context.violations == []

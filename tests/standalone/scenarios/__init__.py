@@ -88,7 +88,7 @@ class ControlPlayer(RequestPlayer):
     def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Reply:
         sent = [("Host", "127.0.0.1"), ("Authorization", "Bearer token"), *headers]
         raw = quote(path, safe="/?&=%:+,*'()\"[]{}<>!$-._~").encode().decode("latin-1")
-        answer = self.app.answer(Request(method, f"/__control__{raw}", sent, body))
+        answer = self.app.respond(Request(method, f"/__control__{raw}", sent, body))
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
         assert not [violation for violation in self.cloud.violations() if violation.kind == "bug"]
