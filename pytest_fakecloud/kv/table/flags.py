@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from .groups import GROUPS
 
 CATEGORIES = (
@@ -18,6 +20,7 @@ COMMAND_FLAGS = (
 """The flags of commands in ``COMMAND INFO``."""
 
 
+@cache  # Many rows have the same flags.
 def parse(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the flags in a column, and the ACL categories that follow from it and from the group; raise
     ``ValueError`` for a wrong word.
