@@ -1,10 +1,11 @@
 """The key-value service: ``KVServer``, its in-memory engine, REST and the Redis protocol.
 
-The modules and folders of each line import only from the lines above::
+The modules and folders, from the parts to the whole::
 
     errors.py settings.py    error messages; dialects and limits
     algorithms/              glob patterns, regular expressions and quoting, independent of the service
-    table/                   a row per command, the parameters of CONFIG, syntax
+    syntax.py config.py      numbers and other words of commands; the parameters of CONFIG
+    table/                   a row per command
     values/                  data structures without commands
     rdb/ search/             dumps and .rdb files; indexes of the vendor's search
     reply.py model.py        replies of commands and their encodings; limits of commands, interfaces
@@ -31,9 +32,7 @@ A command is a function that takes the session and the arguments after the comma
 
 Arity, permissions and the expiry of keys are handled before the call. A function checks syntax
 first, then types, and writes last; it raises ``CommandError(errors.X)``. It reads with
-``session.db.get``, ``string`` and ``lookup``, and writes with ``set`` and ``get_or_create``. After a
-change in place, it calls ``touch(key)`` and ``remove_if_empty(key)``. ``set`` and ``touch`` publish
-the command's keyspace event unless ``event`` names another (``engine/messages.py``). The time
+``session.db.get``, ``string`` and ``lookup``, and writes as ``engine/keyspace.py`` describes. The time
 is ``session.now_ms``, random numbers come from ``session.engine.random``, parameters from
 ``session.engine.config``. A command that blocks returns ``Blocked`` if ``session.may_block``.
 """

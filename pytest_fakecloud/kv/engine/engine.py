@@ -85,7 +85,7 @@ class EngineCopy(NamedTuple):
 
 
 class KVEngine:
-    """An in-memory key-value store: ``execute()`` takes a command line and returns its reply.
+    """An in-memory key-value store: ``reply_to()`` takes a client's command line and returns its reply.
 
     In the vendor's dialect, it has one database, otherwise sixteen. Limits and ``documented_only``
     restrict clients, but not the test. A single re-entrant ``lock`` guards all state.
@@ -213,13 +213,15 @@ class KVEngine:
         try:
             if session.db.indexes is not None:
                 self._index_ahead(session, line)
-            return self.turns.in_turn(line, partial(self._execute, session, line, conclude))
+            return self.turns.in_turn(line, partial(self._accept_and_run, session, line, conclude))
         except ScriptRunning:
             return conclude(self._reply_during_script(session, line))
         except CommandError as error:  # The client has left before its turn.
             return conclude(as_reply(error))
 
-    def _execute(self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]) -> T:
+    def _accept_and_run(
+        self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]
+    ) -> T:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
         # All commands of a transaction or script share this budget of steps. Not as a context manager,

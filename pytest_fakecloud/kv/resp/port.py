@@ -25,7 +25,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeVar
 
 from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut, set_interruptions_end
 from ...core.errors import ContractError, ServiceError
@@ -59,6 +59,7 @@ from .wire import (
     reply_in,
 )
 
+T = TypeVar("T")
 READ_BYTES = 64 * 1024
 
 LARGE = 1024 * 1024
@@ -172,9 +173,6 @@ class EncodedReply(NamedTuple):
         size = sum(map(len, self.parts))
         beginning = b"".join(part[:SHOWN_BYTES] for part in self.parts[:SHOWN_BYTES])
         return Answer(CutBytes.of(beginning[:SHOWN_BYTES], size), self.status, (), RESP_TYPE)
-
-
-AnswerWith: TypeAlias = Callable[[EncodedReply], Answer]
 
 
 class PortConnection:
@@ -296,16 +294,22 @@ class PortConnection:
         call = self._open_call(line, size, app.settle())
         response: AnyResponse
         try:
-            response = self._respond(line, size, call)
+            if self.engine.pauses.delays_end_us:
+                self.wait_for_pause(line)
+            passes_chain = self._passes_chain(line)
+            if self.signal.closed:
+                # The connection was closed while the command waited, before it reached the engine.
+                response = ConnectionEffect("drop")
+            elif passes_chain and not app.chain.is_empty:
+                response = self._respond_in_chain(line, size, call)
+            else:
+                # Nothing can replace the reply, so it is recorded and put into the outbox at once.
+                reply = partial(self._reply_at_once, call, passes_chain)
+                self.perform(line, size, call, reply)
+                return not session.closing
         except BaseException as error:
             response = self._render_error(app.report_bug(self._request_of(call), error))
-        if (
-            call.outcome == "open"
-        ):  # Otherwise, its reply has been recorded and put into the outbox.
-            app.record(call, response)
-            if not self._deliver(response):
-                return False
-        return not session.closing
+        return self._deliver(call, response) and not session.closing
 
     def _open_call(self, line: list[bytes], size: int, at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
@@ -330,16 +334,8 @@ class PortConnection:
         request.principal, request.route, request.call = self.session.user, call.route, call
         return request
 
-    def _respond(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
-        """Return the response of the engine, or of the chain around it."""
-        if self.engine.pauses.delays_end_us:
-            self.wait_for_pause(line)
-        if self.signal.closed:
-            # The connection was closed while the command waited, before it reached the engine.
-            return ConnectionEffect("drop")
-        passes_chain = self._passes_chain(line)
-        if not passes_chain or self.app.chain.is_empty:
-            return self.perform(line, size, call, partial(self._reply_at_once, call, passes_chain))
+    def _respond_in_chain(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
+        """Return the response of the interceptors around the engine."""
         request = self._request_of(call)
         request.is_handshake = line[0].upper() in _HANDSHAKE
         mode = self.session.reply_mode
@@ -410,9 +406,12 @@ class PortConnection:
         injected.altered = answer.altered
         return injected
 
-    def _deliver(self, response: AnyResponse) -> bool:
-        """Send a response or apply a fault's effect; return False if the connection must be closed."""
+    def _deliver(self, call: Call, response: AnyResponse) -> bool:
+        """Record a response, and send it or apply a fault's effect; return False if the connection must
+        be closed.
+        """
         assert not isinstance(response, Stream)
+        self.app.record(call, response)
         if isinstance(response, Answer):
             self.outbox.put(as_resp(response, self.session.resp))
             return True
@@ -426,9 +425,11 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, line: list[bytes], size: int, call: Call, answer_with: AnswerWith) -> Answer:
-        """Run the command of a call, which has about ``size`` bytes. Return what ``answer_with`` makes
-        of its encoded reply, before another client gets its turn.
+    def perform(
+        self, line: list[bytes], size: int, call: Call, conclude: Callable[[EncodedReply], T]
+    ) -> T:
+        """Run the command of a call, which has about ``size`` bytes. Return what ``conclude`` returns
+        for its encoded reply. It is called before another client gets its turn.
         """
         engine, session = self.engine, self.session
         if self.app.interruptions:
@@ -438,36 +439,32 @@ class PortConnection:
         limits = self.app.command_limits
         mode = session.reply_mode  # which the command may change
 
-        def conclude(reply: Reply) -> Answer | Waiter:
+        def block_or_conclude(reply: Reply) -> T | Waiter:
             if isinstance(reply, Blocked):
                 return engine.block(session, reply)
-            return answer_with(self._encode(line, mode, reply))
+            return conclude(self._encode(line, mode, reply))
 
         self._executing = self._thread
         try:
             if limits.counts_commands or size > limits.largest:
                 self._check_limits(line)
-            answer = engine.reply_then(session, line, conclude)
-        except CommandError as error:
-            answer = conclude(error)
+            result = engine.reply_then(session, line, block_or_conclude)
+        except CommandError as error:  # of a limit
+            result = block_or_conclude(error)
         finally:
             self._executing = None
-        if isinstance(answer, Answer):
-            return answer
-        reply = self._wait(answer)
+        if not isinstance(result, Waiter):
+            return result
+        reply = self._wait(result)
         with engine.lock:
-            return answer_with(self._encode(line, mode, reply))
+            return conclude(self._encode(line, mode, reply))
 
-    def _reply_at_once(self, call: Call, reached: bool, reply: EncodedReply) -> Answer:
-        """Record a reply that no interceptor may replace, and put it into the outbox, so that later
-        pushes follow it.
-        """
+    def _reply_at_once(self, call: Call, reached: bool, reply: EncodedReply) -> None:
+        """Record a reply, and put it into the outbox, so that later pushes follow it."""
         call.reached = reached
-        answer = reply.answer()
-        self.app.record(call, answer)
+        self.app.record(call, reply.answer())
         for part in reply.parts:
             self.outbox.put(part)
-        return answer
 
     def _check_limits(self, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a limit forbids a command."""
