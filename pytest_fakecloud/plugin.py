@@ -288,7 +288,7 @@ def pytest_runtest_makereport(
         hide_ours(item, call)
     report = yield
     if call.excinfo is not None and "ScopeMismatch: " in str(report.longrepr):
-        from .pytest_run.checks import scope_advice
+        from .pytest_run.outcomes import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = run_of(item.config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
 from ..core.settings import DeliveryMode
 from .lost_changes import OPENING, LostChanges, Moment, moment_of
+from .options import FixtureValues, Node, RunOptions
 
 
 class BeforeFixture(NamedTuple):
@@ -30,18 +30,6 @@ class BeforeFixture(NamedTuple):
             fake._restore_baseline(baseline)
 
 
-@dataclass(frozen=True)
-class CloudSettings:
-    """The settings of a cloud."""
-
-    seed: str
-    """The seed if the settings have none."""
-    merged: Mapping[str, Any]
-    """All settings (``RunOptions.merged_settings()``), which the ``Context`` of the cloud has, too."""
-    session: Mapping[str, Any] = field(default_factory=dict)
-    """The value of ``fakecloud_session_settings`` in them; empty for a narrower scope."""
-
-
 class CloudOwner:
     """The owner of the cloud of a test, of a class, of a module or of the session, and in a wide scope
     of what each test begins with. That is the fakes that fixtures of a wide scope have started, the
@@ -55,42 +43,55 @@ class CloudOwner:
     """
 
     cloud: Cloud
-    settings: CloudSettings
+    values: FixtureValues
+    """The values of fixtures with settings with which the cloud was opened."""
+    settings: Mapping[str, Any]
+    """The settings of the cloud: these values, merged with markers, options and the ini file."""
 
     def __init__(
         self,
         run_exits: Exits,
-        config: pytest.Config,
+        options: RunOptions,
         delivery: DeliveryMode,
-        settings: CloudSettings,
+        node: Node | None,
+        values: FixtureValues,
+        test: str,
     ) -> None:
         self._run_exits = run_exits
-        self._config = config
+        self._options = options
         self._delivery = delivery
-        self.closed = False
-        """Whether the cloud is closed or closing. The run forgets the owner only when the test ends,
-        because the report of its teardown reads the closed cloud.
+        self._node = node
+        """The test, class or module that the cloud lasts for; None for the session."""
+        self.has_ended = False
+        """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
+        only when the test ends, because the report of its teardown reads the closed cloud.
         """
         self.lost = LostChanges()
-        self._open(settings)
+        self._open(values, self.settings_with(values), test)
 
-    def _open(self, settings: CloudSettings) -> None:
-        self.settings, merged = settings, settings.merged
+    def settings_with(self, values: FixtureValues) -> Mapping[str, Any]:
+        """Return the settings of the cloud with these values; fail a test with invalid ones."""
+        return self._options.merged_settings(self._node, values)
+
+    def _open(self, values: FixtureValues, settings: Mapping[str, Any], test: str) -> None:
+        """Open the cloud for its first ``test``."""
+        self.values, self.settings = values, settings
         self.cloud = cloud = Cloud(
-            seed=settings.seed if merged["seed"] is None else merged["seed"],
-            now=merged["now"],
-            clock=merged["clock"],
-            process_time=merged["process_time"],
+            seed=self._seed_of(test),
+            now=settings["now"],
+            clock=settings["clock"],
+            process_time=settings["process_time"],
             delivery=self._delivery,
-            transport=merged["transport"],
-            tls=merged["tls"],
-            share_tls_context=merged["share_tls_context"],
+            transport=settings["transport"],
+            tls=settings["tls"],
+            share_tls_context=settings["share_tls_context"],
         )
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = self._run_exits.callback(cloud.close)
         context = cloud._context
-        context.settings = merged
-        context.cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
+        context.settings = settings
+        cache = getattr(self._options.config, "cache", None)  # None with -p no:cacheprovider
+        context.cache = cache
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
@@ -100,18 +101,21 @@ class CloudOwner:
         """Close the cloud, because its scope has ended. If this is interrupted, the exits of the run
         repeat it.
         """
-        self.closed = True
+        self.has_ended = True
         self._close_cloud()
 
-    def reopen(self, settings: CloudSettings) -> None:
+    def reopen(self, values: FixtureValues, settings: Mapping[str, Any], test: str) -> None:
         """Close the cloud of early fakes, and open one with the settings of the session."""
         self._close_cloud()
-        self._open(settings)
+        self._open(values, settings, test)
+
+    def _seed_of(self, test: str) -> int | str:
+        """Return the seed of the cloud in a test: that of its settings, or else the test's node id."""
+        seed: int | str | None = self.settings["seed"]
+        return test if seed is None else seed
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Return an open cloud of a wide scope to what each test begins with. Random values start over
-        from the test's own seed, unless the settings of the cloud have one.
-        """
+        """Return an open cloud of a wide scope to what each test begins with."""
         cloud = self.cloud
         self._is_reused = True
         for fake in cloud.fakes():
@@ -127,8 +131,7 @@ class CloudOwner:
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
                 fake._set_credentials(*credentials)
-        seed = self.settings.merged["seed"]
-        cloud._context.ids.reseed(item.nodeid if seed is None else seed)
+        cloud._context.ids.reseed(self._seed_of(item.nodeid))
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, if an earlier test may have made them."""
@@ -153,8 +156,10 @@ class CloudOwner:
         ``before`` if the fixture itself has opened the cloud.
         """
         before = before or BeforeFixture({}, {}, OPENING)
-        fakes = self.cloud.fakes()
-        self.let_stay(fake for fake in fakes if fake._credentials() != before.credentials.get(fake))
+        fakes, credentials = self.cloud.fakes(), before.credentials
+        started = [fake for fake in fakes if fake not in credentials]
+        rotated = [fake for fake in fakes if fake._credentials() != credentials.get(fake)]
+        self.let_stay({*started, *rotated})
         for fake, baseline in before.baselines.items():
             if fake._baseline is not baseline:
                 definition.addfinalizer(partial(fake._restore_baseline, baseline))

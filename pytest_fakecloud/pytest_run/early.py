@@ -17,9 +17,9 @@ from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
 from ..process.surroundings import Variables
-from .cloud_owner import CloudOwner, CloudSettings
+from .cloud_owner import CloudOwner
 from .lost_changes import AT_IMPORT, OPENING
-from .options import SESSION_SETTINGS, RunOptions, fixture_of, misuse, words_of
+from .options import SESSION_SETTINGS, FixtureValues, fixture_of, misuse, words_of
 from .run import Run
 
 
@@ -32,13 +32,13 @@ def start_early_fakes(run: Run) -> None:
     run.exits.callback(run.end_test)
     try:
         # The fixture with the settings of the session cannot be called yet.
-        run.session_owner = owner = run.new_session_owner("session", {})
+        run.session_owner = owner = run.new_session_owner({}, "session")
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
     except (ContractError, OSError) as error:
         raise pytest.UsageError(f"fakecloud_early: {error}") from error
-    run.early = EarlyFakes(run.options, owner)
+    run.early = EarlyFakes(owner)
     run.config.pluginmanager.register(run.early)
 
 
@@ -55,8 +55,7 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
 class EarlyFakes:
     """Early fakes from their start to the first test: a plugin of pytest, in runs that have some."""
 
-    def __init__(self, options: RunOptions, owner: CloudOwner) -> None:
-        self._options = options
+    def __init__(self, owner: CloudOwner) -> None:
         self._owner = owner
 
     def pytest_collection_finish(self) -> None:
@@ -75,13 +74,16 @@ class EarlyFakes:
         tests, so that ``Run.begin_call()`` checks them for each test.
         """
 
-    def apply(self, seed: str, session_settings: Mapping[str, Any]) -> None:
+    def apply(self, values: FixtureValues, test: str) -> None:
         """Close the cloud of the early fakes, and start these again at the same addresses, in a cloud
-        with the settings of the session. If that fails, the session's cloud has ended.
+        with the settings of the session, if there are any. If that fails, the session's cloud has ended.
         """
         owner = self._owner
-        _check_addresses(owner.cloud, session_settings)
-        merged = self._options.merged_settings(fakecloud_session_settings=session_settings)
+        if not any(values.values()):
+            owner.values = values
+            return
+        _check_addresses(owner.cloud, values[SESSION_SETTINGS])
+        settings = owner.settings_with(values)
         # A copy, because closing the cloud empties the original.
         formers = dict(owner.cloud._context.fixture_fakes)
         try:
@@ -89,7 +91,7 @@ class EarlyFakes:
                 for mount in former._mounts:
                     # A client that connects in between waits.
                     hand_over(mount.host, mount.port, mount.listener)
-            owner.reopen(CloudSettings(seed, merged, session_settings))
+            owner.reopen(values, settings, test)
             for fixture, former in formers.items():
                 fake = fixture_fake(owner.cloud, fixture, port=former._mount.port)
                 fake._take_over(former)

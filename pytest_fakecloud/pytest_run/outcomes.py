@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ import pytest
 
 from ..cloud.base import undelivered
 from ..cloud.cloud import Cloud
+from ..cloud.services import SERVICES
 from ..core.calls import Call
 from ..core.errors import (
     ContractError,
@@ -28,7 +30,7 @@ from ..core.errors import (
 from ..core.frames import is_own
 from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
-from .options import misuse
+from .options import CHOICES, SESSION_SETTINGS, SETTINGS, fixture_of, misuse
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -453,6 +455,40 @@ def _written(
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))
         return str(written)
     return f"({failures[0]})"
+
+
+# -- advice about scopes ----------------------------------------------------------------------------
+
+_MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
+
+
+def scope_advice(error: str, fixtures: Container[str]) -> str:
+    """Return how a fixture of a wide scope can use a fake, or fakes of a wide scope can have settings,
+    if that is what pytest's error is about.
+    """
+    match = _MISMATCH.search(error)
+    if match is None or match[1] not in fixtures:
+        return ""
+    name = match[1]
+    scope = match[2] if match[2] in CHOICES["fakecloud_scope"] else "session"
+    if name in (SETTINGS, SESSION_SETTINGS):
+        # The fakes of the whole run take no settings of single tests.
+        is_session = name == SESSION_SETTINGS or scope == "session"
+        wide = ("session", SESSION_SETTINGS) if is_session else (scope, SETTINGS)
+        return (
+            "\n\nfakecloud: the fakes last longer than a test (fakecloud_scope, or those of "
+            f"fakecloud_session), so the fixture with their settings must, too:\n"
+            f"    @pytest.fixture(scope={wide[0]!r})\n    def {wide[1]}():"
+        )
+    lines = ["", "", "fakecloud: let the fakes last as long as this fixture; in pytest.ini:"]
+    lines += ["    [pytest]", f"    fakecloud_scope = {scope}"]
+    if name == "fakecloud_env":
+        lines += ["    fakecloud_env = true", "and request the fakes instead of fakecloud_env"]
+    else:
+        start = fixture_of(name.removeprefix("fakecloud_"))
+        start = f".{start}()" if start in SERVICES else ""
+        lines.append(f"or use the cloud that lasts for the run: fakecloud_session{start}")
+    return "\n".join(lines)
 
 
 # -- the tracebacks of failed tests -----------------------------------------------------------------
