@@ -140,7 +140,8 @@ class Run:
         self.fixture_owner = owner
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._observe_and_publish()
+        self._observe()
+        self._publish()
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -168,6 +169,7 @@ class Run:
                 self.early.apply(values, item.nodeid)
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
+        self._observe()
         return owner
 
     def new_session_owner(self, values: FixtureValues, test: str) -> CloudOwner:
@@ -216,14 +218,11 @@ class Run:
             values[SETTINGS] = self.test.settings_value
         return self.options.merged_settings(self._item(), values)
 
-    def _observe_and_publish(self) -> None:
-        """Record what the report needs to know of the cloud that the test uses. If the test has
-        requested it, and its settings say so, also set the variables of the fakes. Both end with the
-        test.
+    def _observe(self) -> None:
+        """Record what the report of the test needs to know of the open clouds, until the test ends.
 
-        Called when the fixture opens the cloud; when a later test begins; and after the set-up of each
-        test, in which a fixture may have requested the cloud at run time, or imported a framework whose
-        requests are recorded.
+        Called when a cloud opens, when a later test begins, and after the set-up of each test, which may
+        have imported a framework whose requests are recorded.
         """
         test = self.test
         if not self.owners:
@@ -232,7 +231,16 @@ class Run:
             from .observation import Observation
 
             test.observation = Observation(self.options, self._item(), test.exits)
-        test.observation.observe(self.owners[0].cloud)
+        test.observation.observe([owner.cloud for owner in self.owners])
+
+    def _publish(self) -> None:
+        """Set the variables of the fakes until the test ends, if it has requested their cloud and its
+        settings say so.
+
+        Called when the fixture opens the cloud, when a later test begins, and after the set-up of each
+        test, in which a fixture may have requested the cloud at run time.
+        """
+        test = self.test
         if test.requested_cloud is None or test.has_variables:
             return
         if self.settings_of_test()["env"]:
@@ -274,12 +282,14 @@ class Run:
         for owner in self.owners:
             owner.begin_test(item)
         self._note_request()
-        self._observe_and_publish()
+        self._observe()
+        self._publish()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
         self._note_request()
-        self._observe_and_publish()
+        self._observe()
+        self._publish()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
