@@ -63,6 +63,12 @@ class BaseCloud:
     """
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
+    _fixture_settings: Mapping[str, Any] = {}
+    """The settings of the fakes of pytest's fixtures, by fixture name."""
+    _cache: Any = None
+    """``config.cache`` of the pytest run that created the cloud, in which exploration stores schedules,
+    or None. The modules on this floor do not import pytest.
+    """
 
     def __init__(
         self,
@@ -87,6 +93,8 @@ class BaseCloud:
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
+        self._fixture_fakes: dict[str, Fake] = {}
+        """The fakes of the fixtures that were used, by fixture name."""
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
         self._in_process = transport == "inprocess"
@@ -340,8 +348,7 @@ class BaseCloud:
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed(self._last_fakes)))
-        # The fakes refer to the context. Without this circle they are freed at once.
-        self._context.fixture_fakes.clear()
+        self._fixture_fakes.clear()
 
     def _forget_timers(self) -> None:
         # Until now, the clock's reference has kept the cloud alive while a fake was open.
@@ -384,17 +391,21 @@ class BaseCloud:
 # Functions, because the methods of a cloud are what a test may use.
 
 
+def use_in_fixtures(cloud: BaseCloud, settings: Mapping[str, Any], cache: Any) -> None:
+    """Give a cloud the settings of its fixtures' fakes, by fixture name, and the cache of its run."""
+    cloud._fixture_settings, cloud._cache = settings, cache
+
+
 def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
     """Return the fake of a fixture in a cloud, started on first use, with more ``settings``.
 
     Raises ``ContractError`` for an unknown fixture.
     """
     fixture = find(fixture).fixture
-    context = cloud._context
-    fake = context.fixture_fakes.get(fixture)
+    fake = cloud._fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, {**context.settings.get(fixture, {}), **settings})
-        context.fixture_fakes[fixture] = fake
+        fake = cloud._start(fixture, {**cloud._fixture_settings.get(fixture, {}), **settings})
+        cloud._fixture_fakes[fixture] = fake
     return fake
 
 

@@ -68,16 +68,8 @@ class Context:
         self.allowed = Allowances()
         """The violations and warnings that ``allow()`` of the cloud covers."""
         self.fakes: Registry[Fake] = Registry()
-        self.cache: Any = None
-        """``config.cache`` of the pytest run that created the cloud, in which exploration stores
-        schedules, or None. The modules on this floor do not import pytest.
-        """
         self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
-        self.settings: Mapping[str, Any] = {}
-        """The settings of the fixtures' cloud; those of a fake are under the name of its fixture."""
-        self.fixture_fakes: dict[str, Fake] = {}
-        """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
         self._numbers: dict[str, int] = {}

@@ -191,7 +191,7 @@ def check_marker_effect(item: pytest.Item, cloud: Cloud | None, *, has_session_c
                     "clock"
                 )
         elif not is_of_all:
-            used = cloud._context.fixture_fakes
+            used = cloud._fixture_fakes
             unused = names.intersection(SERVICES).difference(used)
             if unused:
                 raise misuse(

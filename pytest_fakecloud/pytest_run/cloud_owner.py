@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ..cloud.base import start_over
+from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
@@ -88,10 +88,8 @@ class CloudOwner:
         )
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = self._run_exits.callback(cloud.close)
-        context = cloud._context
-        context.settings = settings
         cache = getattr(self._options.config, "cache", None)  # None with -p no:cacheprovider
-        context.cache = cache
+        use_in_fixtures(cloud, settings, cache)
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False

@@ -85,7 +85,7 @@ class EarlyFakes:
         _check_addresses(owner.cloud, values[SESSION_SETTINGS])
         settings = owner.settings_with(values)
         # A copy, because closing the cloud empties the original.
-        formers = dict(owner.cloud._context.fixture_fakes)
+        formers = dict(owner.cloud._fixture_fakes)
         try:
             for former in formers.values():
                 for mount in former._mounts:
@@ -113,7 +113,7 @@ def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
         )
     for name, service_settings in settings.items():
         fixture = fixture_of(name)
-        if fixture not in cloud._context.fixture_fakes or not isinstance(service_settings, Mapping):
+        if fixture not in cloud._fixture_fakes or not isinstance(service_settings, Mapping):
             continue
         connection = connection_settings(settings_class(find(fixture)))
         if wrong := connection.intersection(service_settings):
