@@ -416,6 +416,10 @@ def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
         fake._renew_connections()
     context.clock.rewind(now, clock)
     cloud.reset()
+    # If the next test requests the fixture of a fake that has been closed, that starts a new one.
+    fixture_fakes = cloud._fixture_fakes
+    for fixture in [name for name, fake in fixture_fakes.items() if fake.closed]:
+        del fixture_fakes[fixture]
 
 
 def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:

@@ -695,6 +695,33 @@ def test_calls_have_stacks_while_two_clouds_are_open(run: Run) -> None:
     ).assert_outcomes(passed=3)
 
 
+def test_a_fixture_starts_a_fake_that_an_earlier_test_has_replayed_into(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import requests
+        from pytest_fakecloud import Cloud
+        from pytest_fakecloud.cloud.cloud import archive_of
+
+        def recorded():
+            with Cloud() as cloud:
+                kv = cloud.kv_server()
+                requests.post(kv.url, json=["SET", "k", "v"], headers=kv.headers)
+                return archive_of(cloud)
+
+        def test_first(fakecloud):
+            fakecloud.replay(recorded())
+            assert [fake.value("k") for fake in fakecloud.fakes()] == ["v"]
+
+        def test_second(kv_server):
+            asked = requests.post(kv_server.url, json=["GET", "k"], headers=kv_server.headers)
+            assert asked.json() == {"result": None}
+        """
+    ).assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize("table", ["tool.pytest.ini_options", "tool.pytest"])
 @pytest.mark.parametrize(
     "setting",
