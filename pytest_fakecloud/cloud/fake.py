@@ -187,12 +187,15 @@ class Fake:
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._part_exits = Exits()
-        """What ends with the parts of the app, the latest first."""
+        """What ends with the parts of the app, the latest first. They end in the middle of the others,
+        after the app is detached: this wakes handlers that wait in a part, and the journal of a closed
+        fake must not record how they end.
+        """
         self._exits = Exits(
             self._stop_serving,
             self.faults._close,
             self._detach_app,
-            self._part_exits.close,  # This wakes handlers that wait in a part.
+            self._part_exits.close,
             self._await_handlers,
             self._forget,
         )

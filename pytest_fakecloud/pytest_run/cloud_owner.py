@@ -102,11 +102,6 @@ class CloudOwner:
         self.has_ended = True
         self._close_cloud()
 
-    def reopen(self, values: FixtureValues, settings: Mapping[str, Any], test: str) -> None:
-        """Close the cloud of early fakes, and open one with the settings of the session."""
-        self._close_cloud()
-        self._open(values, settings, test)
-
     def _seed_of(self, test: str) -> int | str:
         """Return the seed of the cloud in a test: that of its settings, or else the test's node id."""
         seed: int | str | None = self.settings["seed"]
@@ -154,10 +149,10 @@ class CloudOwner:
         ``before`` if the fixture itself has opened the cloud.
         """
         before = before or BeforeFixture({}, {}, OPENING)
-        fakes, credentials = self.cloud.fakes(), before.credentials
-        started = [fake for fake in fakes if fake not in credentials]
-        rotated = [fake for fake in fakes if fake._credentials() != credentials.get(fake)]
-        self.let_stay({*started, *rotated})
+        fakes, old = self.cloud.fakes(), before.credentials
+        started = [fake for fake in fakes if fake not in old]
+        rotated = [fake for fake in fakes if fake in old and fake._credentials() != old[fake]]
+        self.let_stay([*started, *rotated])
         for fake, baseline in before.baselines.items():
             if fake._baseline is not baseline:
                 definition.addfinalizer(partial(fake._restore_baseline, baseline))

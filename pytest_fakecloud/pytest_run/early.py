@@ -1,5 +1,8 @@
-"""Early fakes: those that start before conftests and the application's settings are imported. All that
-a run does for them is here, except that ``Run.open_session_cloud()`` calls ``apply()``.
+"""Early fakes: those that start before conftests and the application's settings are imported.
+
+``Run`` only decides whether there are any (``is_early``), and gives them the settings of the session
+before the first test (``apply()``). What a fake needs to continue at the address of another one is
+``Fake._take_over()`` and ``http.ports.hand_over()``.
 """
 
 from __future__ import annotations
@@ -91,7 +94,8 @@ class EarlyFakes:
                 for mount in former._mounts:
                     # A client that connects in between waits.
                     hand_over(mount.host, mount.port, mount.listener)
-            owner.reopen(values, settings, test)
+            owner._close_cloud()
+            owner._open(values, settings, test)
             for fixture, former in formers.items():
                 fake = fixture_fake(owner.cloud, fixture, port=former._mount.port)
                 fake._take_over(former)

@@ -141,7 +141,7 @@ class Run:
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
         self._observe()
-        self._publish()
+        self._set_variables()
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -233,7 +233,7 @@ class Run:
             test.observation = Observation(self.options, self._item(), test.exits)
         test.observation.observe([owner.cloud for owner in self.owners])
 
-    def _publish(self) -> None:
+    def _set_variables(self) -> None:
         """Set the variables of the fakes until the test ends, if it has requested their cloud and its
         settings say so.
 
@@ -244,10 +244,10 @@ class Run:
         if test.requested_cloud is None or test.has_variables:
             return
         if self.settings_of_test()["env"]:
-            from .env import publish_env
+            from .env import set_variables
 
             test.has_variables = True
-            publish_env(test.requested_cloud, test.exits)
+            set_variables(test.requested_cloud, test.exits)
 
     def clouds_to_report(self) -> list[Cloud]:
         """Return the cloud that the test has requested, and the other open ones, if they were used: an
@@ -283,13 +283,13 @@ class Run:
             owner.begin_test(item)
         self._note_request()
         self._observe()
-        self._publish()
+        self._set_variables()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
         self._note_request()
         self._observe()
-        self._publish()
+        self._set_variables()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
