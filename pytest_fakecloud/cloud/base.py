@@ -116,13 +116,14 @@ class BaseCloud:
             self._stop_delivering,
             self._close_fakes,
             *([] if steering is None else [steering.stop]),
-            partial(self._changes.leave, user),
+            *(partial(change.leave, user) for change in self._changes),
             *([] if self._authority is None else [self._authority.close]),
             self._forget_timers,
         )
         """What ends with the cloud, in this order."""
         try:
-            self._changes.enter(user)
+            for change in self._changes:
+                change.enter(user)
             if steering is not None:
                 steering.start()
         except BaseException:
@@ -237,7 +238,8 @@ class BaseCloud:
 
     def _connect(self, fake: Fake, service: Service) -> None:
         """Let the clients of this process reach a fake that has started, and call the listeners."""
-        self._changes.refresh()
+        for change in self._changes:
+            change.refresh()
         # One of these changes, which all clouds have.
         no_proxy.add(fake._mount.host)
         if self._in_process and service.in_process:
