@@ -42,12 +42,6 @@ class CloudOwner:
     ``close()``, or else with the ``run_exits``.
     """
 
-    cloud: Cloud
-    values: FixtureValues
-    """The values of fixtures with settings with which the cloud was opened."""
-    settings: Mapping[str, Any]
-    """The settings of the cloud: these values, merged with markers, options and the ini file."""
-
     def __init__(
         self,
         run_exits: Exits,
@@ -57,43 +51,36 @@ class CloudOwner:
         values: FixtureValues,
         test: str,
     ) -> None:
-        self._run_exits = run_exits
-        self._options = options
-        self._delivery = delivery
-        self._node = node
-        """The test, class or module that the cloud lasts for; None for the session."""
-        self.has_ended = False
-        """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
-        only when the test ends, because the report of its teardown reads the closed cloud.
+        """Open the cloud for its first ``test``. It lasts for ``node``, a test, class or module, or None,
+        the session.
         """
-        self.lost = LostChanges()
-        self._open(values, self.settings_with(values), test)
-
-    def settings_with(self, values: FixtureValues) -> Mapping[str, Any]:
-        """Return the settings of the cloud with these values; fail a test with invalid ones."""
-        return self._options.merged_settings(self._node, values)
-
-    def _open(self, values: FixtureValues, settings: Mapping[str, Any], test: str) -> None:
-        """Open the cloud for its first ``test``."""
-        self.values, self.settings = values, settings
+        self.values = values
+        """The values of the fixtures with settings with which the cloud was opened."""
+        self.settings = settings = options.merged_settings(node, values)
+        """The settings of the cloud: these values, merged with markers, options and the ini file."""
         self.cloud = cloud = Cloud(
             seed=self._seed_of(test),
             now=settings["now"],
             clock=settings["clock"],
             process_time=settings["process_time"],
-            delivery=self._delivery,
+            delivery=delivery,
             transport=settings["transport"],
             tls=settings["tls"],
             share_tls_context=settings["share_tls_context"],
         )
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
-        self._close_cloud = self._run_exits.callback(cloud.close)
-        cache = getattr(self._options.config, "cache", None)  # None with -p no:cacheprovider
+        self._close_cloud = run_exits.callback(cloud.close)
+        cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
         use_in_fixtures(cloud, settings, cache)
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
+        self.lost = LostChanges()
+        self.has_ended = False
+        """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
+        only when the test ends, because the report of its teardown reads the closed cloud.
+        """
 
     def close(self) -> None:
         """Close the cloud, because its scope has ended. If this is interrupted, the exits of the run

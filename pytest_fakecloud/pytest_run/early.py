@@ -17,6 +17,7 @@ from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
+from ..core.exits import call_all
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
 from ..process.surroundings import Variables
@@ -41,7 +42,7 @@ def start_early_fakes(run: Run) -> None:
                 variables.set(name, value)
     except (ContractError, OSError) as error:
         raise pytest.UsageError(f"fakecloud_early: {error}") from error
-    run.early = EarlyFakes(owner)
+    run.early = EarlyFakes(run)
     run.config.pluginmanager.register(run.early)
 
 
@@ -58,14 +59,15 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
 class EarlyFakes:
     """Early fakes from their start to the first test: a plugin of pytest, in runs that have some."""
 
-    def __init__(self, owner: CloudOwner) -> None:
-        self._owner = owner
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def pytest_collection_finish(self) -> None:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._owner
+        owner = self._run.session_owner
+        assert owner is not None, "early fakes are those of the session"
         owner.let_stay(owner.cloud.fakes())
         owner.lost.add(AT_IMPORT, owner.cloud, OPENING)
 
@@ -77,35 +79,36 @@ class EarlyFakes:
         tests, so that ``Run.begin_call()`` checks them for each test.
         """
 
-    def apply(self, values: FixtureValues, test: str) -> None:
-        """Close the cloud of the early fakes, and start these again at the same addresses, in a cloud
-        with the settings of the session, if there are any. If that fails, the session's cloud has ended.
+    def apply(self, former: CloudOwner, values: FixtureValues, test: str) -> CloudOwner:
+        """Return the owner of a cloud with the settings of the session, in which fakes continue at the
+        addresses of the early ones; the former owner if there are no settings. If that fails after the
+        cloud has been opened, both clouds have ended.
         """
-        owner = self._owner
         if not any(values.values()):
-            owner.values = values
-            return
-        _check_addresses(owner.cloud, values[SESSION_SETTINGS])
-        settings = owner.settings_with(values)
+            former.values = values
+            return former
+        _check_addresses(former.cloud, values[SESSION_SETTINGS])
+        owner = self._run.new_session_owner(values, test)
+        owner.lost = former.lost
         # A copy, because closing the cloud empties the original.
-        formers = dict(owner.cloud._fixture_fakes)
+        early_fakes = dict(former.cloud._fixture_fakes)
         try:
-            for former in formers.values():
-                for mount in former._mounts:
+            for early_fake in early_fakes.values():
+                for mount in early_fake._mounts:
                     # A client that connects in between waits.
                     hand_over(mount.host, mount.port, mount.listener)
-            owner._close_cloud()
-            owner._open(values, settings, test)
-            for fixture, former in formers.items():
-                fake = fixture_fake(owner.cloud, fixture, port=former._mount.port)
-                fake._take_over(former)
-                _check_variables(former, fake)
+            former.close()
+            for fixture, early_fake in early_fakes.items():
+                fake = fixture_fake(owner.cloud, fixture, port=early_fake._mount.port)
+                fake._take_over(early_fake)
+                _check_variables(early_fake, fake)
             owner.let_stay(owner.cloud.fakes())
         except BaseException:
-            owner.close()
+            call_all([former.close, owner.close])
             raise
         finally:
             release()
+        return owner
 
 
 def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ shows what owns what, and when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,7 +37,7 @@ class TestState:
     """The test; None before the first test and after the last one."""
     requested_cloud: Cloud | None = None
     """The cloud of the fixture ``fakecloud``, if the test has requested it so far."""
-    settings_value: Mapping[str, Any] | None = None
+    values: FixtureValues = field(default_factory=dict)
     """The value of ``fakecloud_settings`` for the test, if its fakes outlive it. It is known when the
     code of the test begins.
     """
@@ -164,9 +164,10 @@ class Run:
             return owner
         with without_traceback():
             if owner is None:
-                owner = self.session_owner = self.new_session_owner(values, item.nodeid)
+                owner = self.new_session_owner(values, item.nodeid)
             elif self.early is not None:
-                self.early.apply(values, item.nodeid)
+                owner = self.early.apply(owner, values, item.nodeid)
+        self.session_owner = owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self._observe()
@@ -211,12 +212,8 @@ class Run:
         """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
         read from them, because the fakes have the others from the settings of their cloud.
         """
-        from .options import SETTINGS
-
-        values = dict(self.owners[0].values) if self.owners else {}
-        if self.test.settings_value is not None:
-            values[SETTINGS] = self.test.settings_value
-        return self.options.merged_settings(self._item(), values)
+        values = self.owners[0].values if self.owners else {}
+        return self.options.merged_settings(self._item(), {**values, **self.test.values})
 
     def _observe(self) -> None:
         """Record what the report of the test needs to know of the open clouds, until the test ends.
@@ -315,27 +312,26 @@ class Run:
             return
         if self.test.observation is not None:
             self.test.observation.begin_call()
-        self._check_later_test()
+        self._check_values()
         for owner in self.owners:
             owner.begin_call()
 
-    def _check_later_test(self) -> None:
-        """Fail the test if its settings cannot apply to the clouds that outlive it. pytest returns the
-        value of a fixture of a wide scope, such as ``fakecloud``, without calling ``open_cloud()``.
+    def _check_values(self) -> None:
+        """Note the value of ``fakecloud_settings``, and fail a test whose settings cannot apply to the
+        clouds that outlive it. pytest returns the value of a fixture of a wide scope, such as
+        ``fakecloud``, without calling ``open_cloud()``.
         """
         from .checks import check_own_markers, check_values
         from .options import SESSION_SETTINGS, SETTINGS
 
         test, scope = self.test, self.options.scope
         arguments = getattr(test.item, "funcargs", {})
-        former = {} if self.session_owner is None else dict(self.session_owner.values)
-        if test.requested_cloud is not None and self.fixture_owner is not None:
-            former |= self.fixture_owner.values
-        else:
+        former = {name: value for owner in self.owners for name, value in owner.values.items()}
+        if test.requested_cloud is None:
             former.pop(SETTINGS, None)
-        values = {}
         if scope != "function" and SETTINGS in arguments:
-            values[SETTINGS] = test.settings_value = arguments[SETTINGS]
+            test.values = {SETTINGS: arguments[SETTINGS]}
+        values = dict(test.values)
         is_session_used = scope == "session" or "fakecloud_session" in arguments
         if is_session_used and SESSION_SETTINGS in former and SESSION_SETTINGS in arguments:
             values[SESSION_SETTINGS] = arguments[SESSION_SETTINGS]
