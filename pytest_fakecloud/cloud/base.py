@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from os import urandom
@@ -21,9 +21,10 @@ from ..core.field_types import OneOf
 from ..core.ids import Ids
 from ..core.journal import Journal, Results, results_of
 from ..core.matching import Field
+from ..core.registry import Registry
 from ..core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
 from ..core.timers import Instant
-from ..core.violations import VIOLATION_FIELDS, Violation, with_allowance
+from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
 from ..process.surroundings import changes_for, no_proxy
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
 from .services import Service, fake_class, find
@@ -93,6 +94,10 @@ class BaseCloud:
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
+        self._allowed = Allowances()
+        """The violations and warnings that ``allow()`` covers."""
+        self._listeners: Registry[Callable[[Fake], None]] = Registry()
+        """Functions that are called with each fake that has been started."""
         self._fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
         self._time.on_background = self._deliver
@@ -248,7 +253,7 @@ class BaseCloud:
 
             mount = fake._mount
             fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
-        for listener in self._context.listeners:
+        for listener in self._listeners:
             listener(fake)
 
     def fakes(self) -> Results[Fake]:
@@ -279,7 +284,7 @@ class BaseCloud:
         violations = [*self._context.violations]
         for fake in self._last_fakes or self._context.fakes:
             violations += fake._left_behind()
-        covers = self._context.allowed.covers
+        covers = self._allowed.covers
         counted = (
             [violation for violation in violations if not covers(violation.kind, violation.facts)]
             if violations
@@ -298,7 +303,7 @@ class BaseCloud:
         ``ContractError`` for an unknown kind or fact, suggesting the nearest.
         """
         __tracebackhide__ = True
-        self._context.allowed.add(kind, where)
+        self._allowed.add(kind, where)
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -319,7 +324,7 @@ class BaseCloud:
         for fake in self._context.fakes:
             fake.reset()
         self._context.violations.clear()
-        self._context.allowed.clear()
+        self._allowed.clear()
         self.journal.clear()
         self._context.closed_addresses.clear()
         self._context.former_secrets = frozenset()
@@ -448,7 +453,7 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     texts, context = [], cloud._context
     for fake in context.fakes:
         text, facts = fake._undelivered(), {"fake": fake.name}
-        if text is None or context.allowed.covers("undelivered", facts):
+        if text is None or cloud._allowed.covers("undelivered", facts):
             continue
         if "undelivered" in strict:
             context.violations.report("undelivered", text, fake=fake.name)

@@ -21,7 +21,7 @@ from ..core.recorder import Recorder
 from ..core.registry import Registry
 from ..core.settings import DeliveryMode, FakeConfig, read
 from ..core.timers import Instant
-from ..core.violations import Allowances, Violation, Violations, new_violation
+from ..core.violations import Violation, Violations, new_violation
 from ..faults.plan import FaultPlan
 from ..http.app import App
 from ..http.hub import default_hub
@@ -65,11 +65,7 @@ class Context:
         self.journal = Journal(self.recorder)
         self.violations = Violations()
         self.delivery = delivery
-        self.allowed = Allowances()
-        """The violations and warnings that ``allow()`` of the cloud covers."""
         self.fakes: Registry[Fake] = Registry()
-        self.listeners: Registry[Callable[[Fake], None]] = Registry()
-        """Functions that are called with each fake that the cloud has started."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
         self._numbers: dict[str, int] = {}

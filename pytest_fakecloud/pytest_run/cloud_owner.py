@@ -51,8 +51,8 @@ class CloudOwner:
         values: FixtureValues,
         test: str,
     ) -> None:
-        """Open the cloud for its first ``test``. It lasts for ``node``, a test, class or module, or None,
-        the session.
+        """Open the cloud for its first ``test``. It lasts for ``node``: a test, class or module, or if
+        None the session.
         """
         self.values = values
         """The values of the fixtures with settings with which the cloud was opened."""

@@ -33,7 +33,7 @@ def set_variables(cloud: Cloud, exits: Exits) -> None:
         if cloud.authority is not None and is_first:
             _replace_default_opener(exits)
 
-    listeners = cloud._context.listeners
+    listeners = cloud._listeners
     exits.callback(listeners.remove, set_those_of)
     listeners.add(set_those_of)
     for fake in cloud.fakes():

@@ -159,13 +159,11 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
 def _refused_clients(cloud: Cloud) -> list[str]:
     """Describe clients whose credentials were rejected, unless the test allows it."""
 
-    context = cloud._context
-
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "fake": call.fake}
-        return context.allowed.covers("refused", facts)
+        return cloud._allowed.covers("refused", facts)
 
-    entries = context.recorder.entries
+    entries = cloud._context.recorder.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
     from ..reporting.calls import Lookups
