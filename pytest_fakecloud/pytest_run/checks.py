@@ -2,8 +2,9 @@
 
 They are made when the settings are known: those of markers before the fixtures of the test
 (``check_markers()``), the values of the two fixtures with settings when a cloud opens
-(``check_values()``). Both are repeated before the code of a test with a cloud of an earlier one. Last,
-``check_marker_effect()`` looks at what a passing test has used.
+(``check_values()``). Both are repeated before the code of a test with a cloud of an earlier one.
+``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()`` looks at what a passing test has
+used.
 
 ``RunOptions.merged_settings()`` checks single values, ``check_run_options()`` the ini settings, and
 ``EarlyFakes.apply()`` the settings that early fakes get.
@@ -141,16 +142,16 @@ def warn_of_session_settings(item: pytest.Item) -> None:
 
 
 def _check_unchanged(
-    fixture: str, scope: str, settings: Mapping[str, Any], former: Mapping[str, Any]
+    fixture: str, scope: str, value: Mapping[str, Any], former: Mapping[str, Any]
 ) -> None:
-    """Fail a test if a fixture has other settings than the former ones, with which the fakes of its
-    scope have started. Only ``strict`` of ``fakecloud_settings`` may differ. ``env`` may not, unless a
-    marker has it: variables are set before the fixtures of a test, when its markers are known, but not
-    yet what a fixture returns for it.
+    """Fail a test if a fixture has another value than the former one, with which the fakes of its scope
+    have started. Only ``strict`` of ``fakecloud_settings`` may differ. ``env`` may not, unless a marker
+    has it: variables are set before the fixtures of a test, when its markers are known, but not yet what
+    a fixture returns for it.
     """
     if fixture == SETTINGS:
-        settings, former = {**settings, "strict": None}, {**former, "strict": None}
-    if settings is former or settings == former:
+        value, former = {**value, "strict": None}, {**former, "strict": None}
+    if value is former or value == former:
         return
     reasons = {
         SETTINGS: f"the fakes live for the whole {scope} (fakecloud_scope): override the fixture once "
