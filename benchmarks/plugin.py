@@ -30,7 +30,6 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.base import Transport
 from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.http.messages import Request
-from pytest_fakecloud.process.surroundings import changes_for
 
 from .timing import compare, limit, line
 
@@ -168,21 +167,17 @@ def whole_tests() -> list[bool]:
     """Measure fixture, ``upstash_redis.Redis()``, SET and close: with defaults, with a shared TLS
     context, and in process.
 
-    Ten tests run in a row, because the plugin keeps what a cloud changes in the process between two
-    such tests.
+    Ten tests run in a row.
     """
 
     def tests(transport: Transport, share: bool) -> Callable[[], None]:
         def run() -> None:
-            changes = changes_for(share, transport == "inprocess")
-            changes.enter()
             for _ in range(10):
                 with Cloud(1, transport=transport, share_tls_context=share) as cloud:
                     kv = cloud.kv_server()
                     redis = Redis(kv.url, kv.token)
                     assert redis.set("key", "value")
                     redis.close()  # type: ignore[no-untyped-call]
-            changes.leave()
 
         return run
 

@@ -1,8 +1,8 @@
 """The pytest plugin: options, ini settings, marker, hooks and fixtures.
 
-Every pytest run in an environment imports it, so it imports only pytest, and ``pytest_run.run`` when
-pytest starts. The modules of the fakes are imported when a test first uses a fake or the marker, or
-for early fakes.
+Every pytest run in an environment imports it, so it imports only pytest, and when pytest starts
+``pytest_run.run`` with ``core.exits``. The modules of the fakes are imported when a test first uses a
+fake or the marker, or for early fakes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def run_of(config: pytest.Config) -> Run:
 
 
 def _is_package_used() -> bool:
-    """Return whether this process has used fakes or their settings, maybe without a fixture."""
+    """Return whether this process has used fakes or their settings, maybe without a fixture: the modules
+    of both import ``core.errors``.
+    """
     return "pytest_fakecloud.core.errors" in sys.modules
 
 
@@ -288,7 +290,7 @@ def pytest_runtest_makereport(
         hide_ours(item, call)
     report = yield
     if call.excinfo is not None and "ScopeMismatch: " in str(report.longrepr):
-        from .pytest_run.checks import scope_advice
+        from .pytest_run.outcomes import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = run_of(item.config)
@@ -502,10 +504,10 @@ def fakecloud_env(request: pytest.FixtureRequest, fakecloud: Cloud) -> Cloud:
     when the test and all its fixtures have ended.
     """
     from .pytest_run.checks import check_env
-    from .pytest_run.env import publish_env
+    from .pytest_run.env import set_variables
 
     check_env(request.node)
-    publish_env(fakecloud, run_of(request.config).test.exits)
+    set_variables(fakecloud, run_of(request.config).test.exits)
     return fakecloud
 
 

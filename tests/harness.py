@@ -29,7 +29,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
 from pytest_fakecloud.process import loops
-from pytest_fakecloud.process.surroundings import changes_for
+from pytest_fakecloud.process.surroundings import changes_for, no_proxy
 from pytest_fakecloud.pytest_run.warning import FakecloudWarning
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
@@ -334,17 +334,18 @@ def one_tls_context() -> Iterator[None]:
     conftest imports it.
     """
     pytest.importorskip("httpx")
-    shared = changes_for(True, False)
-    user = object()
-    shared.enter(user)
-    shared.refresh()
+    changes, user = changes_for(True, False), object()
+    for change in changes:
+        change.enter(user)
+        change.refresh()
     yield
-    shared.leave(user)
+    for change in changes:
+        change.leave(user)
 
 
 def changing_clouds() -> int:
     """Return the number of open clouds, which change this process."""
-    return sum(len(changes_for(*flags).users) for flags in product((True, False), repeat=2))
+    return len(no_proxy.users)
 
 
 UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

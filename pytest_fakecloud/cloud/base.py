@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from os import urandom
@@ -21,9 +21,10 @@ from ..core.field_types import OneOf
 from ..core.ids import Ids
 from ..core.journal import Journal, Results, results_of
 from ..core.matching import Field
+from ..core.registry import Registry
 from ..core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
 from ..core.timers import Instant
-from ..core.violations import VIOLATION_FIELDS, Violation, with_allowance
+from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
 from ..process.surroundings import changes_for, no_proxy
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
 from .services import Service, fake_class, find
@@ -63,6 +64,12 @@ class BaseCloud:
     """
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
+    _fixture_settings: Mapping[str, Any] = {}
+    """The settings of the fakes of pytest's fixtures, by fixture name."""
+    _cache: Any = None
+    """``config.cache`` of the pytest run that created the cloud, in which exploration stores schedules,
+    or None. The modules on this floor do not import pytest.
+    """
 
     def __init__(
         self,
@@ -87,6 +94,12 @@ class BaseCloud:
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
+        self._allowed = Allowances()
+        """The violations and warnings that ``allow()`` covers."""
+        self._listeners: Registry[Callable[[Fake], None]] = Registry()
+        """Functions that are called with each fake that has been started."""
+        self._fixture_fakes: dict[str, Fake] = {}
+        """The fakes of the fixtures that were used, by fixture name."""
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
         self._in_process = transport == "inprocess"
@@ -108,13 +121,14 @@ class BaseCloud:
             self._stop_delivering,
             self._close_fakes,
             *([] if steering is None else [steering.stop]),
-            partial(self._changes.leave, user),
+            *(partial(change.leave, user) for change in self._changes),
             *([] if self._authority is None else [self._authority.close]),
             self._forget_timers,
         )
         """What ends with the cloud, in this order."""
         try:
-            self._changes.enter(user)
+            for change in self._changes:
+                change.enter(user)
             if steering is not None:
                 steering.start()
         except BaseException:
@@ -229,7 +243,8 @@ class BaseCloud:
 
     def _connect(self, fake: Fake, service: Service) -> None:
         """Let the clients of this process reach a fake that has started, and call the listeners."""
-        self._changes.refresh()
+        for change in self._changes:
+            change.refresh()
         # One of these changes, which all clouds have.
         no_proxy.add(fake._mount.host)
         if self._in_process and service.in_process:
@@ -238,7 +253,7 @@ class BaseCloud:
 
             mount = fake._mount
             fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
-        for listener in self._context.listeners:
+        for listener in self._listeners:
             listener(fake)
 
     def fakes(self) -> Results[Fake]:
@@ -269,7 +284,7 @@ class BaseCloud:
         violations = [*self._context.violations]
         for fake in self._last_fakes or self._context.fakes:
             violations += fake._left_behind()
-        covers = self._context.allowed.covers
+        covers = self._allowed.covers
         counted = (
             [violation for violation in violations if not covers(violation.kind, violation.facts)]
             if violations
@@ -288,7 +303,7 @@ class BaseCloud:
         ``ContractError`` for an unknown kind or fact, suggesting the nearest.
         """
         __tracebackhide__ = True
-        self._context.allowed.add(kind, where)
+        self._allowed.add(kind, where)
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -309,7 +324,7 @@ class BaseCloud:
         for fake in self._context.fakes:
             fake.reset()
         self._context.violations.clear()
-        self._context.allowed.clear()
+        self._allowed.clear()
         self.journal.clear()
         self._context.closed_addresses.clear()
         self._context.former_secrets = frozenset()
@@ -340,8 +355,7 @@ class BaseCloud:
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed(self._last_fakes)))
-        # The fakes refer to the context. Without this circle they are freed at once.
-        self._context.fixture_fakes.clear()
+        self._fixture_fakes.clear()
 
     def _forget_timers(self) -> None:
         # Until now, the clock's reference has kept the cloud alive while a fake was open.
@@ -384,17 +398,21 @@ class BaseCloud:
 # Functions, because the methods of a cloud are what a test may use.
 
 
+def use_in_fixtures(cloud: BaseCloud, settings: Mapping[str, Any], cache: Any) -> None:
+    """Give a cloud the settings of its fixtures' fakes, by fixture name, and the cache of its run."""
+    cloud._fixture_settings, cloud._cache = settings, cache
+
+
 def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
     """Return the fake of a fixture in a cloud, started on first use, with more ``settings``.
 
     Raises ``ContractError`` for an unknown fixture.
     """
     fixture = find(fixture).fixture
-    context = cloud._context
-    fake = context.fixture_fakes.get(fixture)
+    fake = cloud._fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, {**context.settings.get(fixture, {}), **settings})
-        context.fixture_fakes[fixture] = fake
+        fake = cloud._start(fixture, {**cloud._fixture_settings.get(fixture, {}), **settings})
+        cloud._fixture_fakes[fixture] = fake
     return fake
 
 
@@ -405,6 +423,10 @@ def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
         fake._renew_connections()
     context.clock.rewind(now, clock)
     cloud.reset()
+    # If the next test requests the fixture of a fake that has been closed, that starts a new one.
+    fixture_fakes = cloud._fixture_fakes
+    for fixture in [name for name, fake in fixture_fakes.items() if fake.closed]:
+        del fixture_fakes[fixture]
 
 
 def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
@@ -431,7 +453,7 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     texts, context = [], cloud._context
     for fake in context.fakes:
         text, facts = fake._undelivered(), {"fake": fake.name}
-        if text is None or context.allowed.covers("undelivered", facts):
+        if text is None or cloud._allowed.covers("undelivered", facts):
             continue
         if "undelivered" in strict:
             context.violations.report("undelivered", text, fake=fake.name)

@@ -21,7 +21,7 @@ from ..core.recorder import Recorder
 from ..core.registry import Registry
 from ..core.settings import DeliveryMode, FakeConfig, read
 from ..core.timers import Instant
-from ..core.violations import Allowances, Violation, Violations, new_violation
+from ..core.violations import Violation, Violations, new_violation
 from ..faults.plan import FaultPlan
 from ..http.app import App, Instruments
 from ..http.hub import default_hub
@@ -65,19 +65,7 @@ class Context:
         self.journal = Journal(self.recorder)
         self.violations = Violations()
         self.delivery = delivery
-        self.allowed = Allowances()
-        """The violations and warnings that ``allow()`` of the cloud covers."""
         self.fakes: Registry[Fake] = Registry()
-        self.cache: Any = None
-        """``config.cache`` of the pytest run that created the cloud, in which exploration stores
-        schedules, or None. The modules on this floor do not import pytest.
-        """
-        self.listeners: Registry[Callable[[Fake], None]] = Registry()
-        """Functions that are called with each fake that the cloud has started."""
-        self.settings: Mapping[str, Any] = {}
-        """The settings of the fixtures' cloud; those of a fake are under the name of its fixture."""
-        self.fixture_fakes: dict[str, Fake] = {}
-        """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
         self._numbers: dict[str, int] = {}
@@ -196,12 +184,15 @@ class Fake:
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._part_exits = Exits()
-        """What ends with the parts of the app, the latest first."""
+        """What ends with the parts of the app, the latest first. They end in the middle of the others,
+        after the app is detached: this wakes handlers that wait in a part, and the journal of a closed
+        fake must not record how they end.
+        """
         self._exits = Exits(
             self._stop_serving,
             self.faults._close,
             self._detach_app,
-            self._part_exits.close,  # This wakes handlers that wait in a part.
+            self._part_exits.close,
             self._await_handlers,
             self._forget,
         )

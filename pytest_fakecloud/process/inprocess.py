@@ -28,7 +28,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.errors import ContractError
 from ..http.messages import Request
 from ..http.server import phrase
-from .replace import ChangeGroup, Function, Hook
+from .replace import Change, Function, Hook
 from .shortcut import (
     PORTS,
     Detour,
@@ -44,11 +44,12 @@ from .shortcut import (
 _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redirect its requests"
 
 
-class Origins(ChangeGroup):
+class Origins(Change):
     """The origins that are reached without a socket or redirected, while clients are patched."""
 
     def __init__(self) -> None:
-        super().__init__(
+        super().__init__()
+        self._hooks = tuple(
             Hook(module, path, partial(wrap, self), without=_IF_UNPATCHED)
             for module, path, wrap in (
                 ("httpx", "HTTPTransport.handle_request", wrap_handle_request),
@@ -104,9 +105,17 @@ class Origins(ChangeGroup):
         self.leave(detour)
         self._mocks.leave(detour)
 
+    def _begin(self) -> None:
+        for hook in self._hooks:
+            hook.enter(self)
+
     def refresh(self) -> None:
-        super().refresh()
-        self._mocks.refresh()
+        for hook in (*self._hooks, self._mocks):
+            hook.refresh()
+
+    def _end(self) -> None:
+        for hook in self._hooks:
+            hook.leave(self)
 
 
 class Interception(AbstractContextManager["Interception"]):

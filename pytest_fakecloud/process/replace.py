@@ -284,7 +284,7 @@ def _namespaces(leaves_out: Callable[[str], bool]) -> Iterator[tuple[str, dict[s
 
 class Change:
     """A change to the process that lasts as long as it has users, such as a hook. A user is any
-    object, such as one that stands for an open cloud, or another change.
+    object, such as one that stands for an open cloud, or another change that consists of hooks.
     """
 
     def __init__(self) -> None:
@@ -390,23 +390,3 @@ class Hook(Change):
                 stacklevel=3,
             )
         return None
-
-
-class ChangeGroup(Change):
-    """Changes to the process that are made and undone together, such as several hooks."""
-
-    def __init__(self, parts: Iterable[Change]) -> None:
-        super().__init__()
-        self._parts = tuple(parts)
-
-    def _begin(self) -> None:
-        for part in self._parts:
-            part.enter(self)
-
-    def refresh(self) -> None:
-        for part in self._parts:
-            part.refresh()
-
-    def _end(self) -> None:
-        for part in self._parts:
-            part.leave(self)

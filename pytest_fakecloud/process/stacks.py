@@ -55,6 +55,7 @@ class _Sent:
 class Stacks:
     """Returns the stack that makes the current call, given the address of its client, if it has one.
 
+    All clouds of a test share it: of two that watch the sockets, one would see only the other send.
     For clients that send in other processes, over TLS or on the sockets of gevent, none is known.
     """
 

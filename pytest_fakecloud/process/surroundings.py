@@ -21,7 +21,7 @@ import weakref
 from typing import Any
 
 from ..core.errors import importing
-from .replace import Change, ChangeGroup, Function, Hook
+from .replace import Change, Function, Hook
 
 _LOOPBACK = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
@@ -150,19 +150,16 @@ shared_tls_context = Hook(
 # -- all changes -----------------------------------------------------------------------------------
 
 
-@functools.cache
-def changes_for(shares_tls_context: bool, in_process: bool) -> ChangeGroup:
-    """Return the changes for clouds with these settings. Each open one is a user of the group. A group
-    is a user of its changes, because clouds with other settings share them.
-    """
-    parts: list[Change] = [no_proxy]
+def changes_for(shares_tls_context: bool, in_process: bool) -> list[Change]:
+    """Return the changes for clouds with these settings. Each open one is a user of these."""
+    changes: list[Change] = [no_proxy]
     if shares_tls_context:
-        parts.append(shared_tls_context)
+        changes.append(shared_tls_context)
     if in_process:
         from .inprocess import origins
 
-        parts.append(origins)
-    return ChangeGroup(parts)
+        changes.append(origins)
+    return changes
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------

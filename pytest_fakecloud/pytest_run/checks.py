@@ -1,21 +1,10 @@
-"""Checks that fail a test whose settings would have no effect, in the order in which they are made.
+"""Checks that fail a test whose settings would have no effect.
 
-=====================  ====================================  =========================================
-Moment                 Called by                             Checks
-=====================  ====================================  =========================================
-set-up begins          ``plugin.pytest_runtest_setup()``     ``reject_parameters``; ``check_markers``
-                                                             with ``check_narrow_settings``
-a cloud opens          ``Run.open_cloud()``                  ``check_narrow_settings``,
-                                                             ``warn_of_session_settings``
-the session's opens    ``Run.open_session_cloud()``          ``check_session_settings``; for another use
-                                                             ``check_unchanged``
-in a fixture           ``plugin.fakecloud_env``              ``check_env``
-set-up has failed      ``plugin.pytest_runtest_makereport``  ``scope_advice``
-the code begins        ``Run.begin_call()``                  ``check_later_test`` with
-                                                             ``check_narrow_settings`` and
-                                                             ``check_unchanged``
-the test has passed    ``plugin.pytest_runtest_call()``      ``check_marker_effect``
-=====================  ====================================  =========================================
+They are made when the settings are known: those of markers before the fixtures of the test
+(``check_markers()``), the values of the two fixtures with settings when a cloud opens
+(``check_values()``). Both are repeated before the code of a test with a cloud of an earlier one.
+``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()`` looks at what a passing test has
+used.
 
 ``RunOptions.merged_settings()`` checks single values, ``check_run_options()`` the ini settings, and
 ``EarlyFakes.apply()`` the settings that early fakes get.
@@ -23,8 +12,7 @@ the test has passed    ``plugin.pytest_runtest_call()``      ``check_marker_effe
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -32,10 +20,10 @@ import pytest
 from ..cloud.cloud import Cloud
 from ..cloud.services import SERVICES
 from .options import (
-    CHOICES,
     PER_TEST_SETTINGS,
     SESSION_SETTINGS,
     SETTINGS,
+    FixtureValues,
     RunOptions,
     fixture_of,
     misuse,
@@ -67,21 +55,12 @@ def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
 
 def check_markers(options: RunOptions, item: pytest.Item) -> None:
     """Fail a test with invalid markers, even if it uses no fake, or with own ones that cannot apply."""
-    options.merged_settings(item)
-    check_narrow_settings(options, item, {})
+    options.merged_settings(item, {})
+    check_own_markers(options, item)
 
 
-def check_narrow_settings(
-    options: RunOptions, item: pytest.Item, settings: Mapping[str, Any]
-) -> None:
-    """Fail a test whose own settings, of its marker or of ``fakecloud_settings``, cannot apply to its
-    fakes, because they outlive it. Also called when the fakes open and before the test's code, because
-    the value ``settings`` of that fixture is known only then.
-    """
-    if not isinstance(settings, (dict, Mapping)):
-        raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {settings!r}")
-    if options.scope == "function":
-        return
+def check_own_markers(options: RunOptions, item: pytest.Item) -> None:
+    """Fail a test whose own markers cannot apply to its fakes, because they outlive it."""
     scope_node = options.node_of_scope(item)
     if scope_node is item:
         return
@@ -92,8 +71,11 @@ def check_narrow_settings(
         if node not in shared
         for name in marker.kwargs
     }
-    if options.scope == "session":
-        names.update(map(fixture_of, settings))
+    _check_narrow(options.scope, names)
+
+
+def _check_narrow(scope: str, names: set[str]) -> None:
+    """Fail a test with these own settings if its fakes outlive it and only all can have them."""
     if wrong := names.difference(PER_TEST_SETTINGS):
         advice = {
             "session": "(fakecloud_scope or fakecloud_early): set them in the session fixture "
@@ -105,22 +87,30 @@ def check_narrow_settings(
         }
         raise misuse(
             f"{', '.join(sorted(wrong))} cannot be set for one test, because the fakes live for the "
-            f"whole {options.scope} {advice[options.scope]}"
+            f"whole {scope} {advice[scope]}"
         )
 
 
-# -- when a cloud opens ----------------------------------------------------------------------------
+# -- the values of the fixtures with settings ------------------------------------------------------
 
 
-def check_session_settings(scope: str, settings: object) -> None:
-    """Fail a test if the settings of the session's fakes, which start now, cannot take effect."""
-    if not isinstance(settings, Mapping):
-        raise misuse(
-            f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
-        )
-    if scope == "session":
-        return
-    names = {fixture_of(name) for name in settings}
+def check_values(scope: str, values: Mapping[str, object], former: FixtureValues) -> None:
+    """Fail a test if the values of its fixtures with settings cannot apply to its clouds, which are
+    opened with them, or were opened with the ``former`` values for an earlier test.
+    """
+    for fixture, value in values.items():
+        if not isinstance(value, Mapping):
+            raise misuse(f"the fixture {fixture} must return a dict of settings, got {value!r}")
+        if fixture == SETTINGS and scope == "session":
+            _check_narrow(scope, {*map(fixture_of, value)})
+        if fixture == SESSION_SETTINGS and scope != "session":
+            _check_session({*map(fixture_of, value)})
+        if fixture in former:
+            _check_unchanged(fixture, scope, value, former[fixture])
+
+
+def _check_session(names: set[str]) -> None:
+    """Fail a test if the session's fakes have these settings, but not the fixtures' fakes."""
     if wrong := names.intersection(PER_TEST_SETTINGS):
         raise misuse(
             f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
@@ -151,17 +141,17 @@ def warn_of_session_settings(item: pytest.Item) -> None:
     )
 
 
-def check_unchanged(
-    fixture: str, scope: str, settings: Mapping[str, Any], former: Mapping[str, Any]
+def _check_unchanged(
+    fixture: str, scope: str, value: Mapping[str, Any], former: Mapping[str, Any]
 ) -> None:
-    """Fail a test if a fixture has other settings than the former ones, with which the fakes of its
-    scope have started. Only ``strict`` of ``fakecloud_settings`` may differ. ``env`` may not, unless a
-    marker has it: variables are set before the fixtures of a test, when its markers are known, but not
-    yet what a fixture returns for it.
+    """Fail a test if a fixture has another value than the former one, with which the fakes of its scope
+    have started. Only ``strict`` of ``fakecloud_settings`` may differ. ``env`` may not, unless a marker
+    has it: variables are set before the fixtures of a test, when its markers are known, but not yet what
+    a fixture returns for it.
     """
     if fixture == SETTINGS:
-        settings, former = {**settings, "strict": None}, {**former, "strict": None}
-    if settings is former or settings == former:
+        value, former = {**value, "strict": None}, {**former, "strict": None}
+    if value is former or value == former:
         return
     reasons = {
         SETTINGS: f"the fakes live for the whole {scope} (fakecloud_scope): override the fixture once "
@@ -183,61 +173,6 @@ def check_env(item: pytest.Item) -> None:
         )
 
 
-_MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
-
-
-def scope_advice(error: str, fixtures: Container[str]) -> str:
-    """Return how a fixture of a wide scope can use a fake, or fakes of a wide scope can have settings,
-    if that is what pytest's error is about.
-    """
-    match = _MISMATCH.search(error)
-    if match is None or match[1] not in fixtures:
-        return ""
-    name = match[1]
-    scope = match[2] if match[2] in CHOICES["fakecloud_scope"] else "session"
-    if name in (SETTINGS, SESSION_SETTINGS):
-        # The fakes of the whole run take no settings of single tests.
-        is_session = name == SESSION_SETTINGS or scope == "session"
-        wide = ("session", SESSION_SETTINGS) if is_session else (scope, SETTINGS)
-        return (
-            "\n\nfakecloud: the fakes last longer than a test (fakecloud_scope, or those of "
-            f"fakecloud_session), so the fixture with their settings must, too:\n"
-            f"    @pytest.fixture(scope={wide[0]!r})\n    def {wide[1]}():"
-        )
-    lines = ["", "", "fakecloud: let the fakes last as long as this fixture; in pytest.ini:"]
-    lines += ["    [pytest]", f"    fakecloud_scope = {scope}"]
-    if name == "fakecloud_env":
-        lines += ["    fakecloud_env = true", "and request the fakes instead of fakecloud_env"]
-    else:
-        start = fixture_of(name.removeprefix("fakecloud_"))
-        start = f".{start}()" if start in SERVICES else ""
-        lines.append(f"or use the cloud that lasts for the run: fakecloud_session{start}")
-    return "\n".join(lines)
-
-
-# -- before the code of a test whose fakes outlive it ----------------------------------------------
-
-
-def check_later_test(
-    options: RunOptions,
-    item: pytest.Item,
-    former_settings: Mapping[str, Any] | None,
-    former_session_settings: Mapping[str, Any] | None,
-) -> None:
-    """Fail a test whose settings cannot apply to the clouds that outlive it, given the values of the two
-    fixtures with settings with which the clouds that it uses were opened. pytest returns the value of a
-    fixture of a wide scope, such as ``fakecloud``, without looking at the settings again.
-    """
-    scope, values = options.scope, getattr(item, "funcargs", {})
-    is_session_used = scope == "session" or "fakecloud_session" in values
-    if is_session_used and SESSION_SETTINGS in values and former_session_settings is not None:
-        check_unchanged(SESSION_SETTINGS, scope, values[SESSION_SETTINGS], former_session_settings)
-    if scope != "function" and SETTINGS in values:
-        check_narrow_settings(options, item, values[SETTINGS])
-        if former_settings is not None:
-            check_unchanged(SETTINGS, scope, values[SETTINGS], former_settings)
-
-
 # -- after the code of a passing test --------------------------------------------------------------
 
 
@@ -257,7 +192,7 @@ def check_marker_effect(item: pytest.Item, cloud: Cloud | None, *, has_session_c
                     "clock"
                 )
         elif not is_of_all:
-            used = cloud._context.fixture_fakes
+            used = cloud._fixture_fakes
             unused = names.intersection(SERVICES).difference(used)
             if unused:
                 raise misuse(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
-from ..cloud.base import start_over
+from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
 from ..core.settings import DeliveryMode
 from .lost_changes import OPENING, LostChanges, Moment, moment_of
+from .options import FixtureValues, Node, RunOptions
 
 
 class BeforeFixture(NamedTuple):
@@ -30,18 +30,6 @@ class BeforeFixture(NamedTuple):
             fake._restore_baseline(baseline)
 
 
-@dataclass(frozen=True)
-class CloudSettings:
-    """The settings of a cloud."""
-
-    seed: str
-    """The seed if the settings have none."""
-    merged: Mapping[str, Any]
-    """All settings (``RunOptions.merged_settings()``), which the ``Context`` of the cloud has, too."""
-    session: Mapping[str, Any] = field(default_factory=dict)
-    """The value of ``fakecloud_session_settings`` in them; empty for a narrower scope."""
-
-
 class CloudOwner:
     """The owner of the cloud of a test, of a class, of a module or of the session, and in a wide scope
     of what each test begins with. That is the fakes that fixtures of a wide scope have started, the
@@ -54,64 +42,60 @@ class CloudOwner:
     ``close()``, or else with the ``run_exits``.
     """
 
-    cloud: Cloud
-    settings: CloudSettings
-
     def __init__(
         self,
         run_exits: Exits,
-        config: pytest.Config,
+        options: RunOptions,
         delivery: DeliveryMode,
-        settings: CloudSettings,
+        node: Node | None,
+        values: FixtureValues,
+        test: str,
     ) -> None:
-        self._run_exits = run_exits
-        self._config = config
-        self._delivery = delivery
-        self.closed = False
-        """Whether the cloud is closed or closing. The run forgets the owner only when the test ends,
-        because the report of its teardown reads the closed cloud.
+        """Open the cloud for its first ``test``. It lasts for ``node``: a test, class or module, or if
+        None the session.
         """
-        self.lost = LostChanges()
-        self._open(settings)
-
-    def _open(self, settings: CloudSettings) -> None:
-        self.settings, merged = settings, settings.merged
+        self.values = values
+        """The values of the fixtures with settings with which the cloud was opened."""
+        self.settings = settings = options.merged_settings(node, values)
+        """The settings of the cloud: these values, merged with markers, options and the ini file."""
         self.cloud = cloud = Cloud(
-            seed=settings.seed if merged["seed"] is None else merged["seed"],
-            now=merged["now"],
-            clock=merged["clock"],
-            process_time=merged["process_time"],
-            delivery=self._delivery,
-            transport=merged["transport"],
-            tls=merged["tls"],
-            share_tls_context=merged["share_tls_context"],
+            seed=self._seed_of(test),
+            now=settings["now"],
+            clock=settings["clock"],
+            process_time=settings["process_time"],
+            delivery=delivery,
+            transport=settings["transport"],
+            tls=settings["tls"],
+            share_tls_context=settings["share_tls_context"],
         )
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
-        self._close_cloud = self._run_exits.callback(cloud.close)
-        context = cloud._context
-        context.settings = merged
-        context.cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
+        self._close_cloud = run_exits.callback(cloud.close)
+        cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
+        use_in_fixtures(cloud, settings, cache)
         self._staying: dict[Fake, tuple[str, ...]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
+        self.lost = LostChanges()
+        self.has_ended = False
+        """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
+        only when the test ends, because the report of its teardown reads the closed cloud.
+        """
 
     def close(self) -> None:
         """Close the cloud, because its scope has ended. If this is interrupted, the exits of the run
         repeat it.
         """
-        self.closed = True
+        self.has_ended = True
         self._close_cloud()
 
-    def reopen(self, settings: CloudSettings) -> None:
-        """Close the cloud of early fakes, and open one with the settings of the session."""
-        self._close_cloud()
-        self._open(settings)
+    def _seed_of(self, test: str) -> int | str:
+        """Return the seed of the cloud in a test: that of its settings, or else the test's node id."""
+        seed: int | str | None = self.settings["seed"]
+        return test if seed is None else seed
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Return an open cloud of a wide scope to what each test begins with. Random values start over
-        from the test's own seed, unless the settings of the cloud have one.
-        """
+        """Return an open cloud of a wide scope to what each test begins with."""
         cloud = self.cloud
         self._is_reused = True
         for fake in cloud.fakes():
@@ -127,8 +111,7 @@ class CloudOwner:
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
                 fake._set_credentials(*credentials)
-        seed = self.settings.merged["seed"]
-        cloud._context.ids.reseed(item.nodeid if seed is None else seed)
+        cloud._context.ids.reseed(self._seed_of(item.nodeid))
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, if an earlier test may have made them."""
@@ -153,8 +136,10 @@ class CloudOwner:
         ``before`` if the fixture itself has opened the cloud.
         """
         before = before or BeforeFixture({}, {}, OPENING)
-        fakes = self.cloud.fakes()
-        self.let_stay(fake for fake in fakes if fake._credentials() != before.credentials.get(fake))
+        fakes, old = self.cloud.fakes(), before.credentials
+        started = [fake for fake in fakes if fake not in old]
+        rotated = [fake for fake in fakes if fake in old and fake._credentials() != old[fake]]
+        self.let_stay([*started, *rotated])
         for fake, baseline in before.baselines.items():
             if fake._baseline is not baseline:
                 definition.addfinalizer(partial(fake._restore_baseline, baseline))

@@ -1,5 +1,8 @@
-"""Early fakes: those that start before conftests and the application's settings are imported. All that
-a run does for them is here, except that ``Run.open_session_cloud()`` calls ``apply()``.
+"""Early fakes: those that start before conftests and the application's settings are imported.
+
+``Run`` only decides whether there are any (``is_early``), and gives them the settings of the session
+before the first test (``apply()``). What a fake needs to continue at the address of another one is
+``Fake._take_over()`` and ``http.ports.hand_over()``.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
+from ..core.exits import call_all
 from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
 from ..process.surroundings import Variables
-from .cloud_owner import CloudOwner, CloudSettings
+from .cloud_owner import CloudOwner
 from .lost_changes import AT_IMPORT, OPENING
-from .options import SESSION_SETTINGS, RunOptions, fixture_of, misuse, words_of
+from .options import SESSION_SETTINGS, FixtureValues, fixture_of, misuse, words_of
 from .run import Run
 
 
@@ -32,13 +36,13 @@ def start_early_fakes(run: Run) -> None:
     run.exits.callback(run.end_test)
     try:
         # The fixture with the settings of the session cannot be called yet.
-        run.session_owner = owner = run.new_session_owner("session", {})
+        run.session_owner = owner = run.new_session_owner({}, "session")
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
     except (ContractError, OSError) as error:
         raise pytest.UsageError(f"fakecloud_early: {error}") from error
-    run.early = EarlyFakes(run.options, owner)
+    run.early = EarlyFakes(run)
     run.config.pluginmanager.register(run.early)
 
 
@@ -55,15 +59,15 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
 class EarlyFakes:
     """Early fakes from their start to the first test: a plugin of pytest, in runs that have some."""
 
-    def __init__(self, options: RunOptions, owner: CloudOwner) -> None:
-        self._options = options
-        self._owner = owner
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def pytest_collection_finish(self) -> None:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._owner
+        owner = self._run.session_owner
+        assert owner is not None, "early fakes are those of the session"
         owner.let_stay(owner.cloud.fakes())
         owner.lost.add(AT_IMPORT, owner.cloud, OPENING)
 
@@ -75,31 +79,36 @@ class EarlyFakes:
         tests, so that ``Run.begin_call()`` checks them for each test.
         """
 
-    def apply(self, seed: str, session_settings: Mapping[str, Any]) -> None:
-        """Close the cloud of the early fakes, and start these again at the same addresses, in a cloud
-        with the settings of the session. If that fails, the session's cloud has ended.
+    def apply(self, former: CloudOwner, values: FixtureValues, test: str) -> CloudOwner:
+        """Return the owner of a cloud with the settings of the session, in which fakes continue at the
+        addresses of the early ones; the former owner if there are no settings. If that fails after the
+        cloud has been opened, both clouds have ended.
         """
-        owner = self._owner
-        _check_addresses(owner.cloud, session_settings)
-        merged = self._options.merged_settings(fakecloud_session_settings=session_settings)
+        if not any(values.values()):
+            former.values = values
+            return former
+        _check_addresses(former.cloud, values[SESSION_SETTINGS])
+        owner = self._run.new_session_owner(values, test)
+        owner.lost = former.lost
         # A copy, because closing the cloud empties the original.
-        formers = dict(owner.cloud._context.fixture_fakes)
+        early_fakes = dict(former.cloud._fixture_fakes)
         try:
-            for former in formers.values():
-                for mount in former._mounts:
+            for early_fake in early_fakes.values():
+                for mount in early_fake._mounts:
                     # A client that connects in between waits.
                     hand_over(mount.host, mount.port, mount.listener)
-            owner.reopen(CloudSettings(seed, merged, session_settings))
-            for fixture, former in formers.items():
-                fake = fixture_fake(owner.cloud, fixture, port=former._mount.port)
-                fake._take_over(former)
-                _check_variables(former, fake)
+            former.close()
+            for fixture, early_fake in early_fakes.items():
+                fake = fixture_fake(owner.cloud, fixture, port=early_fake._mount.port)
+                fake._take_over(early_fake)
+                _check_variables(early_fake, fake)
             owner.let_stay(owner.cloud.fakes())
         except BaseException:
-            owner.close()
+            call_all([former.close, owner.close])
             raise
         finally:
             release()
+        return owner
 
 
 def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
@@ -111,7 +120,7 @@ def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
         )
     for name, service_settings in settings.items():
         fixture = fixture_of(name)
-        if fixture not in cloud._context.fixture_fakes or not isinstance(service_settings, Mapping):
+        if fixture not in cloud._fixture_fakes or not isinstance(service_settings, Mapping):
             continue
         connection = connection_settings(settings_class(find(fixture)))
         if wrong := connection.intersection(service_settings):

@@ -11,7 +11,7 @@ from ..process.replace import swap
 from ..process.surroundings import Variables
 
 
-def publish_env(cloud: Cloud, exits: Exits) -> None:
+def set_variables(cloud: Cloud, exits: Exits) -> None:
     """Set the variables of a cloud's fakes, and of those that start later, until ``exits`` are closed.
 
     They are those of the test, because the cloud may outlive it. They are closed after all fixtures of
@@ -21,7 +21,7 @@ def publish_env(cloud: Cloud, exits: Exits) -> None:
     exits.callback(variables.restore)
     seen: set[str] = set()
 
-    def publish(fake: Any) -> None:
+    def set_those_of(fake: Any) -> None:
         is_first = not seen
         env = dict(fake.env)
         if cloud.authority is not None:
@@ -33,11 +33,11 @@ def publish_env(cloud: Cloud, exits: Exits) -> None:
         if cloud.authority is not None and is_first:
             _replace_default_opener(exits)
 
-    listeners = cloud._context.listeners
-    exits.callback(listeners.remove, publish)
-    listeners.add(publish)
+    listeners = cloud._listeners
+    exits.callback(listeners.remove, set_those_of)
+    listeners.add(set_those_of)
     for fake in cloud.fakes():
-        publish(fake)
+        set_those_of(fake)
 
 
 def _replace_default_opener(exits: Exits) -> None:

@@ -36,7 +36,7 @@ def moment_of(cloud: Cloud) -> Moment:
     """Return the present moment of a cloud. This uses up a number of its journal."""
     context = cloud._context
     stubs = {fake: fake._stubs() for fake in cloud.fakes()}
-    return Moment(context.recorder.reserve(), len(context.allowed), stubs)
+    return Moment(context.recorder.reserve(), len(cloud._allowed), stubs)
 
 
 class LostChanges:
@@ -60,7 +60,7 @@ class LostChanges:
         for entry in (*context.recorder.entries, *context.recorder.shared.actions):
             if entry.number > since.number:
                 last[entry.fake] = max(entry.number, last.get(entry.fake, 0))
-        has_allowed = len(context.allowed) > since.allowances
+        has_allowed = len(cloud._allowed) > since.allowances
         for fake in cloud.fakes():
             if has_allowed or fake._stubs() != since.stubs.get(fake, []):
                 last.setdefault(fake.name, since.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from time import process_time
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from ..process.replace import swap
 from .options import RunOptions
 
 if TYPE_CHECKING:
+    from ..process.stacks import Stacks
     from ..reporting.applications import Listener, ServedRequest
 
 try:
@@ -36,9 +38,11 @@ class Observation:
         self._options = options
         self._item = item
         self._test_exits = test_exits
+        self._has_report = options.journal_when != "never" or options.timelines is not None
+        self._clouds: list[Cloud] = []
+        """The clouds whose calls are observed."""
+        self._stacks: Stacks | None = None
         self._listener: Listener | None = None
-        self._cloud: Cloud | None = None
-        """The cloud whose calls are observed."""
         self.sleep = SleepMeter()
         """Measures the code of the test, or what follows this moment if the code has begun."""
         add_test(str(item.path))
@@ -47,36 +51,41 @@ class Observation:
         """Measure the sleep of the test's own code, which begins now."""
         self.sleep = SleepMeter()
 
-    def observe(self, cloud: Cloud) -> None:
-        """Record from now on. Can be repeated, because frameworks may have been imported since."""
-        options = self._options
-        has_report = options.journal_when != "never" or options.timelines is not None
-        if cloud is not self._cloud:
-            self._cloud = cloud
-            recorded = cloud._context.recorder.shared
-            if options.wants_call_sites(self._item):
-                from ..process.call_sites import call_site
-
-                swap(self._test_exits, recorded, "find_site", call_site)
-            elif has_report:
-                from ..process.stacks import Stacks
-
-                stacks = Stacks()
-                stacks.watch_sockets(self._test_exits)
-                swap(self._test_exits, recorded, "find_stack", stacks)
-            if options.timelines is not None:
-                from ..reporting.replay import record_times
-
-                record_times(cloud)
+    def observe(self, clouds: Sequence[Cloud]) -> None:
+        """Record from now on the calls of these clouds, and the requests served with the first one. Can
+        be repeated, because clouds may have been opened since, and frameworks imported.
+        """
+        for cloud in clouds:
+            if cloud not in self._clouds:
+                self._clouds.append(cloud)
+                self._record_calls(cloud)
         has_framework = any(name in sys.modules for name in _FRAMEWORKS)
-        if self._listener is None and has_report and has_framework:
+        if self._listener is None and self._has_report and has_framework:
             from ..reporting.applications import Listener
 
             self._listener = Listener()
             self._test_exits.callback(self._listener.close)
             self._test_exits.callback(self._listener.listen, None)
         if self._listener is not None:
-            self._listener.listen(cloud)
+            self._listener.listen(clouds[0])
+
+    def _record_calls(self, cloud: Cloud) -> None:
+        recorded = cloud._context.recorder.shared
+        if self._options.wants_call_sites(self._item):
+            from ..process.call_sites import call_site
+
+            swap(self._test_exits, recorded, "find_site", call_site)
+        elif self._has_report:
+            if self._stacks is None:
+                from ..process.stacks import Stacks
+
+                self._stacks = Stacks()
+                self._stacks.watch_sockets(self._test_exits)
+            swap(self._test_exits, recorded, "find_stack", self._stacks)
+        if self._options.timelines is not None:
+            from ..reporting.replay import record_times
+
+            record_times(cloud)
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""

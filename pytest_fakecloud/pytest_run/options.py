@@ -33,6 +33,10 @@ SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
 SESSION_SETTINGS = "fakecloud_session_settings"
 """The fixture that a suite overrides to give the settings of the session's fakes."""
+FixtureValues: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The values of these two fixtures, by the name of the fixture: *values* are what suites return,
+*settings* what is merged from them, from markers, options and the ini file.
+"""
 PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although its fakes outlive it."""
 
@@ -272,18 +276,16 @@ class RunOptions:
             "share_tls_context": _switch(config, "fakecloud_share_tls_context"),
         }
 
-    def merged_settings(
-        self,
-        node: Node | None = None,
-        fakecloud_settings: Mapping[str, Any] | None = None,
-        fakecloud_session_settings: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def merged_settings(self, node: Node | None, values: FixtureValues) -> dict[str, Any]:
         """Return all settings of a test, or those that the tests of a class or module have in common:
         markers of the function > of the class > of the module > ``fakecloud_settings`` >
         ``fakecloud_session_settings`` > options > ini. Settings of a service are merged key by key.
         """
         merged = dict(self.defaults)
-        layers = [fakecloud_session_settings or {}, fakecloud_settings or {}, *markers_of(node)]
+        layers = [
+            *(values[fixture] for fixture in (SESSION_SETTINGS, SETTINGS) if fixture in values),
+            *markers_of(node),
+        ]
         if not any(layers):
             return merged
         cloud_settings = settings_of(CloudConfig)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ import pytest
 
 from ..cloud.base import undelivered
 from ..cloud.cloud import Cloud
+from ..cloud.services import SERVICES
 from ..core.calls import Call
 from ..core.errors import (
     ContractError,
@@ -28,7 +30,7 @@ from ..core.errors import (
 from ..core.frames import is_own
 from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
-from .options import misuse
+from .options import CHOICES, SESSION_SETTINGS, SETTINGS, fixture_of, misuse
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -157,13 +159,11 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
 def _refused_clients(cloud: Cloud) -> list[str]:
     """Describe clients whose credentials were rejected, unless the test allows it."""
 
-    context = cloud._context
-
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "fake": call.fake}
-        return context.allowed.covers("refused", facts)
+        return cloud._allowed.covers("refused", facts)
 
-    entries = context.recorder.entries
+    entries = cloud._context.recorder.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
     from ..reporting.calls import Lookups
@@ -453,6 +453,40 @@ def _written(
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))
         return str(written)
     return f"({failures[0]})"
+
+
+# -- advice about scopes ----------------------------------------------------------------------------
+
+_MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
+
+
+def scope_advice(error: str, fixtures: Container[str]) -> str:
+    """Return how a fixture of a wide scope can use a fake, or fakes of a wide scope can have settings,
+    if that is what pytest's error is about.
+    """
+    match = _MISMATCH.search(error)
+    if match is None or match[1] not in fixtures:
+        return ""
+    name = match[1]
+    scope = match[2] if match[2] in CHOICES["fakecloud_scope"] else "session"
+    if name in (SETTINGS, SESSION_SETTINGS):
+        # The fakes of the whole run take no settings of single tests.
+        is_session = name == SESSION_SETTINGS or scope == "session"
+        wide = ("session", SESSION_SETTINGS) if is_session else (scope, SETTINGS)
+        return (
+            "\n\nfakecloud: the fakes last longer than a test (fakecloud_scope, or those of "
+            f"fakecloud_session), so the fixture with their settings must, too:\n"
+            f"    @pytest.fixture(scope={wide[0]!r})\n    def {wide[1]}():"
+        )
+    lines = ["", "", "fakecloud: let the fakes last as long as this fixture; in pytest.ini:"]
+    lines += ["    [pytest]", f"    fakecloud_scope = {scope}"]
+    if name == "fakecloud_env":
+        lines += ["    fakecloud_env = true", "and request the fakes instead of fakecloud_env"]
+    else:
+        start = fixture_of(name.removeprefix("fakecloud_"))
+        start = f".{start}()" if start in SERVICES else ""
+        lines.append(f"or use the cloud that lasts for the run: fakecloud_session{start}")
+    return "\n".join(lines)
 
 
 # -- the tracebacks of failed tests -----------------------------------------------------------------

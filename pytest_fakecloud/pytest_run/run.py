@@ -1,13 +1,13 @@
 """The state of one pytest run: the current test, and the clouds of the fixtures.
 
-Every pytest run has this state, so this module imports only pytest. Its methods import what they need
-when a test first uses a fake, or for early fakes. ``docs/contributing/map.md`` shows what owns what,
-and when it ends.
+Every pytest run has this state, so this module imports only pytest and ``core.exits``. Its methods
+import what they need when a test first uses a fake, or for early fakes. ``docs/contributing/map.md``
+shows what owns what, and when it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .cloud_owner import CloudOwner
     from .early import EarlyFakes
     from .observation import Observation
-    from .options import RunOptions
+    from .options import FixtureValues, RunOptions
 
 
 @dataclass
@@ -37,6 +37,10 @@ class TestState:
     """The test; None before the first test and after the last one."""
     requested_cloud: Cloud | None = None
     """The cloud of the fixture ``fakecloud``, if the test has requested it so far."""
+    values: FixtureValues = field(default_factory=dict)
+    """The value of ``fakecloud_settings`` for the test, if its fakes outlive it. It is known when the
+    code of the test begins.
+    """
     has_variables: bool = False
     """Whether the variables of the fixtures' fakes have been set."""
     observation: Observation | None = None
@@ -80,14 +84,12 @@ class Run:
         """The owner of the cloud of the fixture ``fakecloud``, from its first use in a scope until the
         last test of the scope has been reported. If the scope is the session, that of the session.
         """
-        self.fixture_settings: Mapping[str, Any] = {}
-        """The value of ``fakecloud_settings`` with which ``fakecloud`` was opened."""
         self.session_owner: CloudOwner | None = None
         """The owner of the session's cloud, from its first use, or of the early fakes, until the last
         test of the session has been reported.
         """
         self.early: EarlyFakes | None = None
-        """The early fakes, until they have the settings of the session."""
+        """The early fakes, if the run has some."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -117,28 +119,29 @@ class Run:
 
     # -- clouds ----------------------------------------------------------------------------------
 
-    def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
+    def open_cloud(self, value: Any, session_value: Any) -> Cloud:
         """Return the cloud of the fixtures, given the values of the fixtures with settings."""
-        from .checks import check_narrow_settings, warn_of_session_settings
-        from .cloud_owner import CloudOwner, CloudSettings
-        from .options import without_traceback
+        from .checks import check_values, warn_of_session_settings
+        from .cloud_owner import CloudOwner
+        from .options import SETTINGS, without_traceback
 
-        item, options = self._item(), self.options
-        check_narrow_settings(options, item, settings)
+        item, options, values = self._item(), self.options, {SETTINGS: value}
+        check_values(options.scope, values, {})
         if options.scope == "session":
-            owner = self.open_session_cloud(session_settings)
+            owner = self.open_session_cloud(session_value)
+            owner.values = {**owner.values, **values}
         else:
-            if session_settings and not self._has_warned:
+            if session_value and not self._has_warned:
                 self._has_warned = True
                 warn_of_session_settings(item)
-            merged = options.merged_settings(options.node_of_scope(item), settings)
-            cloud_settings = CloudSettings(item.nodeid, merged)
+            node = options.node_of_scope(item)
             with without_traceback():
-                owner = CloudOwner(self.exits, self.config, "driven", cloud_settings)
-        self.fixture_owner, self.fixture_settings = owner, settings
+                owner = CloudOwner(self.exits, options, "driven", node, values, item.nodeid)
+        self.fixture_owner = owner
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._observe_and_publish()
+        self._observe()
+        self._set_variables()
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -147,39 +150,37 @@ class Run:
         if owner is not None and owner is not self.session_owner:
             owner.close()
 
-    def open_session_cloud(self, settings: Any) -> CloudOwner:
+    def open_session_cloud(self, value: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
-        first use opens the cloud, or gives early fakes these settings. Fail a test with other settings
-        than an earlier one.
+        first use opens the cloud, or gives early fakes these settings.
         """
-        from .checks import check_session_settings, check_unchanged
+        from .checks import check_values
         from .options import SESSION_SETTINGS, without_traceback
 
-        item, owner = self._item(), self.session_owner
-        if owner is not None and self.early is None:
-            check_unchanged(SESSION_SETTINGS, "session", settings, owner.settings.session)
+        item, owner, values = self._item(), self.session_owner, {SESSION_SETTINGS: value}
+        former = {} if owner is None else owner.values
+        check_values(self.options.scope, values, former)
+        if owner is not None and former:
             return owner
-        check_session_settings(self.options.scope, settings)
         with without_traceback():
             if owner is None:
-                owner = self.session_owner = self.new_session_owner(item.nodeid, settings)
-            elif self.early is not None and settings:
-                self.early.apply(item.nodeid, settings)
-        self.early = None
+                owner = self.new_session_owner(values, item.nodeid)
+            elif self.early is not None:
+                owner = self.early.apply(owner, values, item.nodeid)
+        self.session_owner = owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
+        self._observe()
         return owner
 
-    def new_session_owner(self, seed: str, settings: Mapping[str, Any]) -> CloudOwner:
-        """Return a new owner of the cloud of the session, given the value of the fixture with its
-        settings: on first use, or before that for early fakes.
+    def new_session_owner(self, values: FixtureValues, test: str) -> CloudOwner:
+        """Return a new owner of the cloud of the session: on first use, or before that for early fakes,
+        whose settings are not known yet.
         """
-        from .cloud_owner import CloudOwner, CloudSettings
+        from .cloud_owner import CloudOwner
 
-        merged = self.options.merged_settings(fakecloud_session_settings=settings)
-        cloud_settings = CloudSettings(seed, merged, settings)
         # Applications use the queues beside the tests, so no test could run them for all.
-        return CloudOwner(self.exits, self.config, "background", cloud_settings)
+        return CloudOwner(self.exits, self.options, "background", None, values, test)
 
     def _item(self) -> pytest.Item:
         assert self.test.item is not None, "fixtures of fakes are for tests"
@@ -208,30 +209,17 @@ class Run:
             self.test.requested_cloud = self.fixture_owner.cloud
 
     def settings_of_test(self) -> dict[str, Any]:
-        """Return the settings of the current test: with its own markers, and the values of the fixtures
-        with settings. Only ``strict`` and ``env`` are read from them, because the fakes have the others
-        from the settings of their cloud.
-
-        If the fakes outlive the test, the value of ``fakecloud_settings`` is that for the first test
-        until this one has run. In its own, only ``strict`` may differ (``check_unchanged()``).
+        """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
+        read from them, because the fakes have the others from the settings of their cloud.
         """
-        from .options import SETTINGS
+        values = self.owners[0].values if self.owners else {}
+        return self.options.merged_settings(self._item(), {**values, **self.test.values})
 
-        item = self._item()
-        settings = {} if self.fixture_owner is None else self.fixture_settings
-        session_settings = self.owners[0].settings.session if self.owners else {}
-        if self.options.scope != "function" and self.test.has_run:
-            settings = getattr(item, "funcargs", {}).get(SETTINGS, settings)
-        return self.options.merged_settings(item, settings, session_settings)
+    def _observe(self) -> None:
+        """Record what the report of the test needs to know of the open clouds, until the test ends.
 
-    def _observe_and_publish(self) -> None:
-        """Record what the report needs to know of the cloud that the test uses. If the test has
-        requested it, and its settings say so, also set the variables of the fakes. Both end with the
-        test.
-
-        Called when the fixture opens the cloud; when a later test begins; and after the set-up of each
-        test, in which a fixture may have requested the cloud at run time, or imported a framework whose
-        requests are recorded.
+        Called when a cloud opens, when a later test begins, and after the set-up of each test, which may
+        have imported a framework whose requests are recorded.
         """
         test = self.test
         if not self.owners:
@@ -240,14 +228,23 @@ class Run:
             from .observation import Observation
 
             test.observation = Observation(self.options, self._item(), test.exits)
-        test.observation.observe(self.owners[0].cloud)
+        test.observation.observe([owner.cloud for owner in self.owners])
+
+    def _set_variables(self) -> None:
+        """Set the variables of the fakes until the test ends, if it has requested their cloud and its
+        settings say so.
+
+        Called when the fixture opens the cloud, when a later test begins, and after the set-up of each
+        test, in which a fixture may have requested the cloud at run time.
+        """
+        test = self.test
         if test.requested_cloud is None or test.has_variables:
             return
         if self.settings_of_test()["env"]:
-            from .env import publish_env
+            from .env import set_variables
 
             test.has_variables = True
-            publish_env(test.requested_cloud, test.exits)
+            set_variables(test.requested_cloud, test.exits)
 
     def clouds_to_report(self) -> list[Cloud]:
         """Return the cloud that the test has requested, and the other open ones, if they were used: an
@@ -282,12 +279,14 @@ class Run:
         for owner in self.owners:
             owner.begin_test(item)
         self._note_request()
-        self._observe_and_publish()
+        self._observe()
+        self._set_variables()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
         self._note_request()
-        self._observe_and_publish()
+        self._observe()
+        self._set_variables()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -311,18 +310,33 @@ class Run:
         """
         if not self.owners:
             return
-        from .checks import check_later_test
-
         if self.test.observation is not None:
             self.test.observation.begin_call()
-        check_later_test(
-            self.options,
-            self._item(),
-            None if self.test.requested_cloud is None else self.fixture_settings,
-            None if self.session_owner is None else self.session_owner.settings.session,
-        )
+        self._check_values()
         for owner in self.owners:
             owner.begin_call()
+
+    def _check_values(self) -> None:
+        """Note the value of ``fakecloud_settings``, and fail a test whose settings cannot apply to the
+        clouds that outlive it. pytest returns the value of a fixture of a wide scope, such as
+        ``fakecloud``, without calling ``open_cloud()``.
+        """
+        from .checks import check_own_markers, check_values
+        from .options import SESSION_SETTINGS, SETTINGS
+
+        test, scope = self.test, self.options.scope
+        arguments = getattr(test.item, "funcargs", {})
+        former = {name: value for owner in self.owners for name, value in owner.values.items()}
+        if test.requested_cloud is None:
+            former.pop(SETTINGS, None)
+        if scope != "function" and SETTINGS in arguments:
+            test.values = {SETTINGS: arguments[SETTINGS]}
+        values = dict(test.values)
+        is_session_used = scope == "session" or "fakecloud_session" in arguments
+        if is_session_used and SESSION_SETTINGS in former and SESSION_SETTINGS in arguments:
+            values[SESSION_SETTINGS] = arguments[SESSION_SETTINGS]
+        check_own_markers(self.options, self._item())
+        check_values(scope, values, former)
 
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it has requested at run time."""
@@ -336,9 +350,9 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self.fixture_owner is not None and self.fixture_owner.closed:
+        if self.fixture_owner is not None and self.fixture_owner.has_ended:
             self.fixture_owner = None
-        if self.session_owner is not None and self.session_owner.closed:
+        if self.session_owner is not None and self.session_owner.has_ended:
             self.session_owner = None
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ def test_calls_without_meaning() -> None:
 def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
     with Cloud() as cloud:
         heard: list[str] = []
-        stop = cloud._context.listeners.add(lambda fake: heard.append(fake.name))
+        stop = cloud._listeners.add(lambda fake: heard.append(fake.name))
         cloud.kv_server()
         stop()
         stop()
@@ -81,7 +81,7 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         raise LookupError("no listener")
 
     with Cloud() as cloud:
-        cloud._context.listeners.add(fails)
+        cloud._listeners.add(fails)
         with pytest.raises(LookupError):
             cloud.kv_server()
         assert not cloud.fakes()

@@ -32,6 +32,7 @@ from pytest_fakecloud import (
     once,
     replay_schedule,
 )
+from pytest_fakecloud.cloud.base import use_in_fixtures
 from pytest_fakecloud.explore.schedule import KINDS, TRIED
 from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
@@ -145,7 +146,8 @@ class MemoryCache(dict[str, Any]):
 
 
 def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
-    cache = cloud._context.cache = MemoryCache()
+    cache = MemoryCache()
+    use_in_fixtures(cloud, {}, cache)
     run, check = claim(redis), at_most_one(kv)
     error = failure(cloud, run, check)
     assert error.tried > 1

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud, ContractError, Results
-from pytest_fakecloud.cloud.base import fixture_fake
+from pytest_fakecloud.cloud.base import fixture_fake, use_in_fixtures
 from pytest_fakecloud.recordings.archives import archive, write
 
 from ..harness import Run, apart
@@ -132,7 +132,7 @@ def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
 def test_a_session_can_be_sent_again(tmp_path: Path) -> None:
     path = record(tmp_path)
     with Cloud(seed="another", now="2027-05-05T05:00:00Z", delivery="driven") as cloud:
-        cloud._context.settings = SETTINGS
+        use_in_fixtures(cloud, SETTINGS, None)
         differences = cloud.replay(path)
         assert differences == []
         assert differences == []
@@ -160,7 +160,7 @@ def test_a_difference_says_where(tmp_path: Path) -> None:
             break
     path.write_text(json.dumps(har))
     with Cloud(seed=1, now=NOON, delivery="driven") as cloud:
-        cloud._context.settings = SETTINGS
+        use_in_fixtures(cloud, SETTINGS, None)
         differences = cloud.replay(path)
     assert list(map(str, differences)) == [
         "request 1 (POST /): status was 201, is 200",

@@ -663,6 +663,65 @@ def test_a_process_that_waits_for_its_turn_does_not_sleep(
     assert meter.seconds() == slept
 
 
+def test_calls_have_stacks_while_two_clouds_are_open(run: Run) -> None:
+    run(
+        """
+        import httpx
+
+        def names(cloud):
+            stacks = cloud._context.recorder.shared.stacks
+            return [code.co_name for stack in stacks.values() for code, _ in stack.places]
+
+        def get(kv):
+            httpx.post(kv.url, json=["GET", "k"], headers=kv.headers)
+
+        def test_first(fakecloud_session):
+            get(fakecloud_session.kv_server())
+
+        def test_second(fakecloud_session, kv_server, fakecloud):
+            kv = fakecloud_session.kv_server()
+            get(kv)
+            get(kv_server)
+            assert names(fakecloud_session) == ["get", "test_second"]
+            assert names(fakecloud) == ["get", "test_second"]
+
+        def test_third(kv_server, fakecloud, request):
+            session = request.getfixturevalue("fakecloud_session")
+            get(session.kv_server())
+            get(kv_server)
+            assert names(session) == ["get", "test_third"]
+            assert names(fakecloud) == ["get", "test_third"]
+        """
+    ).assert_outcomes(passed=3)
+
+
+def test_a_fixture_starts_a_fake_that_an_earlier_test_has_replayed_into(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import requests
+        from pytest_fakecloud import Cloud
+        from pytest_fakecloud.cloud.cloud import archive_of
+
+        def recorded():
+            with Cloud() as cloud:
+                kv = cloud.kv_server()
+                requests.post(kv.url, json=["SET", "k", "v"], headers=kv.headers)
+                return archive_of(cloud)
+
+        def test_first(fakecloud):
+            fakecloud.replay(recorded())
+            assert [fake.value("k") for fake in fakecloud.fakes()] == ["v"]
+
+        def test_second(kv_server):
+            asked = requests.post(kv_server.url, json=["GET", "k"], headers=kv_server.headers)
+            assert asked.json() == {"result": None}
+        """
+    ).assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize("table", ["tool.pytest.ini_options", "tool.pytest"])
 @pytest.mark.parametrize(
     "setting",

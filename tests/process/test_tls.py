@@ -17,7 +17,7 @@ import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.exits import exiting
-from pytest_fakecloud.pytest_run.env import publish_env
+from pytest_fakecloud.pytest_run.env import set_variables
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_urllib_trusts_it_until_the_end_of_the_test(
 ) -> None:
     monkeypatch.setattr(urllib.request, "_opener", before)
     with exiting() as exits:
-        publish_env(cloud, exits)
+        set_variables(cloud, exits)
         assert urllib.request._opener is not before  # type: ignore[attr-defined]
         assert _read(kv) == b'{"result":"v"}'
     assert urllib.request._opener is before  # type: ignore[attr-defined]
@@ -80,7 +80,7 @@ def test_an_installed_opener_stays(cloud: Cloud, monkeypatch: pytest.MonkeyPatch
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     monkeypatch.setattr(urllib.request, "_opener", opener)
     with exiting() as exits:
-        publish_env(cloud, exits)
+        set_variables(cloud, exits)
         assert urllib.request._opener is opener  # type: ignore[attr-defined]
 
 

@@ -134,7 +134,7 @@ class Explorer:
             ]
             inputs = repr(subject.inputs) if subject.inputs else ""
             key = key_of(functions, subject.kinds, subject.disturbed, inputs)
-            store = Store(player.world.cloud._context.cache, key)
+            store = Store(player.world.cloud._cache, key)
             trial = self._play_stored(store) or self._search()
             if trial is None:
                 return None
