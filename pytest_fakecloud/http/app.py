@@ -30,7 +30,7 @@ from .messages import (
     Request,
     Stream,
 )
-from .routing import Route, RouteTable
+from .routing import NoRoute, Route, RouteTable
 
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
@@ -273,10 +273,8 @@ class App:
             return error
         return None
 
-    def route_request(self, request: Request) -> Route | frozenset[str] | None:
-        """Set the route and the parameters of a request, and return the route. If there is none, return
-        the methods of its path, or None if the path is unknown.
-        """
+    def route_request(self, request: Request) -> Route | NoRoute:
+        """Set the route and the parameters of a request, and return the route."""
         match = self.table.find(request.method, request.path)
         if isinstance(match, tuple):
             route, request.params = match
@@ -296,10 +294,10 @@ class App:
             read_facts=self._facts_of,
         )
 
-    def call_endpoint(self, request: Request, route: Route | frozenset[str] | None) -> AnyResponse:
+    def call_endpoint(self, request: Request, route: Route | NoRoute) -> AnyResponse:
         """Return the response of the endpoint, also to an error of the service: the end of the chain."""
         try:
-            if not isinstance(route, Route):
+            if isinstance(route, NoRoute):
                 return self._encoded(self.no_endpoint(request, route))
             result = self.run_endpoint(request, route)
         except ServiceError as error:
@@ -337,14 +335,12 @@ class App:
             return Answer(self.dump(result.value), result.status, result.headers)
         return Answer(self.dump(result))
 
-    def no_endpoint(self, request: Request, allowed: frozenset[str] | None) -> Answer:
-        """Report a request without a route; return or raise the service's response. ``allowed`` are
-        the methods of its path, or None if the path is unknown.
-        """
-        self._unrouted(request, allowed)
-        if allowed is None:
-            return self.unknown_path(request)
-        return self.wrong_method(request, allowed)
+    def no_endpoint(self, request: Request, missing: NoRoute) -> Answer:
+        """Report a request without a route; return or raise the service's response."""
+        self._report_unrouted(request, missing)
+        if missing.allowed:
+            return self.wrong_method(request, missing.allowed)
+        return self.unknown_path(request)
 
     def record_malformed(self, status: int, reason: str) -> None:
         """Record that the server rejected bytes that are not a valid request."""
@@ -358,11 +354,11 @@ class App:
         all paths.
         """
         self._open_call(request, self.clock.now_us())
-        match = self.table.find(request.method, request.path)
-        allowed = match if isinstance(match, frozenset) else None
-        self._unrouted(request, allowed)
+        missing = self.table.find(request.method, request.path)
+        assert isinstance(missing, NoRoute)
+        self._report_unrouted(request, missing)
         everywhere = (route.methods.split() for route in self.table.routes)
-        allowed = allowed or frozenset().union(*everywhere)
+        allowed = missing.allowed or frozenset().union(*everywhere)
         response: AnyResponse
         try:
             response = self._encoded(self.wrong_method(request, allowed))
@@ -401,13 +397,13 @@ class App:
             self.violations.report_bug(error, f"{request_line} made the fake itself fail", **facts)
         return internal
 
-    def _unrouted(self, request: Request, allowed: frozenset[str] | None = None) -> None:
+    def _report_unrouted(self, request: Request, missing: NoRoute) -> None:
         call = request.call
         call.violation = "unrouted"
-        if allowed is None:
-            reason = self.no_route(request)
+        if missing.allowed:
+            reason = f"the path accepts {', '.join(sorted(missing.allowed))}"
         else:
-            reason = f"the path accepts {', '.join(sorted(allowed))}"
+            reason = self.no_route(request)
         call.note = reason
         self.violations.report(
             "unrouted",

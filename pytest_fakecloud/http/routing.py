@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from .messages import Request
 
@@ -38,8 +38,12 @@ class Route:
         return re.findall(r"\{(\w+)\*?\}", self.pattern)
 
 
-RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
-"""A route and its raw parameters; the path's methods if another one was asked for; or None."""
+@dataclass(frozen=True)
+class NoRoute:
+    """Says that a request has no route."""
+
+    allowed: frozenset[str] = frozenset()
+    """The methods of its path; none if the path is unknown."""
 
 
 class RouteTable:
@@ -56,7 +60,8 @@ class RouteTable:
             for route in sorted(self.routes, key=_ranks)
         ]
 
-    def find(self, method: str, path: str) -> RouteMatch:
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | NoRoute:
+        """Return the route of a request and its raw parameters."""
         others: frozenset[str] = frozenset()
         for expression, methods, route in self._matchers:
             match = expression.fullmatch(path)
@@ -64,7 +69,7 @@ class RouteTable:
                 if method in methods:
                     return route, match.groupdict("")
                 others |= methods
-        return others or None
+        return NoRoute(others)
 
     def writes(self, method: str, path: str) -> bool:
         """Return whether a request may change data."""

@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 
 MOST_EARLY = 1024 * 1024
 """Maximum number of bytes that a client may send while a response is being sent to it."""
+DRAIN_SECONDS = 0.2
+"""Seconds that a client gets to read the response to invalid data before its connection closes."""
+HANG_SECONDS = 60.0
+"""Maximum seconds for which the ``hang()`` fault keeps a connection open."""
+
+_READ_BYTES = 64 * 1024
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+SHORT_BODY = 16 * 1024
+"""Maximum bytes of a body that is read, and recorded, whether its request is rejected or not (decided
+here).
+"""
+UNREAD_SECONDS = 5.0
+"""Maximum seconds for which a client may send a body after the response to its head."""
 _LINGER_BYTES = 2 if sys.platform == "win32" else 4
 RESET_ON_CLOSE = (1).to_bytes(_LINGER_BYTES, sys.byteorder) + bytes(_LINGER_BYTES)
 """The value of SO_LINGER (two integers, on and 0 seconds) with which closing resets a connection."""
@@ -74,8 +87,9 @@ class Connection:
     """One accepted connection, owned by the mount that accepted it.
 
     ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
-    client's address. A protocol calls ``enter()`` before it has a request answered, then ``leave()``. A
-    connection in memory overrides what uses the socket itself, and what needs a thread of its own.
+    client's address. A protocol calls ``enter()`` before it has a request answered, then ``leave()``.
+    The connections in memory of explorations (``MemoryLink``) override what uses the socket itself, and
+    what needs a thread of its own.
     """
 
     def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
@@ -284,22 +298,6 @@ class Watch:
         self._connection.mount.hub.unregister(self._connection.sock)
 
 
-DRAIN_SECONDS = 0.2
-"""Seconds that a client gets to read the response to invalid data before its connection closes."""
-HANG_SECONDS = 60.0
-"""Maximum seconds for which the ``hang()`` fault keeps a connection open."""
-
-_READ_BYTES = 64 * 1024
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-SHORT_BODY = 16 * 1024
-"""Maximum bytes of a body that is read, and recorded, whether its request is rejected or not (decided
-here).
-"""
-UNREAD_SECONDS = 5.0
-"""Maximum seconds for which a client may send a body after the response to its head."""
-
-
 class HTTPHandler:
     """Owns one connection to an ``App``: reads its requests and writes their responses in order."""
 
@@ -360,6 +358,7 @@ class HTTPHandler:
         return True
 
     def _rejection(self, request: ReceivedRequest) -> Exception | None:
+        """Return the error that rejects a request whose body has not arrived."""
         return self.app.rejection(request)
 
     def _respond(self, request: ReceivedRequest, rejection: Exception | None = None) -> bool:

@@ -42,7 +42,9 @@ class Engine(Protocol):
 
     @property
     def users(self) -> Any:
-        """The users, of whom ``holder_of()`` finds one by a REST token."""
+        """The users ``default`` and ``read_only``; ``holder_of()`` finds one by a REST token, and
+        ``permit()`` raises an error for a command that a session's user may not run.
+        """
 
     @property
     def pubsub(self) -> Any:
@@ -117,12 +119,7 @@ class CommandLimits:
     def check(self, line: list[bytes]) -> None:
         """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""
         self.count()
-        self.check_size(sum(map(len, line)))
-
-    def check_size(self, size: int) -> None:
-        """Raise ``CommandError`` if a command is too large."""
-        error = self.size_error(size)
-        if error is not None:
+        if error := self.size_error(sum(map(len, line))):
             raise error
 
     def size_error(self, size: int) -> CommandError | None:

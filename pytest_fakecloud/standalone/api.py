@@ -23,7 +23,7 @@ from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
 from ..http.app import App, Instruments
 from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request, bearer_token, same
-from ..http.routing import Route, RouteTable
+from ..http.routing import NoRoute, Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
@@ -154,7 +154,7 @@ class ControlApp(App):
         """Answer a request, and protect the response from pages of other sites with headers."""
         return _guarded(super().respond(request, rejection=rejection, in_client=in_client))
 
-    def route_request(self, request: Request) -> Route | frozenset[str] | None:
+    def route_request(self, request: Request) -> Route | NoRoute:
         # Scripts may still have the paths from the time when fakes were called handles.
         request.path = request.path.replace(f"{PREFIX}/handles", f"{PREFIX}/fakes", 1)
         return super().route_request(request)
@@ -163,7 +163,7 @@ class ControlApp(App):
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().unknown_method(request))
 
-    def call_endpoint(self, request: Request, route: Route | frozenset[str] | None) -> AnyResponse:
+    def call_endpoint(self, request: Request, route: Route | NoRoute) -> AnyResponse:
         """As for every app, but arguments of a request also cause errors of Python and of the cloud."""
         token = setting_over.set("the control API")
         try:

@@ -15,7 +15,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.http.app import App, Instruments
-from pytest_fakecloud.http.routing import Route, RouteTable
+from pytest_fakecloud.http.routing import NoRoute, Route, RouteTable
 
 
 def endpoint(app: App, request: Any) -> object:
@@ -61,7 +61,7 @@ def route(methods: str, pattern: str) -> Route:
 )
 def test_patterns(pattern: str, path: str, params: dict[str, str] | None) -> None:
     table = RouteTable([route("GET", pattern)])
-    assert table.find("GET", path) == (None if params is None else (table.routes[0], params))
+    assert table.find("GET", path) == (NoRoute() if params is None else (table.routes[0], params))
 
 
 def test_the_most_specific_route_wins() -> None:
@@ -93,9 +93,9 @@ def test_two_routes_with_the_same_method_and_pattern_are_an_error(pattern: str) 
 
 def test_a_path_for_other_methods_names_all_of_them() -> None:
     table = RouteTable([route("GET HEAD", "/a/{b}"), route("POST", "/a/{b}"), route("PUT", "/c")])
-    assert table.find("DELETE", "/a/1") == {"GET", "HEAD", "POST"}
-    assert table.find("get", "/c") == {"PUT"}
-    assert table.find("GET", "/d") is None
+    assert table.find("DELETE", "/a/1") == NoRoute(frozenset({"GET", "HEAD", "POST"}))
+    assert table.find("get", "/c") == NoRoute(frozenset({"PUT"}))
+    assert table.find("GET", "/d") == NoRoute()
 
 
 def test_the_nearest_routes_are_a_hint() -> None:
