@@ -196,8 +196,8 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Begin a test. Check its markers, even if it uses no fake."""
     run = run_of(item.config)
-    _check_fixtures(item)
     run.begin_test(item)
+    _check_fixtures(item)
     if item.get_closest_marker("fakecloud") is not None:
         from .pytest_run.checks import check_markers
 

@@ -2,7 +2,8 @@
 
 They are made when the settings are known: those of markers before the fixtures of the test
 (``check_markers()``), the values of the two fixtures with settings when a cloud opens
-(``check_values()``). Both are repeated before the code of a test with a cloud of an earlier one.
+(``check_values()``). Both are repeated before the code of a test if a cloud is open, which may be that
+of an earlier one.
 ``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()`` looks at what a passing test has
 used.
 

@@ -62,12 +62,16 @@ class EarlyFakes:
     def __init__(self, run: Run) -> None:
         self._run = run
 
+    @property
+    def _owner(self) -> CloudOwner:
+        assert self._run.session_owner is not None, "early fakes are those of the session"
+        return self._run.session_owner
+
     def pytest_collection_finish(self) -> None:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._run.session_owner
-        assert owner is not None, "early fakes are those of the session"
+        owner = self._owner
         owner.let_stay(owner.cloud.fakes())
         owner.lost.add(AT_IMPORT, owner.cloud, OPENING)
 
@@ -79,11 +83,12 @@ class EarlyFakes:
         tests, so that ``Run.begin_call()`` checks them for each test.
         """
 
-    def apply(self, former: CloudOwner, values: FixtureValues, test: str) -> CloudOwner:
+    def apply(self, values: FixtureValues, test: str) -> CloudOwner:
         """Return the owner of a cloud with the settings of the session, in which fakes continue at the
         addresses of the early ones; the former owner if there are no settings. If that fails after the
         cloud has been opened, both clouds have ended.
         """
+        former = self._owner
         if not any(values.values()):
             former.values = values
             return former

@@ -89,7 +89,7 @@ class Run:
         test of the session has been reported.
         """
         self.early: EarlyFakes | None = None
-        """The early fakes, if the run has some."""
+        """The early fakes, until they have the settings of the session."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -157,17 +157,17 @@ class Run:
         from .checks import check_values
         from .options import SESSION_SETTINGS, without_traceback
 
-        item, owner, values = self._item(), self.session_owner, {SESSION_SETTINGS: value}
-        former = {} if owner is None else owner.values
-        check_values(self.options.scope, values, former)
-        if owner is not None and former:
+        item, values = self._item(), {SESSION_SETTINGS: value}
+        owner, early = self.session_owner, self.early
+        check_values(self.options.scope, values, {} if owner is None else owner.values)
+        if owner is not None and early is None:
             return owner
         with without_traceback():
-            if owner is None:
+            if early is None or owner is None:  # The early fakes have ended in an earlier test.
                 owner = self.new_session_owner(values, item.nodeid)
-            elif self.early is not None:
-                owner = self.early.apply(owner, values, item.nodeid)
-        self.session_owner = owner
+            else:
+                owner = early.apply(values, item.nodeid)
+        self.session_owner, self.early = owner, None
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self._observe()
@@ -312,15 +312,23 @@ class Run:
             return
         if self.test.observation is not None:
             self.test.observation.begin_call()
+        self._note_values()
         self._check_values()
         for owner in self.owners:
             owner.begin_call()
 
-    def _check_values(self) -> None:
-        """Note the value of ``fakecloud_settings``, and fail a test whose settings cannot apply to the
-        clouds that outlive it. pytest returns the value of a fixture of a wide scope, such as
-        ``fakecloud``, without calling ``open_cloud()``.
+    def _note_values(self) -> None:
+        """Note the value of ``fakecloud_settings`` for a test in a wide scope, in which pytest returns
+        the value of ``fakecloud`` without calling ``open_cloud()``.
         """
+        from .options import SETTINGS
+
+        arguments = getattr(self.test.item, "funcargs", {})
+        if self.options.scope != "function" and SETTINGS in arguments:
+            self.test.values = {SETTINGS: arguments[SETTINGS]}
+
+    def _check_values(self) -> None:
+        """Fail a test whose settings cannot apply to the clouds that outlive it."""
         from .checks import check_own_markers, check_values
         from .options import SESSION_SETTINGS, SETTINGS
 
@@ -329,8 +337,6 @@ class Run:
         former = {name: value for owner in self.owners for name, value in owner.values.items()}
         if test.requested_cloud is None:
             former.pop(SETTINGS, None)
-        if scope != "function" and SETTINGS in arguments:
-            test.values = {SETTINGS: arguments[SETTINGS]}
         values = dict(test.values)
         is_session_used = scope == "session" or "fakecloud_session" in arguments
         if is_session_used and SESSION_SETTINGS in former and SESSION_SETTINGS in arguments:
