@@ -405,7 +405,7 @@ class _App:
     def __init__(self, answer: Any) -> None:
         self._answer = answer
 
-    def answer(self, request: Request, *, in_client: bool) -> Any:
+    def respond(self, request: Request, *, in_client: bool) -> Any:
         return self._answer
 
 
