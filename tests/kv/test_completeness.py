@@ -23,7 +23,7 @@ from pytest_fakecloud.kv.table.rows import ROWS
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES, TEMPLATES_FILE
 from tests.kv.conftest import NOW, Run
 from tests.kv.scenarios import FOLDER, Scenario, every_scenario, play
-from tests.kv.scenarios.effects import ObservedEffects
+from tests.kv.scenarios.observed import ObservedEffects
 from tests.kv.table import TABLE_FILE, WITHOUT_DATA, WITHOUT_SERVER
 from tests.kv.table.test_layout import MODULES, module_of_group
 from tests.notations import complete
