@@ -45,7 +45,7 @@ def push(session: Session, args: Args, *, left: bool = False, create: bool = Tru
         return 0
     items = session.db.get_or_create(args[0], QuickList)
     items.push(args[1:], left)
-    session.db.touch(args[0])
+    session.db.touch(args[0], "lpush" if left else "rpush")
     return len(items)
 
 

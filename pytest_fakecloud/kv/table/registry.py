@@ -53,7 +53,7 @@ class CommandSpec:
     - ``ttl_at`` and ``ttl_unit`` are the position of an argument that is a TTL, and its unit; 0 and
       None if there is no such argument. ``other_ttl``: the command sets a TTL in another way.
     - ``value_at`` is the position of a new value that replaces the whole value of ``only_key``, or 0.
-    - ``event`` is the keyspace event of a change for which the function names none, or empty.
+    - ``event`` is the keyspace event of a change for which the function names none: the command's name.
     - ``may_wait``: the command has the option BLOCK.
     - ``rest``: the command is available over REST, at least without BLOCK.
     - ``protection``: the parameter that has to allow the command, or None.
@@ -68,6 +68,7 @@ class CommandSpec:
     def __init__(self, row: Row, *, is_container: bool = False) -> None:
         self.name = row.name
         self.full_name = row.name.lower().replace(" ", "|")
+        self.event = row.name.lower().replace(" ", "-")
         self.documented = row.documented
         self.group = row.group
         self.only_in = row.only_in
@@ -103,8 +104,7 @@ class CommandSpec:
         self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
         self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
 
-        self._repetition, self.other_ttl, depends_on_time, event = effects.parse(row.effects)
-        self.event = self.full_name.replace("|", "-") if event is None else event
+        self._repetition, self.other_ttl, depends_on_time = effects.parse(row.effects)
         blocks = "blocking" in self.flags and not self.may_wait
         self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
         overwrites_string = row.group == "string" and self._repetition == "overwrites"

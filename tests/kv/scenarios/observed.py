@@ -292,21 +292,18 @@ class ObservedEffects:
         event = next((argument for argument in args if isinstance(argument, str)), event)
         spec = self.engine.execution.spec
         default = spec.event
-        if event is None:
-            self._show("event")
         if event and event not in _CLASS_OF:
             self.unknown_events.add(f"to _CLASSES: {event}, the event of {spec.name}")
         if event is None and default and default not in _CLASS_OF:
-            self._note(
-                spec,
-                f"the effect event=NAME or event=none; or, if {default} is an event, its name to "
-                "_CLASSES of kv/engine/messages.py",
+            self.unreported.add(
+                f'{spec.name}: the event of a change, e.g. session.db.touch(key, "rpop"), or "" for '
+                f"none; or, if {default} is an event, its name to _CLASSES of kv/engine/messages.py"
             )
         event = default if event is None else event
         stored = args[0] if args and not isinstance(args[0], str | None) else db.values.get(key)
         expected = TYPES.get(_CLASS_OF.get(event, ""))
         if expected and stored is not None and type_name(stored) != expected:
-            self._note(spec, f"another event than {event}, which is about a {expected}")
+            self.unreported.add(f"{spec.name}: another event than {event}, about a {expected}")
 
     def _follow(self, db: Keyspace, argv: list[bytes], reply: Any) -> None:
         expiries = self.expiries[db.index]
