@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _REPETITIONS = ("overwrites", "again", "varies")
-_WORDS = (*_REPETITIONS, "other-ttl", "time")
+_WORDS = (*_REPETITIONS, "time")
 
 
 class Effects(NamedTuple):
@@ -14,7 +14,6 @@ class Effects(NamedTuple):
     """
 
     repetition: str
-    other_ttl: bool
     time: bool
 
 
@@ -27,4 +26,4 @@ def parse(text: str) -> Effects:
     repetitions = [word for word in _REPETITIONS if word in words]
     if len(repetitions) > 1:
         raise ValueError(f"{' and '.join(repetitions)} exclude each other; remove one of them")
-    return Effects("".join(repetitions), "other-ttl" in words, "time" in words)
+    return Effects("".join(repetitions), "time" in words)

@@ -1,4 +1,4 @@
-"""Facts about single commands that the columns of ``commands.txt`` cannot say."""
+"""Facts about single commands that no column of ``commands.txt`` can say. Most have none of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ UNAVAILABLE_OVER_REST = frozenset({
     "SUNSUBSCRIBE", "UNSUBSCRIBE", "UNWATCH", "WATCH",
 })  # fmt: skip
 """Commands that are not, although they do not block and others of their group are available."""
+
+OTHER_TTLS = frozenset({"COPY", "MOVE", "RENAME", "RENAMENX", "RESTORE", "RESTORE-ASKING"})
+"""Commands that set a TTL that is no argument, e.g. that of another key. Tests ask for a new one."""
 
 READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
 """Commands with fields, members or indexes as arguments that access others. Tests ask for a new one."""

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
-from .exceptions import ARITIES, PROTECTIONS
+from .exceptions import ARITIES, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
@@ -104,7 +104,8 @@ class CommandSpec:
         self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
         self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
 
-        self._repetition, self.other_ttl, depends_on_time = effects.parse(row.effects)
+        self._repetition, depends_on_time = effects.parse(row.effects)
+        self.other_ttl = row.name in OTHER_TTLS
         blocks = "blocking" in self.flags and not self.may_wait
         self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
         overwrites_string = row.group == "string" and self._repetition == "overwrites"

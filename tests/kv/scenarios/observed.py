@@ -275,11 +275,12 @@ class ObservedEffects:
         if deadline_us == at_ms * 1000:
             self._show_ttl()
         elif self.engine.execution.spec.other_ttl:
-            self._show("other-ttl")
+            self._show("other TTL")
         else:
             self._note(
                 self.engine.execution.spec,
-                f"an argument {', '.join(UNITS)} (or the effect other-ttl, if no argument is the TTL)",
+                f"an argument {', '.join(UNITS)} (or, if no argument is the TTL, the name of the "
+                "command to OTHER_TTLS of exceptions.py)",
             )
 
     def _size(self) -> int:

@@ -20,7 +20,7 @@ from tests.notations import complete, rows
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(row)
-        return spec.repetition, spec.other_ttl, spec.always_timed
+        return spec.repetition, spec.always_timed
 
     superfluous = []
     for row in ROWS.values():
