@@ -265,10 +265,10 @@ def large_group() -> bool:
         endpoints = [(f"https://e{number}.example.com/", None) for number in range(size)]
         items = [{"url": url} for url, _ in endpoints]
         gc.collect()
-        costs["add"][size] = _timed(lambda g=groups, w=endpoints: g.add_all("g", w, 0))  # type: ignore[misc]
+        costs["add"][size] = _timed(lambda g=groups, w=endpoints: g.add_all("g", w))  # type: ignore[misc]
         costs["publish"][size] = _timed(lambda q=queue: q.publish("g"))  # type: ignore[misc]
         costs["remove"][size] = _timed(
-            lambda g=groups, i=items: g.remove_endpoints(g.get("g"), i, 0)  # type: ignore[misc]
+            lambda g=groups, i=items: g.remove_endpoints(g.get("g"), i)  # type: ignore[misc]
         )
         queue.close()
     good = True

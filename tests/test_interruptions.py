@@ -278,7 +278,7 @@ CONTENTS: dict[str, Callable[[Any], object]] = {
         [message.url for message in queue.messages()],
         [schedule.id for schedule in queue.schedules()],
         [*queue._engine.url_groups.by_name],
-        [*queue._engine.queues],
+        [*queue._engine.queues.by_name],
     ),
     "index": lambda index: {name: list(index.vectors(name)) for name in index.namespaces()},
 }

@@ -174,7 +174,7 @@ class App:
 
     @classmethod
     def routes(cls) -> Sequence[Route]:
-        """Return the routes of the service."""
+        """Return the routes of the service, whose endpoints ``run_endpoint()`` calls."""
         raise NotImplementedError
 
     def authenticate(self, request: Request) -> object:

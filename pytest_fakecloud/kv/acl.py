@@ -477,7 +477,7 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
 
 def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) -> None:
     parent_name, bar, child = name.partition(b"|")
-    parent = user.table.find_by_first_word([parent_name])
+    parent = user.table.find([parent_name])
     if parent is None:
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if not bar:

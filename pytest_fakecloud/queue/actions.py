@@ -302,9 +302,9 @@ def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
     for name, endpoints in _typed("url_groups", data.get("url_groups", {}), dict).items():
         group = text("url_groups name", name)
         pairs = [_endpoint(name, endpoint) for endpoint in _typed(name, endpoints, list)]
-        engine.url_groups.add_all(group, pairs, engine.clock.now_us())
+        engine.url_groups.add_all(group, pairs)
     for name, settings in _typed("queues", data.get("queues", {}), dict).items():
-        engine.upsert_queue(text("queues name", name), **_queue(name, settings))
+        engine.queues.upsert(text("queues name", name), **_queue(name, settings))
 
 
 def _endpoint(group: str, endpoint: object) -> tuple[str, str | None]:

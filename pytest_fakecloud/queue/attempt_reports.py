@@ -423,7 +423,9 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
 def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
     """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
     letters_by_text: dict[str, list[tuple[str, str]]] = {}
-    for letter in engine.all_dead_letters():
+    with engine.lock:
+        letters_of_queue = engine.dead_letters.all()
+    for letter in letters_of_queue:
         made, outcome = len(letter.attempts), letter.last_outcome
         status = None if outcome is None else outcome.status
         last = "no answer" if status is None else f"status {status}"
@@ -465,7 +467,7 @@ def unfinished_text(engine: Engine) -> str:
 
 def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> str:
     """Return why a message is not due: its ordered queue or its flow-control key; or nothing."""
-    queue = engine.queue_of(message)
+    queue = engine.queues.of(message)
     if queue is None or message.id in queue.active:
         return _held_by_flow(engine, message, now_us)
     if queue.paused:
@@ -480,7 +482,7 @@ def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> st
 
 def _held_by_flow(engine: Engine, message: Message, now_us: int) -> str:
     """Return when flow control admits the next message; empty unless the message waits for it."""
-    key = engine.flow_key(message)
+    key = engine.flow_control.of(message)
     if key is None or message.id not in key.waiting:
         return ""
     # Use a copy, because reopens_us() may start the next period.

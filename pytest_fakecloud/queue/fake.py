@@ -213,8 +213,10 @@ class Queue(QueueActions, Fake):
     def rotate_keys(self) -> tuple[str, str]:
         """Make the next signing key the current one, create a new next key, and return both."""
         self._context.former_secrets |= secrets_of(self)
-        keys = self._engine.rotate_keys()
-        return keys.current, keys.next
+        with self._engine.lock:
+            keys = self._engine.keys
+            keys.rotate()
+            return keys.current, keys.next
 
     def explain_signature(
         self, signature: str | None, *, body: bytes | str, url: str | None = None
@@ -447,9 +449,9 @@ class Queue(QueueActions, Fake):
         __tracebackhide__ = True
         self._note_inspection()
         query = Query(_conditions(where, url=url), DEAD_LETTERS, "dead letter")
-        letters = (
-            DeadLetterView(self._engine, letter) for letter in self._engine.all_dead_letters()
-        )
+        with self._engine.lock:
+            messages = self._engine.dead_letters.all()
+        letters = (DeadLetterView(self._engine, message) for message in messages)
         return results_of(filter(query, letters), DEAD_LETTERS, "dead letter")
 
     @look

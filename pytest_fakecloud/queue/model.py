@@ -107,6 +107,11 @@ class SigningKeys:
         self.new_key = new_key
         self.former: list[str] = []
 
+    def rotate(self) -> None:
+        """Make the next key the current one, and create a new next key."""
+        self.former.append(self.current)
+        self.current, self.next = self.next, self.new_key()
+
 
 class FlowSettings(NamedTuple):
     """Flow-control settings of a message. A limit is None if the message does not set it."""

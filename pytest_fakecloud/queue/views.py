@@ -329,7 +329,7 @@ class DeadLetterView:
         __tracebackhide__ = True
         engine = self._engine
         with engine.lock:
-            (accepted,) = engine.retry_dead_letters([self._letter()])
+            (accepted,) = engine.dead_letters.retry([self._letter()])
         return PublishedMessage(engine, accepted.message_id)
 
     @action_as("dead_letter.delete")
@@ -340,11 +340,11 @@ class DeadLetterView:
         """
         __tracebackhide__ = True
         with self._engine.lock:
-            self._engine.delete_dead_letters([self._letter()])
+            self._engine.dead_letters.delete([self._letter()])
 
     def _letter(self) -> Message:
         __tracebackhide__ = True
-        letter = self._engine.find_dead_letter(self.id)
+        letter = self._engine.dead_letters.find(self.id)
         if letter is None or letter.id != self.message._id:
             raise ContractError(
                 f"dead letter {self.id} is gone: it was retried, deleted or expired, or the queue "
@@ -416,7 +416,8 @@ class ScheduleView:
         Raises ``ContractError`` if the schedule no longer exists.
         """
         __tracebackhide__ = True
-        self._engine.schedules.delete(self._record.id)
+        with self._engine.lock:
+            self._engine.schedules.delete(self._record.id)
 
     @action_as("schedule.fire")
     def fire(self) -> Results[PublishedMessage]:
@@ -424,10 +425,9 @@ class ScheduleView:
         change.
         """
         __tracebackhide__ = True
-        return found_messages(
-            PublishedMessage(self._engine, message_id)
-            for message_id in self._engine.schedules.run_now(self._record.id)
-        )
+        with self._engine.lock:
+            ids = self._engine.schedules.run_now(self._record.id)
+        return found_messages(PublishedMessage(self._engine, message_id) for message_id in ids)
 
     def _owner(self) -> tuple[Any, tuple[str, ...]]:
         return self._engine.owner, (self.id,)

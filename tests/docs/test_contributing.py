@@ -28,7 +28,7 @@ from tests import notations
 from tests.harness import PACKAGE
 from tests.kv import scenarios
 from tests.kv.conftest import NOW, Run
-from tests.kv.scenarios.effects import ObservedEffects
+from tests.kv.scenarios.observed import ObservedEffects
 from tests.notations import ROOT
 from tests.queue.scenarios import play
 from tests.queue.scenarios import scenarios as endpoints

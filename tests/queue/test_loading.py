@@ -32,7 +32,7 @@ def contents(queue: Queue) -> object:
         },
         {
             name: (queue_state.parallelism, queue_state.paused, list(queue_state.waiting))
-            for name, queue_state in engine.queues.items()
+            for name, queue_state in engine.queues.by_name.items()
         },
         {schedule.id: (schedule.cron, schedule._record.body) for schedule in queue.schedules()},
         [(message.id, message.state, message.due) for message in queue.messages()],

@@ -92,7 +92,7 @@ def test_messages_that_are_due_together_share_a_line_while_the_clock_runs(
 
 
 def test_the_text_for_a_waiting_message(bench: Bench) -> None:
-    bench.engine.upsert_queue("q", paused=True)
+    bench.engine.queues.upsert("q", paused=True)
     message = bench.engine.messages[bench.publish(Queue_Name="q")]
     text = "waits in queue q (behind others, or the queue is paused)"
     assert waiting_text(bench.engine, message, bench.start_us) == text

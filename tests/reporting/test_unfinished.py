@@ -200,7 +200,7 @@ def test_a_fake_that_cannot_be_asked_costs_a_line(
     def broken() -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(queue._engine, "all_dead_letters", broken)
+    monkeypatch.setattr(queue._engine.dead_letters, "all", broken)
     assert "queue: what waits cannot be shown: RuntimeError: no" in section(cloud)
 
 

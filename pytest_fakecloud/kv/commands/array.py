@@ -70,7 +70,7 @@ def _number(number: int) -> int | BigNumber:
 
 def _set(session: Session, key: bytes, values: list[tuple[int, bytes]]) -> int:
     added = session.db.get_or_create(key, ArrayValue).set(values)
-    session.db.touch(key)
+    session.db.touch(key, "arset")
     return added
 
 

@@ -181,7 +181,7 @@ def bitop(session: Session, args: Args) -> Reply:
         numbers = [int.from_bytes(block, "big") << 8 * (size - len(block)) for block in blocks]
         number = _OPERATIONS[operation](numbers) & ((1 << 8 * size) - 1)
         result[at : at + size] = number.to_bytes(size, "big")
-    return session.db.store(target, result)
+    return session.db.store(target, result, "set")
 
 
 # -- BITFIELD ------------------------------------------------------------------------------------
@@ -294,5 +294,5 @@ def bitfield(session: Session, args: Args) -> Reply:
         is_changed |= _write_field(buffer, operation, fitting) or has_grown
         replies.append(present if operation.word == b"SET" else fitting)
     if is_changed:
-        session.db.touch(key)
+        session.db.touch(key, "setbit")
     return replies

@@ -398,7 +398,8 @@ def _search_reply(session: Session, search: _GeoSearch, args: Args) -> Reply:
             hit.member: hit.metres / search.unit if search.stores_distance else hit.score
             for hit in hits
         }
-        return session.db.store(search.target, SortedSet(scores).as_stored())
+        event = "geosearchstore" if is_geosearch else "georadiusstore"
+        return session.db.store(search.target, SortedSet(scores).as_stored(), event)
     return [_hit_reply(session, search, hit) for hit in hits]
 
 

@@ -45,7 +45,7 @@ def hset(session: Session, args: Args) -> Reply:
     added = 0
     for at in range(1, len(args), 2):
         added += value.set(args[at], args[at + 1])
-    session.db.touch(args[0])
+    session.db.touch(args[0], "hset")
     return added
 
 
@@ -63,7 +63,7 @@ def hsetnx(session: Session, args: Args) -> Reply:
     if args[1] in value.fields:
         return 0
     value.set(args[1], args[2])
-    session.db.touch(args[0])
+    session.db.touch(args[0], "hset")
     return 1
 
 

@@ -372,9 +372,9 @@ def _find(session: Session, key: bytes) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def _keep(session: Session, key: bytes, value: bytes) -> None:
+def _keep(session: Session, key: bytes, value: bytes, event: str) -> None:
     # A bytearray, because OBJECT ENCODING reports `raw` for a string that was changed in place.
-    session.db.set(key, bytearray(value), keep_ttl=True)
+    session.db.set(key, bytearray(value), keep_ttl=True, event=event)
 
 
 @command("PFADD")
@@ -387,7 +387,7 @@ def pfadd(session: Session, args: Args) -> Reply:
         # Creating a HyperLogLog counts as a change.
         grown, changed = mark_stale(grown), True
     if changed:
-        _keep(session, args[0], grown)
+        _keep(session, args[0], grown, "pfadd")
     return int(changed)
 
 
@@ -402,7 +402,7 @@ def pfcount(session: Session, args: Args) -> Reply:
         return 0
     cardinality, cached = cached_count(value)
     if cached is not value:
-        _keep(session, args[0], cached)
+        _keep(session, args[0], cached, "")
     return cardinality
 
 
@@ -415,14 +415,14 @@ def pfmerge(session: Session, args: Args) -> Reply:
     limit = session.engine.config.number("hll-sparse-max-bytes")
     dense = any(map(is_dense, values))
     merged = merge(target, register_maxima(values), dense, limit)
-    _keep(session, args[0], merged)
+    _keep(session, args[0], merged, "pfadd")
     return OK
 
 
 def _convert(session: Session, key: bytes, value: bytes) -> None:
     """Make a value dense, which clients that watch the key do not notice."""
     session.db.put_in_place(key, bytearray(to_dense(value)))
-    session.db.touch_unwatched(key)
+    session.db.touch_unwatched(key, "")
 
 
 @command("PFDEBUG")

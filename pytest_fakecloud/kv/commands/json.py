@@ -286,7 +286,7 @@ def json_merge(session: Session, args: Args) -> Reply:
         return OK
     matches = path.find(document.root)
     if patch is None:
-        _remove(session, key, document, matches)
+        _remove(session, key, document, matches, "json.merge")
     elif matches:
         outer = outermost(matches)
         put_all(session, document, outer, patch, lambda target: merge(target, patch))
@@ -350,7 +350,9 @@ def json_mget(session: Session, args: Args) -> Reply:
     return replies
 
 
-def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Location]) -> int:
+def _remove(
+    session: Session, key: bytes, document: JsonValue, matches: list[Location], event: str
+) -> int:
     """Remove the matches; return their number, not counting matches inside another match."""
     outer = outermost(matches)
     if outer and not outer[0].parts:
@@ -362,7 +364,7 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
     for parent, part in targets:
         del parent[part]
     if outer:
-        session.db.touch(key)
+        session.db.touch(key, event)
     return len(outer)
 
 
@@ -373,7 +375,7 @@ def json_del(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return 0
-    return _remove(session, args[0], document, path.find(document.root))
+    return _remove(session, args[0], document, path.find(document.root), "json.del")
 
 
 @command("JSON.CLEAR")

@@ -525,4 +525,5 @@ def sort(session: Session, args: Args) -> Reply:
         return result
     if result:
         session.engine.memory.reserve(session.interface, sum(len(item or b"") for item in result))
-    return session.db.store(sort_options.store, QuickList([item or b"" for item in result]))
+    items = QuickList([item or b"" for item in result])
+    return session.db.store(sort_options.store, items, "sortstore")

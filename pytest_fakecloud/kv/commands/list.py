@@ -45,7 +45,7 @@ def push(session: Session, args: Args, *, left: bool = False, create: bool = Tru
         return 0
     items = session.db.get_or_create(args[0], QuickList)
     items.push(args[1:], left)
-    session.db.touch(args[0])
+    session.db.touch(args[0], "lpush" if left else "rpush")
     return len(items)
 
 
@@ -217,18 +217,23 @@ def _move(
     return item
 
 
+def _move_or_wait(session: Session, args: Args, *, from_left: bool, to_left: bool) -> Reply:
+    """Move an element from the first key to the second. A blocking command, whose last argument is a
+    timeout, waits for an element.
+    """
+    is_blocking = "blocking" in session.command.flags
+    timeout_ms = parse_timeout(session, args[-1]) if is_blocking else None
+    move = partial(_move, session, args[1], from_left=from_left, to_left=to_left)
+    return try_or_wait(session, args[:1], timeout_ms, move, QuickList, empty=None)
+
+
 @variant("RPOPLPUSH", "Move the last element of a list to the head of another, and return it.")
 @variant(
     "BRPOPLPUSH",
     "Move the last element of a list to the head of another; block while the list is empty.",
 )
-def rpoplpush(
-    session: Session, args: Args, *, from_left: bool = False, to_left: bool = True
-) -> Reply:
-    blocking = "blocking" in session.command.flags
-    timeout_ms = parse_timeout(session, args[-1]) if blocking else None
-    move = partial(_move, session, args[1], from_left=from_left, to_left=to_left)
-    return try_or_wait(session, args[:1], timeout_ms, move, QuickList, empty=None)
+def rpoplpush(session: Session, args: Args) -> Reply:
+    return _move_or_wait(session, args, from_left=False, to_left=True)
 
 
 @variant(
@@ -240,4 +245,4 @@ def rpoplpush(
 )
 def lmove(session: Session, args: Args) -> Reply:
     from_left, to_left = (is_first(word, *_ENDS) for word in args[2:4])
-    return rpoplpush(session, args, from_left=from_left, to_left=to_left)
+    return _move_or_wait(session, args, from_left=from_left, to_left=to_left)

@@ -127,7 +127,7 @@ def string_reply(value: object) -> bytes | None:
 def setex(session: Session, args: Args) -> Reply:
     """Set a string value and its TTL, in the unit of the command's row."""
     at_ms = expiry_ms(session, args[1])
-    session.db.set(args[0], args[2])
+    session.db.set(args[0], args[2], event="set")
     session.db.expire_at(args[0], at_ms)
     return OK
 
@@ -137,7 +137,7 @@ def getset(session: Session, args: Args) -> Reply:
     """Set the string value of a key and return its previous value."""
     session.count_reads()  # like a read, although it writes
     old = session.db.string(args[0])
-    session.db.set(args[0], args[1])
+    session.db.set(args[0], args[1], event="set")
     return string_reply(old)
 
 
@@ -188,7 +188,7 @@ def mset(session: Session, args: Args) -> Reply:
     if len(args) % 2:
         raise arity_error(session)
     for at in range(0, len(args), 2):
-        session.db.set(args[at], args[at + 1])
+        session.db.set(args[at], args[at + 1], event="set")
     return OK
 
 
@@ -216,7 +216,7 @@ def msetex(session: Session, args: Args) -> Reply:
     if set_options.flags and not all(set_options.is_met(session.db.lookup(key)) for key in keys):
         return 0
     for at, key in enumerate(keys):
-        session.db.set(key, args[2 + 2 * at], set_options.ttl_word == b"KEEPTTL")
+        session.db.set(key, args[2 + 2 * at], set_options.ttl_word == b"KEEPTTL", "set")
         if at_ms is not None:
             _expire_or_delete(session, key, at_ms)
     return 1
@@ -336,7 +336,7 @@ def incr(session: Session, args: Args, *, amount: int) -> Reply:
         value = b"0"
     # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
     number = incremented(value if type(value) is bytes else bytes(value[:21]), amount)
-    session.db.set(args[0], b"%d" % number, keep_ttl=True)
+    session.db.set(args[0], b"%d" % number, keep_ttl=True, event="incrby")
     return number
 
 

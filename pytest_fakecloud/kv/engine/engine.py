@@ -358,7 +358,7 @@ class KVEngine:
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
-            spec = self.table.find_by_first_word(line)
+            spec = self.table.find(line[:1])
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.interface == "rest":
                     check_container_over_rest(spec, line)

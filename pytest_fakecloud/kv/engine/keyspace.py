@@ -294,10 +294,10 @@ class Keyspace:
         if self.watchers or self.ready is not None:
             self._report_change(key, event)
 
-    def store(self, key: bytes, value: Any) -> int:
+    def store(self, key: bytes, value: Any, event: str | None = None) -> int:
         """Set a key to a collection, or delete the key if that is empty; return the size."""
         if value:
-            self.set(key, value)
+            self.set(key, value, event=event)
         else:
             self.delete(key)
         return len(value)

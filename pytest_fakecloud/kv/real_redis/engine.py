@@ -396,7 +396,7 @@ class RedisEngine:
         if session.interface == "rest":
             if spec is not None:
                 check_over_rest(spec, argv)
-            elif (container := EVERYTHING.find_by_first_word(argv)) is not None:
+            elif (container := EVERYTHING.find(argv[:1])) is not None:
                 check_container_over_rest(container, argv)
         limited = self.settings.documented_only and session.interface != "local"
         if spec is not None and limited and not spec.documented:
@@ -433,7 +433,7 @@ class RedisEngine:
                 session.aborted = True
             text = self._prefixes.without(error.text)
             if self.settings.dialect == "vendor" and text.startswith(_UNKNOWN):
-                words = line[: 1 if EVERYTHING.find_by_first_word(line) is None else 2]
+                words = line[: 1 if EVERYTHING.find(line[:1]) is None else 2]
                 text = errors.not_available(b" ".join(words).upper())
             raise CommandError(text) from None
         if name == "ACL DELUSER":

@@ -113,7 +113,7 @@ class Command:
         spec = self.spec
         if spec is None or not spec.write or "denyoom" in spec.flags or _has_ttl_of_fields(spec):
             return False
-        return sets_ttl(spec) or spec.event == "persist"
+        return sets_ttl(spec) or spec.name == "PERSIST"
 
     @cached_property
     def replaces(self) -> bool:

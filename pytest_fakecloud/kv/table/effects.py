@@ -5,40 +5,25 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _REPETITIONS = ("overwrites", "again", "varies")
-_WORDS = frozenset({*_REPETITIONS, "other-ttl", "time"})
-"""The effects without a value."""
+_WORDS = (*_REPETITIONS, "time")
 
 
 class Effects(NamedTuple):
-    """The effects of a row, which the head of ``commands.txt`` explains.
-
-    ``repetition`` is the word about repetitions, or empty. ``event`` is an empty string for
-    ``event=none``, and None without this effect.
+    """The effects of a row, which the head of ``commands.txt`` explains. ``repetition`` is the word
+    about repetitions, or empty.
     """
 
     repetition: str
-    other_ttl: bool
     time: bool
-    event: str | None
 
 
 def parse(text: str) -> Effects:
     """Return the effects in a column; raise ``ValueError`` for a wrong one."""
-    words: dict[str, str] = {}
-    for effect in text.split():
-        word, is_equal, value = effect.partition("=")
-        if not ((word in _WORDS and not is_equal) or (word == "event" and value)):
-            raise ValueError(
-                f"{effect!r} is not an effect; use one that the head of commands.txt explains"
-            )
-        words[word] = value
+    words = text.split()
+    for word in words:
+        if word not in _WORDS:
+            raise ValueError(f"{word!r} is not an effect; use one of {', '.join(_WORDS)}")
     repetitions = [word for word in _REPETITIONS if word in words]
     if len(repetitions) > 1:
         raise ValueError(f"{' and '.join(repetitions)} exclude each other; remove one of them")
-    event = words.get("event")
-    return Effects(
-        repetition="".join(repetitions),
-        other_ttl="other-ttl" in words,
-        time="time" in words,
-        event="" if event == "none" else event,
-    )
+    return Effects("".join(repetitions), "time" in words)

@@ -10,7 +10,7 @@ _POSITION = re.compile(
     r"unknown|(?:(?P<keyword>[A-Za-z]+)@)?(?P<first>-?[1-9]\d*)(?:\.\.(?P<last>-?\d+))?"
     r"(?:/(?P<step>[1-9]\d*))?(?:%(?P<limit>[1-9]\d*))?"
 )
-"""For example ``STREAMS@1..-1/2%2``, of which only the first number is required."""
+"""For example ``STREAMS@1..-1%2`` or ``1..-1/2``, of which only the first number is required."""
 KEY_FLAGS = (
     "RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "not_key", "incomplete",
     "variable_flags",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .exceptions import READ_OTHERS
 from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
 from .synopsis import all_arguments
@@ -126,7 +127,5 @@ OF_QUEUES = (CONSUMES | MOVES | CLAIMS | _READS_FOR_GROUPS) | _all(
 
 # -- fields ----------------------------------------------------------------------------------------
 
-_READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
-"""Commands with fields, members or indexes as arguments that access others. Tests ask for a new one."""
-FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0) - _READ_OTHERS
+FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0) - READ_OTHERS
 """Commands that access only the fields, members or indexes in their arguments."""

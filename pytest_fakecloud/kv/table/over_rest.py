@@ -6,27 +6,22 @@ from typing import TYPE_CHECKING
 
 from ..errors import CommandError, not_available
 from ..syntax import option_places
+from .exceptions import AVAILABLE_OVER_REST, UNAVAILABLE_OVER_REST
 
 if TYPE_CHECKING:
     from .registry import CommandSpec
 
 _GROUPS = frozenset({"connection", "cluster"})
-_AVAILABLE = frozenset({"CLIENT SETINFO", "ECHO", "PING", "WAIT", "WAITAOF"})
-"""Commands that are available, although they block or others of their group are not."""
-_UNAVAILABLE = frozenset({
-    "DISCARD", "MONITOR", "PSUBSCRIBE", "PUNSUBSCRIBE", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE",
-    "SUNSUBSCRIBE", "UNSUBSCRIBE", "UNWATCH", "WATCH",
-})  # fmt: skip
 
 
 def is_available(spec: CommandSpec) -> bool:
     """Return whether a command is available over REST, at least without BLOCK. Those that block are
     not, nor those about a connection, because each request has its own.
     """
-    if spec.name in _AVAILABLE:
+    if spec.name in AVAILABLE_OVER_REST:
         return True
     blocks = "blocking" in spec.flags and not spec.may_wait
-    return not (blocks or spec.group in _GROUPS or spec.name in _UNAVAILABLE)
+    return not (blocks or spec.group in _GROUPS or spec.name in UNAVAILABLE_OVER_REST)
 
 
 OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}

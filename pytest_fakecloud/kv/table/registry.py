@@ -1,7 +1,7 @@
 """The table of commands: the facts derived from their rows, and their functions.
 
-Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``commands.txt`` defines
-everything else about a command.
+Modules of ``kv/commands`` define the functions with ``@command("NAME")``, ``commands.txt`` everything
+else; its head says what other modules have about single commands.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
+from .exceptions import ARITIES, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
@@ -29,15 +30,6 @@ Args: TypeAlias = list[bytes]
 Function: TypeAlias = Callable[[Any, Args], Reply]
 """A function that runs a command. The session is untyped: the table must not import it."""
 
-_PROTECTIONS = {
-    "DEBUG": "enable-debug-command",
-    **dict.fromkeys(("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD"), "enable-module-command"),
-}
-"""The commands that a parameter has to allow, with the parameter."""
-
-
-_ARITIES = {"COMMAND": -1, "PSYNC": -3, "QUIT": -1}
-"""The arities of commands that accept other numbers of words than their synopsis shows."""
 _TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 """The options that make a command depend on the time."""
 
@@ -61,7 +53,7 @@ class CommandSpec:
     - ``ttl_at`` and ``ttl_unit`` are the position of an argument that is a TTL, and its unit; 0 and
       None if there is no such argument. ``other_ttl``: the command sets a TTL in another way.
     - ``value_at`` is the position of a new value that replaces the whole value of ``only_key``, or 0.
-    - ``event`` is the keyspace event of a change for which the function names none, or empty.
+    - ``event`` is the keyspace event of a change for which the function names none: the command's name.
     - ``may_wait``: the command has the option BLOCK.
     - ``rest``: the command is available over REST, at least without BLOCK.
     - ``protection``: the parameter that has to allow the command, or None.
@@ -76,13 +68,14 @@ class CommandSpec:
     def __init__(self, row: Row, *, is_container: bool = False) -> None:
         self.name = row.name
         self.full_name = row.name.lower().replace(" ", "|")
+        self.event = row.name.lower().replace(" ", "-")
         self.documented = row.documented
         self.group = row.group
         self.only_in = row.only_in
         self.since = row.since
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = {} if is_container else None
-        self.protection = _PROTECTIONS.get(row.name)
+        self.protection = PROTECTIONS.get(row.name)
 
         self.flags, self.categories = flags.parse(row.flags, row.group)
         if is_container:  # It does not access the data of its group itself.
@@ -102,7 +95,7 @@ class CommandSpec:
         self.argument_words = slice(2 if " " in row.name else 1, None)
         start = self.argument_words.start
         arity = -2 if is_container else synopsis.arity(self.arguments, start)
-        self.arity = _ARITIES.get(row.name, arity)
+        self.arity = ARITIES.get(row.name, arity)
         self.least = abs(self.arity)
         self.most = self.arity if self.arity > 0 else sys.maxsize
         self.may_wait = "BLOCK" in self.options
@@ -111,8 +104,8 @@ class CommandSpec:
         self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
         self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
 
-        self._repetition, self.other_ttl, depends_on_time, event = effects.parse(row.effects)
-        self.event = self.full_name.replace("|", "-") if event is None else event
+        self._repetition, depends_on_time = effects.parse(row.effects)
+        self.other_ttl = row.name in OTHER_TTLS
         blocks = "blocking" in self.flags and not self.may_wait
         self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
         overwrites_string = row.group == "string" and self._repetition == "overwrites"
@@ -279,13 +272,12 @@ class Table:
             later = {option.removeprefix(start) for option in missing if option.startswith(start)}
             yield row._replace(later=frozenset(later))
 
-    def find_by_first_word(self, argv: list[bytes]) -> CommandSpec | None:
-        """Return the command or container command that the first word of ``argv`` names."""
-        return self.commands.get(argv[0].upper().decode("latin-1")) if b" " not in argv[0] else None
-
-    def find(self, argv: list[bytes]) -> CommandSpec | None:
-        """Return the command or subcommand that ``argv`` calls, or None if it is unknown."""
-        spec = self.find_by_first_word(argv)
+    def find(self, argv: Sequence[bytes]) -> CommandSpec | None:
+        """Return the command or subcommand that ``argv`` calls, or None if it is unknown. The name of a
+        container alone is that of the container.
+        """
+        name = argv[0].upper().decode("latin-1")
+        spec = None if " " in name else self.commands.get(name)
         if spec is not None and spec.subcommands is not None and len(argv) > 1:
             return spec.subcommands.get(argv[1].upper())
         return spec
@@ -294,7 +286,7 @@ class Table:
         """Return the command that ``argv`` calls; raise ``CommandError`` if it is unknown."""
         spec = self.find(argv)
         if spec is None:
-            container = self.find_by_first_word(argv)
+            container = self.find(argv[:1])
             if self.version is None:
                 words = argv[:2] if container else argv[:1]
                 raise CommandError(not_available(b" ".join(words).upper()))
@@ -323,10 +315,7 @@ which `command_table()` does before there is an engine. Commands of all versions
 
 def spec_of(line: Sequence[str]) -> CommandSpec | None:
     """Return the command or subcommand that a line of strings calls; None if it is unknown."""
-    spec = COMMANDS.get(line[0].upper())
-    if spec is None or spec.subcommands is None or len(line) < 2:
-        return spec
-    return COMMANDS.get(f"{spec.name} {line[1].upper()}")
+    return EVERYTHING.find([word.encode("utf-8", "replace") for word in line[:2]])
 
 
 @cache

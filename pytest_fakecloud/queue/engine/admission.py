@@ -1,4 +1,4 @@
-"""The data of one queue with its timers, and the admission of attempts.
+"""The data and the parts of one queue with their timers, and the admission of attempts.
 
 Admission depends on ordered queues (``queues``), flow control (``flow_control``) and global parallelism.
 
@@ -11,16 +11,25 @@ from __future__ import annotations
 
 import heapq
 import threading
+import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from ...core.clock import Timekeeper
 from ...core.ids import Ids
 from ...core.timers import Lane, Timer
-from ..model import FlowKey, Message, OrderedQueue, Outcome, Report
+from ..model import FlowKey, Message, Outcome, Report
 from ..settings import QueueConfig
+from ..workflow.runs import WorkflowRuns
+from .bulk_actions import BulkActions
+from .dead_letters import DeadLetters
+from .flow_control import FlowControl
+from .queues import Queues
+from .quota import Quota
+from .schedules import Schedules
+from .url_groups import UrlGroups
 
 _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
@@ -31,16 +40,16 @@ def copies(items: dict[str, Any]) -> dict[str, Any]:
 
 
 class Admission:
-    """The first layer of an engine: its data, the planned attempts, and which due messages may start.
+    """The first layer of an engine: its data and its parts, the planned attempts, and which due messages
+    may start.
 
     The methods require the lock unless stated otherwise. ``pending`` are the unfinished messages.
     ``groups_of_tasks`` maps the public id of a v1 message to the ids of its deliveries. ``active``
     are the ids of messages that count towards the global parallelism limit, and
     ``waiting_for_slot`` the ids of messages that wait for it. ``in_flight`` maps an id to the
     outcome of the attempt and the time at which it will be applied. ``inspected`` is set when a test
-    inspects messages. Messages of ordered ``queues`` have been admitted by their queue before they
-    are due. ``flow_timers`` are the timers for the next periods of flow-control keys. Each method
-    that releases a slot starts the messages that wait for it.
+    inspects messages. Messages of ordered queues have been admitted by their queue before they
+    are due. Each method that releases a slot starts the messages that wait for it.
     """
 
     # The methods of the engine that timers call.
@@ -79,9 +88,17 @@ class Admission:
         self.owner: Any = None
         """The fake whose data this is, for the actions of views; None for an engine alone."""
         self.closed = False
-        self.flow_keys: dict[str, FlowKey] = {}
-        self.flow_timers: dict[str, Timer] = {}
-        self.queues: dict[str, OrderedQueue] = {}
+        # The parts refer to the engine weakly. With a circle of references, the data of a closed queue
+        # would stay in memory until the next garbage collection.
+        engine = weakref.proxy(self)
+        self.queues = Queues(engine)
+        self.flow_control = FlowControl(engine)
+        self.url_groups = UrlGroups(engine)
+        self.schedules = Schedules(engine)
+        self.dead_letters = DeadLetters(engine)
+        self.bulk_actions = BulkActions(engine)
+        self.workflow = WorkflowRuns(engine)
+        self.quota = Quota(settings, clock)
 
     @property
     def own_lane(self) -> Lane:
@@ -157,8 +174,8 @@ class Admission:
         """Return whether an attempt may start now; if not, add the message to a wait list."""
         if self._park_if_paused(message) or self._give_way(message, now):
             return False
-        key = self.flow_key(message)
-        has_room = message.id in self.active or self._has_room()
+        key = self.flow_control.of(message)
+        has_room = message.id in self.active or self.has_room()
         if key is None:
             if not has_room:
                 self._wait(message, self.waiting_for_slot, self._global_limit())
@@ -173,16 +190,16 @@ class Admission:
         reason = self._global_limit() if only_global else f"flow control {key.key}"
         self._wait(message, key.waiting, reason)
         self.release_global_slot(message)
-        self.start_waiting_for_flow(key)
+        self.flow_control.start_waiting(key)
         return False
 
     def _park_if_paused(self, message: Message) -> bool:
         """Hold a message in its queue if the queue is paused; return whether it is."""
-        queue = self.queue_of(message)
+        queue = self.queues.of(message)
         if queue is None or not queue.paused:
             return False
         message.due_us = None
-        self.release_flow_slot(message)
+        self.flow_control.release(message)
         self.release_global_slot(message)
         if message.id not in queue.parked:
             queue.parked.append(message.id)
@@ -195,11 +212,11 @@ class Admission:
         """
         if message.queue_name is None or message.attempts:
             return False
-        key = self.flow_key(message)
+        key = self.flow_control.of(message)
         has_slot = message.id in (self.active if key is None else key.active)
         wait_list = self.waiting_for_slot if key is None else key.waiting
-        for earlier in self.not_started_before(message):
-            if self.flow_key(earlier) is not key:
+        for earlier in self.queues.not_started_before(message):
+            if self.flow_control.of(earlier) is not key:
                 continue
             if earlier.due_us is not None:
                 if earlier.due_us <= now and earlier.id in self.timers:
@@ -214,7 +231,7 @@ class Admission:
         self, message: Message, earlier: Message, wait_list: deque[str], now: int
     ) -> None:
         """Give the slots of a message to an earlier one, and its place in the wait list in return."""
-        key = self.flow_key(message)
+        key = self.flow_control.of(message)
         wait_list[wait_list.index(earlier.id)] = message.id
         message.due_us = None
         message.wait_reason = earlier.wait_reason
@@ -233,45 +250,26 @@ class Admission:
     def _global_limit(self) -> str:
         return f"global parallelism {self.limits.parallelism}"
 
-    def release_flow_slot(self, message: Message) -> None:
-        key = self.flow_key(message)
-        if key is not None and message.id in key.active:
-            key.give_back(message.id)
-            self.start_waiting_for_flow(key)
-
     def release_global_slot(self, message: Message) -> None:
         if message.id in self.active:
             self.active.discard(message.id)
             self.start_waiting()
-
-    def recall_admitted(self, key: FlowKey) -> None:
-        """Return the messages of a key that have not started to its wait list."""
-        recalled = [
-            self.pending[message_id]
-            for message_id in key.active
-            if message_id in self.pending and self.pending[message_id].state != "ACTIVE"
-        ]
-        for message in sorted(recalled, key=lambda message: message.number, reverse=True):
-            key.give_back(message.id)
-            self.active.discard(message.id)
-            message.due_us = None
-            self.unplan(message.id)
-            key.waiting.appendleft(message.id)
-        self.start_waiting()
 
     def start_waiting(self) -> None:
         """Start the messages that wait for global parallelism while there is room."""
         if self.limits.parallelism is None:
             return
         now = self.clock.now_us()
-        while self._has_room() and (message := self._take_oldest_waiting(now)) is not None:
-            self._schedule_admitted(message, self.flow_key(message), now)
+        while self.has_room() and (message := self._take_oldest_waiting(now)) is not None:
+            self.start_admitted(message, self.flow_control.of(message), now)
 
     def _take_oldest_waiting(self, now: int) -> Message | None:
         """Remove the oldest message that could start from its wait list and return it, or None."""
         wait_lists = [self.waiting_for_slot]
         wait_lists += [
-            key.waiting for key in self.flow_keys.values() if key.waiting and key.open(now)
+            key.waiting
+            for key in self.flow_control.by_name.values()
+            if key.waiting and key.open(now)
         ]
         for wait_list in wait_lists:
             # Skip cancelled messages, which are not removed from their wait lists.
@@ -284,95 +282,15 @@ class Admission:
         wait_list.popleft()
         return message
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
         most = self.limits.parallelism
         return most is None or len(self.active) < most
 
-    def _schedule_admitted(self, message: Message, key: FlowKey | None, now: int) -> None:
+    def start_admitted(self, message: Message, key: FlowKey | None, now: int) -> None:
+        """Make a message due that has waited, and count it towards its limits."""
         if key is not None:
             key.start(message.id)
         if self.limits.parallelism is not None:
             # Count the message now, so that no other message takes the slot before this one starts.
             self.active.add(message.id)
         self.plan(message, now, message.wait_reason)
-
-    def flow_key(self, message: Message) -> FlowKey | None:
-        flow = message.settings.flow
-        return None if flow is None else self.flow_keys.get(flow.key)
-
-    def get_or_create_flow_key(self, name: str, now_us: int) -> FlowKey:
-        if name not in self.flow_keys:
-            self.flow_keys[name] = FlowKey(name, now_us)
-        return self.flow_keys[name]
-
-    def start_waiting_for_flow(self, key: FlowKey) -> None:
-        now = self.clock.now_us()
-        while key.waiting and key.open(now) and self._has_room():
-            message = self.pending.get(key.waiting.popleft())
-            if message is not None:
-                self._schedule_admitted(message, key, now)
-        opens_us, timer = key.reopens_us(now), self.flow_timers.get(key.key)
-        if timer is not None and timer.due_us != opens_us:
-            timer.cancel()
-            del self.flow_timers[key.key]
-            timer = None
-        if opens_us is not None and timer is None and not self.closed:
-            self.flow_timers[key.key] = self.clock.call_at(
-                opens_us,
-                partial(self._flow_opens, key.key),
-                lane=self.own_lane,
-                label=f"flow control {key.key}",
-            )
-
-    def _flow_opens(self, name: str, at_us: int) -> None:
-        with self.lock:
-            self.flow_timers.pop(name, None)
-            key = self.flow_keys.get(name)
-            if key is not None:
-                self.start_waiting_for_flow(key)
-
-    # -- ordered queues --------------------------------------------------------------------------
-
-    def queue_of(self, message: Message) -> OrderedQueue | None:
-        return self.queues.get(message.queue_name or "")
-
-    def start_waiting_in(self, queue: OrderedQueue) -> None:
-        """Make the next messages of a queue due while it has free slots."""
-        now = self.clock.now_us()
-        while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
-            message = self.pending.get(queue.waiting.popleft())
-            if message is None:
-                continue
-            queue.active[message.id] = None
-            due = max(now, message.not_before_us)
-            self.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
-
-    def release_queue_slot(self, message: Message) -> None:
-        queue = self.queue_of(message)
-        if queue is None:
-            return
-        if message.id in queue.parked:
-            queue.parked.remove(message.id)
-        queue.active.pop(message.id, None)
-        self.start_waiting_in(queue)
-
-    def not_started_before(self, message: Message) -> Iterator[Message]:
-        """Yield the messages that got a slot before this one and have not been attempted yet."""
-        queue = self.queue_of(message)
-        for message_id in () if queue is None else queue.active:
-            if message_id == message.id:
-                return
-            earlier = self.pending.get(message_id)
-            if earlier is not None and not earlier.attempts:
-                yield earlier
-
-    def let_next_overtake(self, message: Message) -> bool:
-        """Exchange a message in a slot with the next of its queue; return whether there is one."""
-        queue = self.queue_of(message)
-        if queue is None or not queue.waiting or message.id not in queue.active:
-            return False
-        del queue.active[message.id]
-        # Insert it behind the next message, which gets the slot now.
-        queue.waiting.insert(1, message.id)
-        self.start_waiting_in(queue)
-        return True

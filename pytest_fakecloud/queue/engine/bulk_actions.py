@@ -60,7 +60,7 @@ class BulkAction:
 
 
 class BulkActions:
-    """The bulk actions of a queue, oldest first. The engine's lock must be held for every method."""
+    """The bulk actions of a queue, oldest first."""
 
     def __init__(self, engine: Publisher) -> None:
         self._engine = engine

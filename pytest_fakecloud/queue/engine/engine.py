@@ -71,13 +71,21 @@ class QueueCopy(NamedTuple):
 
 
 class Engine(Publisher):
-    """The data and rules of one queue. Its methods may be called without holding the lock.
+    """The data and rules of one queue.
 
-    Each layer of an engine knows only those below it: the data with its timers and the admission of
-    attempts (``admission``), the life of messages (``messages``), flow control, queues, and publishing.
-    This one makes the attempts, in any thread or in the running event loop. ``perform`` makes the
-    request of a delivery. ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of
-    messages that a fault lets other messages overtake.
+    Methods about messages are those of the engine itself, in four layers, each of which knows only those
+    below it: which due messages may start (``admission``), their life (``messages``), publishing
+    (``publishing``), and here their attempts. All other methods are those of a part, which has the name
+    of its module and of the module in ``queue/rest``: ``queues``, ``flow_control``, ``url_groups``,
+    ``schedules``, ``dead_letters``, ``bulk_actions``, ``workflow`` (``queue/workflow/runs.py``),
+    ``keys`` (``queue/model.py``) and ``quota``, the limits of the plan.
+
+    Methods of parts require the lock. `QueueApp` holds it around each endpoint that does not linger;
+    timers and the actions and views of tests take it. Methods of this class take it themselves.
+
+    Attempts are made in any thread or in the running event loop. ``perform`` makes the request of a
+    delivery. ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages that
+    a fault lets other messages overtake.
     """
 
     def __init__(
@@ -260,10 +268,9 @@ class Engine(Publisher):
             message.state = "ACTIVE"
             message.due_us = None
             self.active.add(message.id)
-            if message.queue_name in self.queues:
-                active = self.queues[message.queue_name].active
-                if message.id in active:
-                    active.move_to_end(message.id)
+            queue = self.queues.of(message)
+            if queue is not None and message.id in queue.active:
+                queue.active.move_to_end(message.id)
             self.under_way[message.id] = message
             body = message.body
             if message.workflow is not None:
@@ -287,7 +294,7 @@ class Engine(Publisher):
             causing.reset(token)
 
     def _cut_loop(self, message: Message, now: int, loop: str) -> None:
-        self.release_flow_slot(message)
+        self.flow_control.release(message)
         self.release_global_slot(message)
         message.depth = message.chain = 0
         message.causes = frozenset()
@@ -350,7 +357,7 @@ class Engine(Publisher):
         attempt.exception, attempt.run_error = outcome.exception, outcome.run_error
         attempt.ended_us = at_us
         self.active.discard(message.id)
-        key = None if message.settings.flow is None else self.flow_key(message)
+        key = None if message.settings.flow is None else self.flow_control.of(message)
         if key is not None:
             key.active.pop(message.id, None)
         if is_lost:
@@ -371,7 +378,7 @@ class Engine(Publisher):
         else:
             self._apply_failure(message, attempt, outcome, at_us)
         if key is not None:
-            self.start_waiting_for_flow(key)
+            self.flow_control.start_waiting(key)
         if self.limits.parallelism is not None:
             self.start_waiting()
 
@@ -391,7 +398,7 @@ class Engine(Publisher):
             attempt.is_final = True
             self.end_message(message, "CANCELED", at_us)
         elif attempt.is_final:
-            self.add_dead_letter(message, at_us)
+            self.dead_letters.add(message, at_us)
             if message.api != "v1":
                 self._report_outcome(message, "failure_callback", outcome, at_us)
             self.end_message(message, "FAILED", at_us, error=error, outcome=outcome)
@@ -444,9 +451,9 @@ class Engine(Publisher):
 
     def _delay(self, message: Message) -> None:
         message.due_us = None
-        self.release_flow_slot(message)
+        self.flow_control.release(message)
         self.release_global_slot(message)
-        if self.let_next_overtake(message):
+        if self.queues.let_next_overtake(message):
             return
         self.overtaken.append(message.id)
         message.due_us = self.clock.now_us() + SECOND
@@ -488,19 +495,12 @@ class Engine(Publisher):
                 if message.due_us is not None:
                     self.plan(message, now, "retried now")
 
-    def rotate_keys(self) -> SigningKeys:
-        with self.lock:
-            keys = self.keys
-            keys.former.append(keys.current)
-            keys.current, keys.next = keys.next, keys.new_key()
-            return keys
-
     def next_due_us(self) -> int | None:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
         with self.lock:
             due = [self.next_planned_us()]
             due += [end for end, _ in self.in_flight.values()]
-            due += [timer.due_us for timer in self.flow_timers.values()]
+            due += [timer.due_us for timer in self.flow_control.timers.values()]
             due += [
                 self.pending[message_id].due_us
                 for message_id in self.overtaken
@@ -520,10 +520,10 @@ class Engine(Publisher):
             self._chain = _send
 
     def _cancel_timers(self) -> None:
-        for timer in [*self.timers.values(), *self.flow_timers.values()]:
+        for timer in self.timers.values():
             timer.cancel()
         self.timers.clear()
-        self.flow_timers.clear()
+        self.flow_control.unplan()
         for schedule in self.schedules.by_id.values():
             self.schedules.unplan(schedule)
         self.bulk_actions.unplan()
@@ -537,11 +537,11 @@ class Engine(Publisher):
             "groups_of_tasks": (self, "groups_of_tasks", copies),
             "in_flight": (self, "in_flight", dict),
             "waiting_for_slot": (self, "waiting_for_slot", deque),
-            "flow_keys": (self, "flow_keys", copies),
+            "flow_keys": (self.flow_control, "by_name", copies),
             "url_groups": (self.url_groups, "by_name", copies),
-            "queues": (self, "queues", copies),
+            "queues": (self.queues, "by_name", copies),
             "schedules": (self.schedules, "by_id", copies),
-            "dead_letters": (self, "dead_letters", dict),
+            "dead_letters": (self.dead_letters, "by_id", dict),
             "deduplicated": (self, "deduplicated", dict),
             "usage": (self.quota, "usage", dict),
             "bulk_actions": (self.bulk_actions, "by_id", dict),
@@ -555,7 +555,7 @@ class Engine(Publisher):
         with self.lock:
             return QueueCopy(
                 sequence=self._sequence,
-                dead_letter_count=self._dead_letter_count,
+                dead_letter_count=self.dead_letters.count,
                 **{
                     field: copy(getattr(owner, attribute))
                     for field, (owner, attribute, copy) in self._data().items()
@@ -582,7 +582,7 @@ class Engine(Publisher):
                 setattr(owner, attribute, copy(getattr(saved, field)))
             # Numbers are never given twice, also after an earlier state is restored.
             self._sequence = max(self._sequence, saved.sequence)
-            self._dead_letter_count = max(self._dead_letter_count, saved.dead_letter_count)
+            self.dead_letters.count = max(self.dead_letters.count, saved.dead_letter_count)
             self.active = set(self.in_flight)
             self.overtaken.clear()
             self.pending = {
@@ -608,8 +608,7 @@ class Engine(Publisher):
                     self.plan(message, message.due_us, message.wait_reason)
                 elif message.state == "CANCEL_REQUESTED":
                     self.plan_end_of_cancelled(message, message.due_us)
-            for key in self.flow_keys.values():
-                self.start_waiting_for_flow(key)
+            self.flow_control.replan()
             self.start_waiting()
 
 

@@ -1,79 +1,172 @@
-"""Flow control, as clients configure it.
+"""Flow control, which limits parallel deliveries and deliveries per period for each key.
 
-It limits parallel deliveries and deliveries per period for each key. Vendor's
-documentation: parallelism limits requests in flight, rate limits requests started in a fixed period,
-and further messages wait in order. The settings of the last published message apply, unless the key
-is pinned. Pinning and ``resetRate`` start a new period; a pause does not. Decided here: periods
+Vendor's documentation: parallelism limits requests in flight, rate limits requests started in a fixed
+period, and further messages wait in order. The settings of the last published message apply, unless the
+key is pinned. Pinning and ``resetRate`` start a new period; a pause does not. Decided here: periods
 follow each other without gaps, beginning when the key is first used. Every attempt counts, including
 retries. A key is kept as long as a message that used it.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...core.timers import Timer
 from ..errors import existing
-from ..model import FlowKey
-from .messages import Messages
+from ..model import FlowKey, Message
+
+if TYPE_CHECKING:
+    from .publishing import Publisher
 
 
-class FlowControl(Messages):
-    """The third layer of an engine: what clients change of flow-control keys."""
+class FlowControl:
+    """The flow-control keys of a queue by name. ``timers`` are those for their next periods."""
 
-    def existing_flow_key(self, name: str) -> FlowKey:
+    def __init__(self, engine: Publisher) -> None:
+        self._engine = engine
+        self.by_name: dict[str, FlowKey] = {}
+        self.timers: dict[str, Timer] = {}
+
+    # -- what clients change -----------------------------------------------------------------------
+
+    def get(self, name: str) -> FlowKey:
         """Return a key; raise a 404 error if no message has used it and it was never configured."""
-        return existing(self.flow_keys.get(name), "flow control key", name)
+        return existing(self.by_name.get(name), "flow control key", name)
 
-    def set_flow_paused(self, name: str, paused: bool) -> None:
-        """Pause or resume a flow-control key, which need not exist. Acquires the lock."""
-        with self.lock:
-            key = self.get_or_create_flow_key(name, self.clock.now_us())
-            key.paused = paused
-            if paused:
-                self.recall_admitted(key)
-            # This also plans or cancels the timer that opens the key.
-            self.start_waiting_for_flow(key)
+    def get_or_create(self, name: str, now_us: int) -> FlowKey:
+        if name not in self.by_name:
+            self.by_name[name] = FlowKey(name, now_us)
+        return self.by_name[name]
 
-    def pin_flow(
-        self, name: str, *, parallelism: int | None, rate: int | None, period_us: int
-    ) -> None:
-        """Pin limits of a flow-control key, which need not exist. Acquires the lock."""
-        with self.lock:
-            now = self.clock.now_us()
-            key = self.get_or_create_flow_key(name, now)
-            key.pin(now, parallelism, rate, period_us)
-            self._start_in_new_period(key)
+    def set_paused(self, name: str, paused: bool) -> None:
+        """Pause or resume a key, which need not exist."""
+        key = self.get_or_create(name, self._engine.clock.now_us())
+        key.paused = paused
+        if paused:
+            self._recall_admitted(key)
+        # This also plans or cancels the timer that opens the key.
+        self.start_waiting(key)
 
-    def unpin_flow(self, name: str, *, parallelism: bool, rate: bool) -> None:
-        """Let messages change limits of a key again. Acquires the lock.
+    def pin(self, name: str, *, parallelism: int | None, rate: int | None, period_us: int) -> None:
+        """Pin limits of a key, which need not exist."""
+        now = self._engine.clock.now_us()
+        key = self.get_or_create(name, now)
+        key.pin(now, parallelism, rate, period_us)
+        self._start_in_new_period(key)
 
-        Raises ``QueueError``: 404 if the key does not exist.
+    def unpin(self, name: str, *, parallelism: bool, rate: bool) -> None:
+        """Let messages change limits of a key again; raise a 404 error if it does not exist."""
+        key = self.get(name)
+        key.pinned_parallelism &= not parallelism
+        key.pinned_rate &= not rate
+
+    def reset_rate(self, name: str) -> None:
+        """Start a new period of a key; raise a 404 error if it does not exist."""
+        key = self.get(name)
+        key.restart_period(self._engine.clock.now_us())
+        self._start_in_new_period(key)
+
+    def reset(self, name: str) -> None:
+        """Start a new period of a key, in which deliveries in flight do not count; raise a 404 error if
+        it does not exist.
         """
-        with self.lock:
-            key = self.existing_flow_key(name)
-            key.pinned_parallelism &= not parallelism
-            key.pinned_rate &= not rate
-
-    def reset_flow_rate(self, name: str) -> None:
-        """Start a new period of a key. Acquires the lock.
-
-        Raises ``QueueError``: 404 if the key does not exist.
-        """
-        with self.lock:
-            key = self.existing_flow_key(name)
-            key.restart_period(self.clock.now_us())
-            self._start_in_new_period(key)
-
-    def reset_flow(self, name: str) -> None:
-        """Start a new period of a key, in which deliveries in flight do not count. Acquires the lock.
-
-        Raises ``QueueError``: 404 if the key does not exist.
-        """
-        with self.lock:
-            key = self.existing_flow_key(name)
-            self.recall_admitted(key)
-            key.active.clear()  # vendor's changelog
-            self.reset_flow_rate(name)
+        key = self.get(name)
+        self._recall_admitted(key)
+        key.active.clear()  # vendor's changelog
+        self.reset_rate(name)
 
     def _start_in_new_period(self, key: FlowKey) -> None:
         # Recall messages that have not started, because they count in the new period.
-        self.recall_admitted(key)
-        self.start_waiting_for_flow(key)
+        self._recall_admitted(key)
+        self.start_waiting(key)
+
+    def _recall_admitted(self, key: FlowKey) -> None:
+        """Return the messages of a key that have not started to its wait list."""
+        engine = self._engine
+        recalled = [
+            engine.pending[message_id]
+            for message_id in key.active
+            if message_id in engine.pending and engine.pending[message_id].state != "ACTIVE"
+        ]
+        for message in sorted(recalled, key=lambda message: message.number, reverse=True):
+            key.give_back(message.id)
+            engine.active.discard(message.id)
+            message.due_us = None
+            engine.unplan(message.id)
+            key.waiting.appendleft(message.id)
+        engine.start_waiting()
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def of(self, message: Message) -> FlowKey | None:
+        """Return the key of a message, or None."""
+        flow = message.settings.flow
+        return None if flow is None else self.by_name.get(flow.key)
+
+    def add(self, message: Message, now_us: int) -> None:
+        """Apply the settings of a new message to its key, if it has one."""
+        flow = message.settings.flow
+        if flow is None:
+            return
+        key = self.get_or_create(flow.key, now_us)
+        key.observe(flow, now_us)
+        key.messages += 1
+        if key.waiting:
+            # The settings of the new message may admit waiting messages, too.
+            self.start_waiting(key)
+
+    def forget(self, message: Message) -> None:
+        """Forget that a message uses its key, and the key if no message uses it any more."""
+        key = self.of(message)
+        if key is not None:
+            key.messages -= 1
+            is_kept = key.paused or key.pinned_parallelism or key.pinned_rate
+            if not key.messages and not is_kept:
+                del self.by_name[key.key]
+
+    def release(self, message: Message) -> None:
+        """Give back the slot of a message that does not start after all."""
+        key = self.of(message)
+        if key is not None and message.id in key.active:
+            key.give_back(message.id)
+            self.start_waiting(key)
+
+    def start_waiting(self, key: FlowKey) -> None:
+        """Start the messages that wait for a key while it has slots, and plan its next period."""
+        engine = self._engine
+        now = engine.clock.now_us()
+        while key.waiting and key.open(now) and engine.has_room():
+            message = engine.pending.get(key.waiting.popleft())
+            if message is not None:
+                engine.start_admitted(message, key, now)
+        opens_us, timer = key.reopens_us(now), self.timers.get(key.key)
+        if timer is not None and timer.due_us != opens_us:
+            timer.cancel()
+            del self.timers[key.key]
+            timer = None
+        if opens_us is not None and timer is None and not engine.closed:
+            self.timers[key.key] = engine.clock.call_at(
+                opens_us,
+                partial(self._key_opens, key.key),
+                lane=engine.own_lane,
+                label=f"flow control {key.key}",
+            )
+
+    def _key_opens(self, name: str, at_us: int) -> None:
+        with self._engine.lock:
+            self.timers.pop(name, None)
+            key = self.by_name.get(name)
+            if key is not None:
+                self.start_waiting(key)
+
+    def unplan(self) -> None:
+        """Cancel the timers of all keys."""
+        for timer in self.timers.values():
+            timer.cancel()
+        self.timers.clear()
+
+    def replan(self) -> None:
+        """Start the messages that wait, and the timers, after the timers were stopped."""
+        for key in self.by_name.values():
+            self.start_waiting(key)

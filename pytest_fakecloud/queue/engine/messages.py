@@ -14,31 +14,25 @@ delivers. For example, if the handler of message A publishes B, and the handler 
 a delay, then C has a chain of 2 and a depth of 0. Handlers that publish two messages each make many
 short chains; so deliveries to a URL that is among their causes are counted, too.
 
-A dead letter is kept for the plan's retention period on the queue's clock, a finished message for the
-time set by ``history_us``. The message is forgotten together with its log, its attempts and its part
-of a workflow run. A flow-control key is forgotten with the last message that used it, unless it is
-pinned or paused. A message is kept until its dead letter has expired and the callbacks about it have
-finished. The messages of a workflow run are kept until all of them can be forgotten.
+A finished message is kept for the time set by ``history_us``. It is forgotten together with its log, its
+attempts and its part of a workflow run. A flow-control key is forgotten with the last message that used
+it, unless it is pinned or paused. A message is kept until its dead letter has expired and the callbacks
+about it have finished. The messages of a workflow run are kept until all of them can be forgotten.
 
 Decided here: nothing is forgotten while the clock is moving, so that the attempts returned by the
-call are complete. Listings of dead letters start with the oldest. A listing of workflow runs only
-(``source=workflow``) omits their failure callbacks, because a run contains the state of its failure
-callback. A retried message keeps its body, headers and settings, but not its delay, deduplication
-id and attempts.
+call are complete.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from ..errors import existing, not_found
-from ..model import SECOND, Attempt, LogEntry, Message, MessageState, Outcome
+from ..errors import not_found
+from ..model import SECOND, Attempt, LogEntry, Message, MessageState
 from ..wire.records import Filters, page
-from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 
 CALL_FACTOR = 10
@@ -55,10 +49,6 @@ causing: ContextVar[Message | None] = ContextVar("causing", default=None)
 """The message whose delivery runs in this context, including its threads and tasks."""
 
 
-def _letter_number(letter: Message) -> int:
-    return int(str(letter.dlq_id).partition("-")[2])
-
-
 def _loop(message: Message, why: str) -> str:
     return (
         f"endless loop: {why}, the next one would be {message.public_id} to {message.url}. Let the"
@@ -68,20 +58,15 @@ def _loop(message: Message, why: str) -> str:
 
 
 class Messages(Admission):
-    """The second layer of an engine: creates, finishes and forgets messages, and keeps dead letters.
+    """The second layer of an engine: creates, finishes and forgets messages.
 
     The methods require the lock unless stated otherwise. ``under_way`` are the messages whose
-    deliveries are being performed. ``dead_letters`` maps the id ``<unix-ms>-<n>`` of each dead letter
-    to the id of its message, with which it ended. Expired ones are removed on access.
+    deliveries are being performed.
     """
-
-    workflow: WorkflowRuns
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.under_way: dict[str, Message] = {}
-        self.dead_letters: dict[str, str] = {}
-        self._dead_letter_count = 0
         self._span_us = self.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
         self._returned_at: tuple[tuple[int, int], int] = ((0, 0), 0)
@@ -107,17 +92,11 @@ class Messages(Admission):
         self.messages[message.id] = message
         self.pending[message.id] = message
         self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
-        if message.settings.flow is not None:
-            key = self.get_or_create_flow_key(message.settings.flow.key, now)
-            key.observe(message.settings.flow, now)
-            key.messages += 1
-            if key.waiting:
-                # The settings of the new message may admit waiting messages, too.
-                self.start_waiting_for_flow(key)
+        self.flow_control.add(message, now)
         if message.queue_name is not None:
-            queue = self.queues[message.queue_name]
+            queue = self.queues.by_name[message.queue_name]
             queue.waiting.append(message.id)
-            self.start_waiting_in(queue)
+            self.queues.start_waiting(queue)
         else:
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             self.plan(message, max(now, message.not_before_us), reason)
@@ -145,8 +124,8 @@ class Messages(Admission):
                 if in_flight:
                     continue
                 self.release_global_slot(message)
-                self.release_queue_slot(message)
-                self.release_flow_slot(message)
+                self.queues.release(message)
+                self.flow_control.release(message)
                 due = message.due_us
                 self.unplan(message.id)
                 if due is None or due <= now:
@@ -188,7 +167,7 @@ class Messages(Admission):
         if message.id in self.pending or message.open_children or message.released:
             return
         if message.queue_name is not None:
-            self.release_queue_slot(message)
+            self.queues.release(message)
         message.released = True
         if message.source_id is not None and message.queue_name is None:
             source = self.messages.get(message.source_id)
@@ -326,57 +305,6 @@ class Messages(Admission):
                 [self.pending[task_id] for task_id in ids if task_id in self.pending]
             )
 
-    # -- dead letters; acquire the lock ------------------------------------------------------------
-
-    def add_dead_letter(self, message: Message, at_us: int) -> None:
-        message.dlq_id = f"{at_us // 1000}-{self._dead_letter_count}"
-        message.finished_us = at_us
-        self._dead_letter_count += 1
-        self.dead_letters[message.dlq_id] = message.id
-
-    def all_dead_letters(self) -> list[Message]:
-        """Return the messages of the dead letters that have not expired, oldest first."""
-        with self.lock:
-            self._drop_expired_letters()
-            return [self.messages[message_id] for message_id in self.dead_letters.values()]
-
-    def dead_letter(self, dlq_id: str) -> Message:
-        """Return a dead letter's message; raise a 404 error if it does not exist or has expired."""
-        return existing(self.find_dead_letter(dlq_id), "dlq message", dlq_id)
-
-    def find_dead_letter(self, dlq_id: str) -> Message | None:
-        """Return a dead letter's message, or None if it does not exist or has expired."""
-        with self.lock:
-            self._drop_expired_letters()
-            return self.messages.get(self.dead_letters.get(dlq_id, ""))
-
-    def _drop_expired_letters(self) -> None:
-        oldest = self.clock.now_us() - self.limits.retention_us
-        for dlq_id, message_id in list(self.dead_letters.items()):
-            if (self.messages[message_id].finished_us or 0) > oldest:
-                break
-            del self.dead_letters[dlq_id]
-
-    def select_dead_letters(self, filters: Filters) -> tuple[list[Message], str | None]:
-        """Return a page of the matching dead letters, and the cursor of the next page."""
-        with self.lock:
-            no_answer = self.settings.no_answer_status
-            letters = []
-            for letter in self.all_dead_letters():
-                if filters.fields.get("source") == ["workflow"] and letter.failure_of is not None:
-                    continue
-                status = (letter.last_outcome or Outcome()).status_or(no_answer)
-                own = {"responseStatus": status, "dlqId": letter.dlq_id, "dlqIds": letter.dlq_id}
-                if filters.matches(letter, letter.finished_us or 0, own):
-                    letters.append(letter)
-            return page(letters, _letter_number, filters, latest_first=False)
-
-    def delete_dead_letters(self, letters: Iterable[Message]) -> int:
-        with self.lock:
-            return sum(
-                self.dead_letters.pop(letter.dlq_id or "", None) is not None for letter in letters
-            )
-
     # -- forgetting --------------------------------------------------------------------------------
 
     def _note_finished(self, message: Message) -> None:
@@ -427,23 +355,17 @@ class Messages(Admission):
         if message.finished_us is None or message.open_children:
             return None
         expires = message.finished_us + self._span_us
-        if message.dlq_id not in self.dead_letters:
+        if message.dlq_id not in self.dead_letters.by_id:
             return expires
         return max(expires, message.finished_us + self.limits.retention_us)
 
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]
-        self.dead_letters.pop(message.dlq_id or "", None)
+        self.dead_letters.delete([message])
         tasks = self.groups_of_tasks.get(message.public_id)
         if tasks is not None:
             tasks.remove(message.id)
             if not tasks:
                 del self.groups_of_tasks[message.public_id]
         self.workflow.forget(message)
-        key = self.flow_key(message)
-        if key is not None:
-            # Forget the flow-control key, too, if no message uses it any more.
-            key.messages -= 1
-            is_kept = key.paused or key.pinned_parallelism or key.pinned_rate
-            if not key.messages and not is_kept:
-                del self.flow_keys[key.key]
+        self.flow_control.forget(message)

@@ -8,38 +8,21 @@ group are compared separately. A callback counts towards the daily messages and 
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...core.clock import Timekeeper
-from ...core.timers import weakly
 from .. import errors
-from ..errors import QueueError, bad_request, not_found, quota
-from ..model import DAY, SECOND, Api, HeaderPairs, Kind, Message, PublishSettings
-from ..settings import QueueConfig
-from ..wire.headers import (
-    LLM_URL,
-    NAMED,
-    check_public,
-    check_url,
-    named_url,
-    read_given,
-    settings_to_republish,
-)
+from ..errors import QueueError, bad_request, not_found
+from ..model import Api, HeaderPairs, Kind, Message, PublishSettings
+from ..wire.headers import LLM_URL, NAMED, check_public, check_url, named_url, read_given
 from ..wire.values import is_name
-from ..wire.waits import RetryDelay
-from ..workflow.runs import WorkflowRuns
 from .admission import copies
-from .bulk_actions import BulkActions
-from .queues import Queues
-from .schedules import MessageSchedule, Schedules, as_scheduled
-from .url_groups import UrlGroup, UrlGroups
+from .messages import Messages
+from .schedules import MessageSchedule, as_scheduled
+from .url_groups import UrlGroup
 
-_MAX_NESTING = 5
-"""Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 _SWEEP = 64
 """Maximum number of deduplication keys that are examined for expiry at a time."""
 _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
@@ -60,113 +43,6 @@ class Published(NamedTuple):
     schedule_id: str | None = None
     duplicate: bool = False
     """Whether nothing new was stored, because every message was a duplicate."""
-
-
-class Quota:
-    """The limits of a plan on the content of publish requests and on the number of messages."""
-
-    def __init__(self, settings: QueueConfig, clock: Timekeeper) -> None:
-        self._limits = settings.plan
-        self._settings = settings
-        self._clock = clock
-        self.usage: dict[int, tuple[int, int]] = {}
-        """For each length of a period, the number of the latest one and the count in it."""
-
-    def _used(self, length_us: int, now: int) -> int:
-        period, used = self.usage.get(length_us, (0, 0))
-        return used if period == now // length_us else 0
-
-    def _count(self, length_us: int, now: int) -> None:
-        self.usage[length_us] = now // length_us, self._used(length_us, now) + 1
-
-    def count_request(self, now: int) -> None:
-        """Count a request to which the burst limit applies; raise a 429 error if it is exceeded."""
-        limit = self._limits.burst
-        if limit is not None:
-            if self._used(SECOND, now) >= limit:
-                raise errors.rate_limited("burst", limit, now)
-            self._count(SECOND, now)
-
-    def daily_headers(self) -> HeaderPairs:
-        """Return the headers that report the daily limit; empty if there is no limit."""
-        limit = self._limits.daily_messages
-        if limit is None:
-            return []
-        now = self._clock.now_us()
-        return errors.limit_headers("daily", limit, now, max(0, limit - self._used(DAY, now)))
-
-    def count_message(self, now: int) -> None:
-        if self._limits.daily_messages is not None:
-            self._count(DAY, now)
-
-    def check_room(self, count: int) -> None:
-        """Raise a 429 error unless ``count`` more messages fit into the daily limit."""
-        limit = self._limits.daily_messages
-        if limit is not None:
-            now = self._clock.now_us()
-            used = self._used(DAY, now)
-            if used + count > limit:
-                raise errors.rate_limited("daily", limit, now, max(0, limit - used))
-
-    def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
-        """Check a message's body and settings, including those of its callbacks, against the plan.
-
-        Returns the number of retries of the message. Raises ``QueueError`` (400, 412 or 413).
-        """
-        limits = self._limits
-        if len(body) > limits.message_size:
-            raise quota("maxMessageSize", limits.message_size, status=413)
-        retries = self.retries(settings.retries)
-        self._check_settings(settings, retries, now)
-        if settings.callback_headers or settings.failure_callback_headers:
-            self._check_nested(settings.callback_headers, retries, 1, now)
-            self._check_nested(settings.failure_callback_headers, retries, 1, now)
-        return retries
-
-    def _check_settings(self, settings: PublishSettings, retries: int, now: int) -> None:
-        limits = self._limits
-        if settings.retries is not None and settings.retries > limits.retries:
-            raise quota("maxRetries")
-        delay = settings.delay_us
-        if settings.not_before_us is not None:
-            delay = settings.not_before_us - now
-        if limits.delay_us is not None and delay > limits.delay_us:
-            raise quota("maxDelay", limits.delay_us // SECOND)
-        if settings.timeout_us == 0:
-            raise bad_request("invalid timeout: it must be longer than 0s")
-        if settings.retry_delay is not None:
-            # Reject an expression that has no value for one of the retries.
-            expression = RetryDelay(settings.retry_delay)
-            for retried in range(retries):
-                expression.milliseconds(retried)
-
-    def _check_nested(self, nested: HeaderPairs, source_retries: int, depth: int, now: int) -> None:
-        if not nested:
-            return
-        if depth > _MAX_NESTING:
-            raise bad_request(f"invalid callback headers: nested deeper than {_MAX_NESTING} levels")
-        settings = PublishSettings(**read_given(nested))
-        retries = self.callback_retries(settings.retries, source_retries)
-        self._check_settings(settings, retries, now)
-        delayed = settings.delay_us or settings.not_before_us is not None
-        if delayed and not self._settings.delayed_callbacks:
-            raise bad_request("invalid callback headers: a callback cannot be delayed")
-        if settings.cron is not None:
-            raise bad_request("invalid callback headers: a callback cannot be scheduled")
-        self._check_nested(settings.callback_headers, retries, depth + 1, now)
-        self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
-
-    def callback_retries(self, given: int | None, source_retries: int) -> int:
-        """Return the number of retries of a callback about a message with ``source_retries``."""
-        default = self._settings.callback_retries
-        return self.retries(given, source_retries if default == "inherit" else default)
-
-    def retries(self, given: int | None, default: int | None = None) -> int:
-        """Return the given number of retries, or the default within the plan's limit."""
-        if given is not None:
-            return given
-        default = self._settings.retries if default is None else default
-        return min(default, self._limits.retries)
 
 
 def _check_queued(settings: PublishSettings) -> None:
@@ -211,20 +87,18 @@ def deduplication_key(
     return f"content:{sha256(content).hexdigest()}"
 
 
-class Publisher(Queues):
-    """The fifth layer of an engine: accepts publish requests, callbacks and runs of schedules."""
+class Publisher(Messages):
+    """The third layer of an engine: accepts publish requests, callbacks and runs of schedules.
+
+    ``publish()`` and ``publish_again()`` take the lock, the other methods require it.
+    """
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.quota = Quota(self.settings, self.clock)
         self.deduplicated: dict[str, tuple[int, str]] = {}
         """For each deduplication key, when it expires, and the id that duplicates get. The oldest
         are first, because all are kept for the same time.
         """
-        self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
-        self.schedules = Schedules(weakref.proxy(self))
-        self.workflow = WorkflowRuns(weakref.proxy(self))
-        self.bulk_actions = BulkActions(weakref.proxy(self))
 
     def publish(
         self,
@@ -272,7 +146,7 @@ class Publisher(Queues):
                 self._draft(settings, body, now, retries, caller_ip, api=api, **target)
                 for target in targets
             ]
-            return self._store(drafts, now, group=group is not None)
+            return self.store(drafts, now, group=group is not None)
 
     def publish_run(self, schedule: MessageSchedule, at_us: int) -> list[str]:
         """Create the messages of a run of a schedule, and return their ids."""
@@ -292,7 +166,7 @@ class Publisher(Queues):
             for target in self._targets(schedule.destination, settings, group)
         ]
         return [
-            accepted.message_id for accepted in self._store(drafts, self.clock.now_us()).accepted
+            accepted.message_id for accepted in self.store(drafts, self.clock.now_us()).accepted
         ]
 
     def _earlier_id(self, key: str | None, now: int) -> str | None:
@@ -371,7 +245,7 @@ class Publisher(Queues):
         draft = self._draft(settings, body, at_us, retries, source.caller_ip, **origin)
         try:
             if draft.queue_name is not None:
-                self.check_queues([draft.queue_name])
+                self.queues.check([draft.queue_name])
             repeats = None
             if settings.workflow or kind == "failure_callback":
                 repeats = self.workflow.accept(draft, at_us)
@@ -383,42 +257,18 @@ class Publisher(Queues):
             if draft.queue_name is None:
                 source.open_children += 1
             else:
-                self.create_queue_if_missing(draft.queue_name, at_us)
+                self.queues.create_if_missing(draft.queue_name, at_us)
             self.accept(draft, at_us, source=source)
-
-    def retry_dead_letters(
-        self, messages: Iterable[Message], headers: HeaderPairs = ()
-    ) -> Sequence[Accepted]:
-        """Publish the messages of dead letters again, and delete the letters.
-
-        ``headers`` override the settings of the messages. If one is rejected (``QueueError`` as in
-        ``publish()``), none is published and no letter is deleted.
-        """
-        overrides = read_given(headers)
-        overrides.pop("content_type", None)
-        drafts, letters = [], []
-        with self.lock:
-            now = self.clock.now_us()
-            for message in messages:
-                letters.append(message.dlq_id)
-                settings = settings_to_republish(message.settings, overrides, message.max_retries)
-                draft = self._draft_again(message, settings, message.body, now)
-                draft.kind, draft.schedule_id = message.kind, message.schedule_id
-                draft.retry_of = message.id
-                drafts.append(draft)
-            accepted = self._store(drafts, now).accepted
-            for dlq_id in letters:
-                self.dead_letters.pop(dlq_id or "", None)
-            return accepted
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
         with self.lock:
             now = self.clock.now_us()
-            self._store([self._draft_again(message, settings, body, now)], now)
+            self.store([self.draft_again(message, settings, body, now)], now)
 
-    def _draft_again(
+    def draft_again(
         self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
+        """Return a message that repeats an earlier one and is not stored yet."""
         retries = self.quota.check(settings, body, now)
         draft = self._draft(settings, body, now, retries, message.caller_ip, url=message.url)
         draft.topic_name, draft.endpoint_name = message.topic_name, message.endpoint_name
@@ -455,7 +305,7 @@ class Publisher(Queues):
             **origin,
         )
 
-    def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
+    def store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
         """Store the drafts that repeat no earlier message. If one is rejected, none is stored."""
         if self.deduplicated:
             self._forget_expired_keys(now)
@@ -476,7 +326,7 @@ class Publisher(Queues):
             earlier_id = self._earlier_id
             self.quota.check_room(sum(earlier_id(key, now) is None for key in new))
         if queue_names:
-            self.check_queues(queue_names)
+            self.queues.check(queue_names)
         runs = None
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             # Save the runs, because a later step may be rejected after an earlier one.
@@ -515,7 +365,7 @@ class Publisher(Queues):
                     draft.public_id = shared
             for draft in stored:
                 if draft.queue_name is not None:
-                    self.create_queue_if_missing(draft.queue_name, now)
+                    self.queues.create_if_missing(draft.queue_name, now)
                 self.quota.count_message(now)
                 self.accept(draft, now)
         except BaseException:
@@ -537,12 +387,12 @@ class Publisher(Queues):
         self.pending.pop(message.id, None)
         self.messages.pop(message.id, None)
         self.unplan(message.id)
-        queue = self.queues.get(message.queue_name or "")
+        queue = self.queues.of(message)
         if queue is not None:
             if message.id in queue.waiting:
                 queue.waiting.remove(message.id)
             queue.active.pop(message.id, None)
-        key = self.flow_key(message)
+        key = self.flow_control.of(message)
         if key is not None:
             if message.id in key.waiting:
                 key.waiting.remove(message.id)

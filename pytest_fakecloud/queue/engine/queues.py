@@ -1,7 +1,6 @@
-"""Ordered queues, as clients configure them.
+"""Ordered queues, which deliver a message only after the messages before it have finished.
 
-They deliver a message only after the messages before it have finished. Vendor's
-documentation: parallelism is 1 by default. A failing message blocks its queue through all its
+Vendor's documentation: parallelism is 1 by default. A failing message blocks its queue through all its
 retries and until its callbacks have finished. A paused queue accepts messages and delivers none.
 Decided here: a delayed message keeps its position, so its queue waits for it. A message does not
 wait for a callback that is in an ordered queue itself, because two queues could then wait for each
@@ -12,86 +11,145 @@ messages, while those in flight finish.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ..errors import existing, quota
-from ..model import OrderedQueue
+from ..model import Message, OrderedQueue
 from ..wire.values import check_name
-from .flow_control import FlowControl
+
+if TYPE_CHECKING:
+    from .publishing import Publisher
 
 
-class Queues(FlowControl):
-    """The fourth layer of an engine: what clients change of ordered queues."""
+class Queues:
+    """The ordered queues by name."""
 
-    def queue(self, name: str) -> OrderedQueue:
-        return existing(self.queues.get(name), "queue", name)
+    def __init__(self, engine: Publisher) -> None:
+        self._engine = engine
+        self.by_name: dict[str, OrderedQueue] = {}
 
-    def check_queues(self, names: Iterable[str]) -> None:
+    # -- what clients change -----------------------------------------------------------------------
+
+    def get(self, name: str) -> OrderedQueue:
+        return existing(self.by_name.get(name), "queue", name)
+
+    def check(self, names: Iterable[str]) -> None:
         """Raise ``QueueError`` (400 or 412) unless queues with these names may be created."""
         unique_names = set(names)
         for name in unique_names:
             check_name(name, "queue name")
-        new = unique_names - self.queues.keys()
-        most = self.limits.queues
-        if most is not None and new and len(self.queues) + len(new) > most:
+        new = unique_names - self.by_name.keys()
+        most = self._engine.limits.queues
+        if most is not None and new and len(self.by_name) + len(new) > most:
             raise quota("maxQueues", most)
 
-    def upsert_queue(
+    def create_if_missing(self, name: str, now_us: int) -> OrderedQueue:
+        """Return a queue. That of a message is created when it is accepted: rejected ones leave none."""
+        if name not in self.by_name:
+            self.by_name[name] = OrderedQueue(name, now_us, now_us)
+        return self.by_name[name]
+
+    def upsert(
         self, name: str, *, parallelism: int | None = None, paused: bool | None = None
     ) -> None:
         """Create or change a queue. None leaves a setting unchanged.
 
         Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
         """
-        with self.lock:
-            self.check_queues([name])
-            most = self.limits.queue_parallelism
-            if most is not None and (parallelism or 0) > most:
-                raise quota("maxParallelism", most)
-            now = self.clock.now_us()
-            queue = self.queues.setdefault(name, OrderedQueue(name, now, now))
-            queue.updated_us = now
-            if parallelism is not None:
-                queue.parallelism = parallelism
-            if paused is not None:
-                queue.paused = paused
-            if not queue.paused:
-                parked, queue.parked = queue.parked, []
-                for message_id in parked:
-                    if message_id in self.pending:
-                        self.plan(self.messages[message_id], now, f"queue {name} resumed")
-                self.start_waiting_in(queue)
+        engine = self._engine
+        self.check([name])
+        most = engine.limits.queue_parallelism
+        if most is not None and (parallelism or 0) > most:
+            raise quota("maxParallelism", most)
+        now = engine.clock.now_us()
+        queue = self.create_if_missing(name, now)
+        queue.updated_us = now
+        if parallelism is not None:
+            queue.parallelism = parallelism
+        if paused is not None:
+            queue.paused = paused
+        if not queue.paused:
+            parked, queue.parked = queue.parked, []
+            for message_id in parked:
+                if message_id in engine.pending:
+                    engine.plan(engine.messages[message_id], now, f"queue {name} resumed")
+            self.start_waiting(queue)
 
-    def set_queue_paused(self, name: str, paused: bool) -> None:
+    def set_paused(self, name: str, paused: bool) -> None:
         """Pause or resume a queue; raise a 404 error if it does not exist."""
-        with self.lock:
-            self.queue(name)
-            self.upsert_queue(name, paused=paused)
+        self.get(name)
+        self.upsert(name, paused=paused)
 
-    def queue_lag(self, queue: OrderedQueue) -> int:
+    def lag(self, queue: OrderedQueue) -> int:
         """Return the number of unfinished messages in a queue. Parked messages are also active."""
-        return sum(message_id in self.pending for message_id in [*queue.active, *queue.waiting])
+        pending = self._engine.pending
+        return sum(message_id in pending for message_id in [*queue.active, *queue.waiting])
 
-    def delete_queue(self, name: str) -> None:
-        """Delete an ordered queue, if any, and cancel its waiting messages. Acquires the lock."""
-        with self.lock:
-            queue = self.queues.get(name)
-            if queue is None:
+    def delete(self, name: str) -> None:
+        """Delete a queue, if any, and cancel its waiting messages."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            return
+        # Pause the queue, so that cancelling a message does not start the next one.
+        queue.paused = True
+        engine = self._engine
+        engine.cancel_all(
+            [
+                engine.messages[message_id]
+                # Include parked messages: a message that was in flight when an older queue of
+                # this name was deleted is in no other list.
+                for message_id in [*queue.active, *queue.waiting, *queue.parked]
+                if message_id in engine.pending and engine.messages[message_id].state != "ACTIVE"
+            ]
+        )
+        del self.by_name[name]
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def of(self, message: Message) -> OrderedQueue | None:
+        """Return the queue of a message, or None."""
+        return self.by_name.get(message.queue_name or "")
+
+    def start_waiting(self, queue: OrderedQueue) -> None:
+        """Make the next messages of a queue due while it has free slots."""
+        engine = self._engine
+        now = engine.clock.now_us()
+        while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
+            message = engine.pending.get(queue.waiting.popleft())
+            if message is None:
+                continue
+            queue.active[message.id] = None
+            due = max(now, message.not_before_us)
+            engine.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
+
+    def release(self, message: Message) -> None:
+        """Give back the slot of a message that has ended, and start the next message."""
+        queue = self.of(message)
+        if queue is None:
+            return
+        if message.id in queue.parked:
+            queue.parked.remove(message.id)
+        queue.active.pop(message.id, None)
+        self.start_waiting(queue)
+
+    def not_started_before(self, message: Message) -> Iterator[Message]:
+        """Yield the messages that got a slot before this one and have not been attempted yet."""
+        queue = self.of(message)
+        for message_id in () if queue is None else queue.active:
+            if message_id == message.id:
                 return
-            # Pause the queue, so that cancelling a message does not start the next one.
-            queue.paused = True
-            self.cancel_all(
-                [
-                    self.messages[message_id]
-                    # Include parked messages: a message that was in flight when an older queue of
-                    # this name was deleted is in no other list.
-                    for message_id in [*queue.active, *queue.waiting, *queue.parked]
-                    if message_id in self.pending and self.messages[message_id].state != "ACTIVE"
-                ]
-            )
-            del self.queues[name]
+            earlier = self._engine.pending.get(message_id)
+            if earlier is not None and not earlier.attempts:
+                yield earlier
 
-    def create_queue_if_missing(self, name: str, now: int) -> None:
-        """Create the queue of a message that was accepted: a rejected one does not leave a queue."""
-        if name not in self.queues:
-            self.queues[name] = OrderedQueue(name, now, now)
+    def let_next_overtake(self, message: Message) -> bool:
+        """Exchange a message in a slot with the next of its queue; return whether there is one."""
+        queue = self.of(message)
+        if queue is None or not queue.waiting or message.id not in queue.active:
+            return False
+        del queue.active[message.id]
+        # Insert it behind the next message, which gets the slot now.
+        queue.waiting.insert(1, message.id)
+        self.start_waiting(queue)
+        return True

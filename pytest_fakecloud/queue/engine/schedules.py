@@ -288,7 +288,7 @@ class MessageSchedule:
 
 
 class Schedules:
-    """The schedules by id. The methods require the lock unless stated otherwise."""
+    """The schedules by id."""
 
     def __init__(self, engine: Publisher) -> None:
         self._engine = engine
@@ -358,20 +358,18 @@ class Schedules:
             timer.cancel()
 
     def delete(self, schedule_id: str) -> None:
-        """Delete a schedule but not its messages. Acquires the lock."""
-        with self._engine.lock:
-            self.unplan(self.get(schedule_id))
-            del self.by_id[schedule_id]
+        """Delete a schedule but not its messages."""
+        self.unplan(self.get(schedule_id))
+        del self.by_id[schedule_id]
 
     def set_paused(self, schedule_id: str, paused: bool) -> None:
-        """Pause or resume a schedule; raise a 404 error for an unknown id. Acquires the lock."""
-        with self._engine.lock:
-            schedule = self.get(schedule_id)
-            if schedule.paused == paused:
-                return
-            due = self.next_run_us(schedule)
-            schedule.paused = paused
-            self.plan(schedule, due)
+        """Pause or resume a schedule; raise a 404 error for an unknown id."""
+        schedule = self.get(schedule_id)
+        if schedule.paused == paused:
+            return
+        due = self.next_run_us(schedule)
+        schedule.paused = paused
+        self.plan(schedule, due)
 
     def next_run_us(self, schedule: MessageSchedule) -> int | None:
         """Return the time of the next run. For a paused schedule, assume that it is resumed now."""
@@ -380,11 +378,10 @@ class Schedules:
         return schedule.first_run_after(self._engine.clock.now_us())
 
     def run_now(self, schedule_id: str) -> list[str]:
-        """Create the messages of a run now and return their ids. Acquires the lock."""
-        with self._engine.lock:
-            schedule = self.get(schedule_id)
-            self._run(schedule, self._engine.clock.now_us())
-            return list(schedule.last_ids)
+        """Create the messages of a run now and return their ids."""
+        schedule = self.get(schedule_id)
+        self._run(schedule, self._engine.clock.now_us())
+        return list(schedule.last_ids)
 
     def _timer_fired(self, schedule_id: str, at_us: int) -> None:
         with self._engine.lock:

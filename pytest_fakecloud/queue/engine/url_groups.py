@@ -10,16 +10,18 @@ endpoint's name may be any printable string, including spaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import bad_request, existing, not_found, quota
 from ..model import HeaderList, copy_of
-from ..settings import PlanLimits
 from ..wire.headers import check_url
 from ..wire.values import check_name
+
+if TYPE_CHECKING:
+    from .publishing import Publisher
 
 
 @dataclass(eq=False)
@@ -101,10 +103,10 @@ class UrlGroup:
 class UrlGroups:
     """The URL groups, which can be found by name, by id, or by the id of an endpoint."""
 
-    def __init__(self, new_id: Callable[[str], str], limits: PlanLimits) -> None:
-        self._new_id = new_id
-        self._most = limits.groups
-        self._most_endpoints = limits.endpoints_per_group
+    def __init__(self, engine: Publisher) -> None:
+        self._engine = engine
+        self._most = engine.limits.groups
+        self._most_endpoints = engine.limits.endpoints_per_group
         self.by_name: dict[str, UrlGroup] = {}
 
     def find(self, name_or_id: str) -> UrlGroup | None:
@@ -116,7 +118,7 @@ class UrlGroups:
     def get(self, name_or_id: str) -> UrlGroup:
         return existing(self.find(name_or_id), "topic", name_or_id)
 
-    def create(self, name: str, now_us: int) -> UrlGroup:
+    def create(self, name: str) -> UrlGroup:
         """Return the group with the given name, creating it if necessary.
 
         Raises ``QueueError``: 400 for an invalid name, 412 if the plan's group limit is exceeded.
@@ -126,11 +128,12 @@ class UrlGroups:
         if group is None:
             if self._most is not None and len(self.by_name) >= self._most:
                 raise quota("maxTopics", self._most)
-            group = UrlGroup(self._new_id("tpc_"), name, now_us, now_us)
+            now = self._engine.clock.now_us()
+            group = UrlGroup(self._engine.new_id("tpc_"), name, now, now)
             self.by_name[name] = group
         return group
 
-    def rename(self, group: UrlGroup, name: str, now_us: int) -> None:
+    def rename(self, group: UrlGroup, name: str) -> None:
         """Rename a group; raise a 400 error if the name is invalid or already in use."""
         check_name(name, "topic name")
         if name != group.name and name in self.by_name:
@@ -140,18 +143,18 @@ class UrlGroups:
             name if other is group else key: other for key, other in self.by_name.items()
         }
         group.name = name
-        group.updated_us = now_us
+        group.updated_us = self._engine.clock.now_us()
 
-    def set_headers(self, group: UrlGroup, headers: HeaderList, now_us: int) -> None:
+    def set_headers(self, group: UrlGroup, headers: HeaderList) -> None:
         """Set the default headers of a group."""
         group.headers = headers
-        group.updated_us = now_us
+        group.updated_us = self._engine.clock.now_us()
 
     def remove(self, group: UrlGroup) -> None:
         del self.by_name[group.name]
 
     def add(
-        self, group: UrlGroup, url: str, name: str | None, now_us: int, *, by_id: bool = False
+        self, group: UrlGroup, url: str, name: str | None, *, by_id: bool = False
     ) -> GroupEndpoint:
         """Add an endpoint, or change the endpoint with the same name or URL.
 
@@ -166,12 +169,12 @@ class UrlGroups:
         else:
             if self._most_endpoints is not None and len(group.by_id) >= self._most_endpoints:
                 raise quota("maxEndpointsPerTopic", self._most_endpoints)
-            endpoint = GroupEndpoint(self._new_id("ept_"), url, name, by_id)
+            endpoint = GroupEndpoint(self._engine.new_id("ept_"), url, name, by_id)
             group.add(endpoint)
-        group.updated_us = now_us
+        group.updated_us = self._engine.clock.now_us()
         return endpoint
 
-    def add_all(self, name: str, endpoints: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
+    def add_all(self, name: str, endpoints: list[tuple[str, str | None]]) -> UrlGroup:
         """Add endpoints to a group, creating it if necessary. If one is rejected, none is added."""
         for url, endpoint_name in endpoints:
             _check_endpoint(url, endpoint_name)
@@ -180,32 +183,28 @@ class UrlGroups:
             group = self.by_name.get(name)
             trial = UrlGroup("", name, 0, 0) if group is None else group.copy()
             for url, endpoint_name in endpoints:
-                self.add(trial, url, endpoint_name, now_us)
-        group = self.create(name, now_us)
+                self.add(trial, url, endpoint_name)
+        group = self.create(name)
         for url, endpoint_name in endpoints:
-            self.add(group, url, endpoint_name, now_us)
+            self.add(group, url, endpoint_name)
         return group
 
-    def change_endpoint(
-        self, group: UrlGroup, endpoint: GroupEndpoint, url: str, now_us: int
-    ) -> None:
+    def change_endpoint(self, group: UrlGroup, endpoint: GroupEndpoint, url: str) -> None:
         """Change the URL of an endpoint; raise a 400 error if it is invalid."""
         check_url(url, "endpoint")
         group.change(endpoint, url, endpoint.name)
-        group.updated_us = now_us
+        group.updated_us = self._engine.clock.now_us()
 
-    def remove_endpoint(self, group: UrlGroup, endpoint: GroupEndpoint, now_us: int) -> None:
+    def remove_endpoint(self, group: UrlGroup, endpoint: GroupEndpoint) -> None:
         """Remove an endpoint. A group without endpoints remains, as in ``/v1``."""
         group.remove(endpoint)
-        group.updated_us = now_us
+        group.updated_us = self._engine.clock.now_us()
 
-    def remove_endpoints(
-        self, group: UrlGroup, endpoints: Iterable[Mapping[str, Any]], now_us: int
-    ) -> None:
+    def remove_endpoints(self, group: UrlGroup, endpoints: Iterable[Mapping[str, Any]]) -> None:
         for item in endpoints:
             for endpoint in group.all_with(url=item.get("url"), name=item.get("name")):
                 group.remove(endpoint)
-        group.updated_us = now_us
+        group.updated_us = self._engine.clock.now_us()
         if not group.endpoints:
             self.remove(group)
 

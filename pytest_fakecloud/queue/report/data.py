@@ -105,7 +105,7 @@ def state(engine: Any) -> State:
             for letter in _dead_letters(engine)
         },
         "schedules": {schedule.id: _schedule_item(schedule) for schedule in _schedules(engine)},
-        "queues": {name: _queue_item(queue) for name, queue in engine.queues.items()},
+        "queues": {name: _queue_item(queue) for name, queue in engine.queues.by_name.items()},
         "URL groups": {
             group.name: {
                 "endpoints": _endpoints(group),
@@ -119,7 +119,7 @@ def state(engine: Any) -> State:
                 "period (s)": flow_key.period_us / 1e6,
                 "active": list(flow_key.active),
             }
-            for name, flow_key in engine.flow_keys.items()
+            for name, flow_key in engine.flow_control.by_name.items()
         },
         "deduplication": {
             key: {"first": first, "until": shown_time(until_us)}
@@ -415,7 +415,7 @@ def _is_of_run(name: str) -> bool:
 
 def _kept(engine: Any, dlq_id: str | None) -> str | None:
     """Return the id of a dead letter, or None if it has ended."""
-    return dlq_id if dlq_id and engine.find_dead_letter(dlq_id) else None
+    return dlq_id if dlq_id and engine.dead_letters.find(dlq_id) else None
 
 
 @_locked
@@ -448,7 +448,7 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
         events[timer] = PlannedEvent("schedule", "schedules", id, what)
     return events | {
         timer: PlannedEvent("other", "flow-control", key, timer.label)
-        for key, timer in engine.flow_timers.items()
+        for key, timer in engine.flow_control.timers.items()
     }
 
 
@@ -465,7 +465,7 @@ def _kind_of(message: Message) -> EventKind:
 
 
 def _dead_letters(engine: Any) -> list[DeadLetterView]:
-    return [DeadLetterView(engine, letter) for letter in engine.all_dead_letters()]
+    return [DeadLetterView(engine, letter) for letter in engine.dead_letters.all()]
 
 
 @_locked
@@ -548,10 +548,10 @@ def run_schedule(fake: Queue, id: str) -> View:
 @_locked
 def queues(engine: Any, page_query: PageQuery) -> View:
     def show(name: str) -> View:
-        queue = engine.queues[name]
-        return {"name": name, **_queue_item(queue), "lag": engine.queue_lag(queue)}
+        queue = engine.queues.by_name[name]
+        return {"name": name, **_queue_item(queue), "lag": engine.queues.lag(queue)}
 
-    return page_of_names(engine.queues, page_query, show)
+    return page_of_names(engine.queues.by_name, page_query, show)
 
 
 @_locked
@@ -575,7 +575,7 @@ def flow_keys(engine: Any, page_query: PageQuery) -> View:
     """Return the flow-control keys with their limits and the messages that wait for each key."""
 
     def show(name: str) -> View:
-        key = engine.flow_keys[name]
+        key = engine.flow_control.by_name[name]
         record = records.flow_record(engine, key)
         return {
             "key": name,
@@ -586,7 +586,7 @@ def flow_keys(engine: Any, page_query: PageQuery) -> View:
             "period": record["ratePeriod"],
         }
 
-    return page_of_names(engine.flow_keys, page_query, show)
+    return page_of_names(engine.flow_control.by_name, page_query, show)
 
 
 # -- workflow runs ---------------------------------------------------------------------------------
@@ -764,13 +764,13 @@ def counts(engine: Any) -> dict[str, Any]:
     kinds = Counter(message.kind for message in engine.messages.values())
     return {
         "messages": kinds["message"],
-        "dead-letters": len(engine.all_dead_letters()),
+        "dead-letters": len(engine.dead_letters.all()),
         "schedules": len(engine.schedules.by_id),
         "runs": len(engine.workflow.runs),
         "callbacks": kinds["callback"] + kinds["failure_callback"],
-        "queues": len(engine.queues),
+        "queues": len(engine.queues.by_name),
         "url-groups": len(engine.url_groups.by_name),
-        "flow-control": len(engine.flow_keys),
+        "flow-control": len(engine.flow_control.by_name),
         "pending": len(engine.pending),
     }
 

@@ -24,18 +24,18 @@ def get_dead_letter(engine: Engine, request: Request, *, of_runs: bool = False) 
 
 
 def delete_dead_letter(engine: Engine, request: Request) -> None:
-    engine.delete_dead_letters([read_letter(engine, request)])
+    engine.dead_letters.delete([read_letter(engine, request)])
 
 
 def delete_dead_letters(engine: Engine, request: Request, *, of_runs: bool = False) -> object:
     pairs = bulk_filters(request, "dlqIds", keep_empty=not of_runs)
     letters, cursor = select_letters(engine, pairs, request, of_runs=of_runs)
-    count = engine.delete_dead_letters(letters)
+    count = engine.dead_letters.delete(letters)
     return {"deleted": count} | without_none(cursor=cursor)
 
 
 def retry_dead_letter(engine: Engine, request: Request) -> Json:
-    (accepted,) = engine.retry_dead_letters([read_letter(engine, request)], request.headers.pairs)
+    (accepted,) = engine.dead_letters.retry([read_letter(engine, request)], request.headers.pairs)
     return Json(records.accepted_record(accepted), 201)
 
 
@@ -46,14 +46,14 @@ def retry_dead_letters(engine: Engine, request: Request) -> Json:
     ids = fields.get("dlqIds") or fields.get("dlqId")
     if ids and not letters:
         raise not_found("dlq message", ", ".join(ids))
-    accepted = engine.retry_dead_letters(letters, request.headers.pairs)
+    accepted = engine.dead_letters.retry(letters, request.headers.pairs)
     responses = [records.accepted_record(message) for message in accepted]
     return Json({"cursor": cursor or "", "responses": responses}, 201)
 
 
 def read_letter(engine: Engine, request: Request, *, of_runs: bool = False) -> Message:
     """Return the dead letter in the path; raise a 404 error if it does not exist."""
-    letter = engine.dead_letter(request.segment("id"))
+    letter = engine.dead_letters.get(request.segment("id"))
     if of_runs and letter.workflow is None:
         raise not_found("dlq message", request.segment("id"))
     return letter
@@ -72,7 +72,7 @@ def select_letters(
         return [], None
     if of_runs:
         chosen.fields["source"] = ["workflow"]
-    return engine.select_dead_letters(chosen)
+    return engine.dead_letters.select(chosen)
 
 
 ROUTES = [

@@ -14,20 +14,20 @@ from .routing import QueueRoute
 
 def list_flow_controls(engine: Engine, request: Request) -> object:
     text = request.query("search") or ""
-    keys = engine.flow_keys
+    keys = engine.flow_control.by_name
     return [records.flow_record(engine, key) for name, key in keys.items() if text in name]
 
 
 def get_flow_control(engine: Engine, request: Request) -> object:
-    return records.flow_record(engine, engine.existing_flow_key(request.segment("key")))
+    return records.flow_record(engine, engine.flow_control.get(request.segment("key")))
 
 
 def pause_flow(engine: Engine, request: Request) -> None:
-    engine.set_flow_paused(request.segment("key"), True)
+    engine.flow_control.set_paused(request.segment("key"), True)
 
 
 def resume_flow(engine: Engine, request: Request) -> None:
-    engine.set_flow_paused(request.segment("key"), False)
+    engine.flow_control.set_paused(request.segment("key"), False)
 
 
 def pin_flow(engine: Engine, request: Request) -> None:
@@ -43,7 +43,7 @@ def pin_flow(engine: Engine, request: Request) -> None:
         raise bad_request("invalid pin: pass parallelism, rate, or both")
     if period is not None and rate is None:
         raise bad_request("invalid pin: a period needs a rate")
-    engine.pin_flow(
+    engine.flow_control.pin(
         request.segment("key"), parallelism=parallelism, rate=rate, period_us=(period or 1) * SECOND
     )
 
@@ -54,15 +54,15 @@ def unpin_flow(engine: Engine, request: Request) -> None:
         if name not in flags:
             raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
         flags[name] = read_flag(value, name)
-    engine.unpin_flow(request.segment("key"), **flags)
+    engine.flow_control.unpin(request.segment("key"), **flags)
 
 
 def reset_flow(engine: Engine, request: Request) -> None:
-    engine.reset_flow(request.segment("key"))
+    engine.flow_control.reset(request.segment("key"))
 
 
 def reset_rate(engine: Engine, request: Request) -> None:
-    engine.reset_flow_rate(request.segment("key"))
+    engine.flow_control.reset_rate(request.segment("key"))
 
 
 def global_parallelism(engine: Engine, request: Request) -> object:

@@ -12,7 +12,7 @@ def get_keys(engine: Engine, request: Request) -> object:
 
 
 def rotate_keys(engine: Engine, request: Request) -> object:
-    engine.rotate_keys()
+    engine.keys.rotate()
     return get_keys(engine, request)
 
 

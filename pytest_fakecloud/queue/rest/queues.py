@@ -12,7 +12,7 @@ from .routing import QueueRoute
 
 
 def list_queues(engine: Engine, request: Request) -> object:
-    return [records.queue_record(engine, name) for name in engine.queues]
+    return [records.queue_record(engine, name) for name in engine.queues.by_name]
 
 
 def upsert_queue(engine: Engine, request: Request) -> None:
@@ -24,7 +24,7 @@ def upsert_queue(engine: Engine, request: Request) -> None:
     ):
         raise bad_request("invalid queue: parallelism must be a number of at least 1")
     paused = field_of(body, "queue", "paused", bool)
-    engine.upsert_queue(name, parallelism=parallelism, paused=paused)
+    engine.queues.upsert(name, parallelism=parallelism, paused=paused)
 
 
 def get_queue(engine: Engine, request: Request) -> object:
@@ -32,15 +32,15 @@ def get_queue(engine: Engine, request: Request) -> object:
 
 
 def delete_queue(engine: Engine, request: Request) -> None:
-    engine.delete_queue(request.segment("name"))
+    engine.queues.delete(request.segment("name"))
 
 
 def pause_queue(engine: Engine, request: Request) -> None:
-    engine.set_queue_paused(_queue_name(request), True)
+    engine.queues.set_paused(_queue_name(request), True)
 
 
 def resume_queue(engine: Engine, request: Request) -> None:
-    engine.set_queue_paused(_queue_name(request), False)
+    engine.queues.set_paused(_queue_name(request), False)
 
 
 def _queue_name(request: Request) -> str:

@@ -38,7 +38,7 @@ def change_group(engine: Engine, request: Request) -> None:
     read_given(defaults)  # Raises an error for an invalid setting.
     groups = engine.url_groups
     group = groups.get(request.segment("name"))
-    groups.set_headers(group, defaults, engine.clock.now_us())
+    groups.set_headers(group, defaults)
 
 
 def add_endpoints(engine: Engine, request: Request) -> None:
@@ -49,8 +49,7 @@ def add_endpoints(engine: Engine, request: Request) -> None:
         )
         for endpoint in _endpoints_of(request)
     ]
-    now = engine.clock.now_us()
-    engine.url_groups.add_all(request.segment("name"), endpoints, now)
+    engine.url_groups.add_all(request.segment("name"), endpoints)
 
 
 def remove_endpoints(engine: Engine, request: Request) -> None:
@@ -61,7 +60,7 @@ def remove_endpoints(engine: Engine, request: Request) -> None:
         if item.get("url") is not None:
             item["url"] = as_wire(item["url"])
     group = engine.url_groups.get(request.segment("name"))
-    engine.url_groups.remove_endpoints(group, endpoints, engine.clock.now_us())
+    engine.url_groups.remove_endpoints(group, endpoints)
 
 
 def _endpoints_of(request: Request) -> list[dict[str, Any]]:

@@ -60,13 +60,9 @@ def create_endpoint(engine: Engine, request: Request) -> object:
     if by_id == (body.get("topicName") is not None):
         raise bad_request("invalid endpoint: pass one of topicId and topicName")
     check_url(url, "endpoint")
-    groups, now = engine.url_groups, engine.clock.now_us()
-    group = (
-        groups.get(_text(body, "topicId"))
-        if by_id
-        else groups.create(_text(body, "topicName"), now)
-    )
-    return records.endpoint_record(group, groups.add(group, url, None, now, by_id=by_id))
+    groups = engine.url_groups
+    group = groups.get(_text(body, "topicId")) if by_id else groups.create(_text(body, "topicName"))
+    return records.endpoint_record(group, groups.add(group, url, None, by_id=by_id))
 
 
 def get_endpoint(engine: Engine, request: Request) -> object:
@@ -77,14 +73,14 @@ def change_endpoint(engine: Engine, request: Request) -> object:
     groups = engine.url_groups
     group, endpoint = groups.endpoint(request.segment("id"))
     url = as_wire(_text(json_object(request, required=True), "url"))
-    groups.change_endpoint(group, endpoint, url, engine.clock.now_us())
+    groups.change_endpoint(group, endpoint, url)
     return records.endpoint_record(group, endpoint)
 
 
 def delete_endpoint(engine: Engine, request: Request) -> object:
     groups = engine.url_groups
     group, endpoint = groups.endpoint(request.segment("id"))
-    groups.remove_endpoint(group, endpoint, engine.clock.now_us())
+    groups.remove_endpoint(group, endpoint)
     return OK
 
 
@@ -96,7 +92,7 @@ def create_topic(engine: Engine, request: Request) -> object:
     name = check_name(_text(json_object(request, required=True), "name"), "topic name")
     if name in engine.url_groups.by_name:
         raise bad_request(f"invalid topic name: {name!r} is already in use")
-    return records.topic_record(engine.url_groups.create(name, engine.clock.now_us()))
+    return records.topic_record(engine.url_groups.create(name))
 
 
 def get_topic(engine: Engine, request: Request) -> object:
@@ -106,7 +102,7 @@ def get_topic(engine: Engine, request: Request) -> object:
 def rename_topic(engine: Engine, request: Request) -> object:
     group = engine.url_groups.get(request.segment("name"))
     name = _text(json_object(request, required=True), "name")
-    engine.url_groups.rename(group, name, engine.clock.now_us())
+    engine.url_groups.rename(group, name)
     return records.topic_record(group)
 
 

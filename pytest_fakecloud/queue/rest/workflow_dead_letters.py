@@ -34,7 +34,7 @@ _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "fail
 
 
 def delete_dead_letter(engine: Engine, request: Request) -> object:
-    return {"deleted": engine.delete_dead_letters([read_letter(engine, request, of_runs=True)])}
+    return {"deleted": engine.dead_letters.delete([read_letter(engine, request, of_runs=True)])}
 
 
 def resume_runs(engine: Engine, request: Request) -> object:
@@ -66,7 +66,7 @@ def _start_again(engine: Engine, request: Request, *, resumes: bool) -> object:
     runs = []
     for letter in letters:
         runs.append(start(letter, overrides))
-        engine.delete_dead_letters([letter])
+        engine.dead_letters.delete([letter])
     if single:
         return _created(runs[0])
     return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
@@ -76,7 +76,7 @@ def retry_failure(engine: Engine, request: Request) -> object:
     run, failure = _failure_of(engine, request)
     if failure is None or failure.state != "FAILED":
         raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
-    engine.retry_dead_letters([failure])
+    engine.dead_letters.retry([failure])
     return _created(run)
 
 

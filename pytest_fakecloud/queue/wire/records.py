@@ -231,13 +231,13 @@ def schedule_record(engine: Publisher, schedule_id: str) -> Record:
 
 
 def queue_record(engine: Publisher, name: str) -> Record:
-    queue = engine.queue(name)
+    queue = engine.queues.get(name)
     return {
         "name": queue.name,
         "parallelism": queue.parallelism,
         "createdAt": ms(queue.created_us),
         "updatedAt": ms(queue.updated_us),
-        "lag": engine.queue_lag(queue),
+        "lag": engine.queues.lag(queue),
         "paused": queue.paused,
     }
 

@@ -103,8 +103,7 @@ _OF_TRIGGER = ("retry_delay", "flow")
 class WorkflowRuns:
     """The workflow runs of a queue, and the waits of runs for events.
 
-    ``notified`` are the notifications for which no run has waited yet. The engine's lock must be held
-    for every method.
+    ``notified`` are the notifications for which no run has waited yet.
     """
 
     def __init__(self, engine: Publisher) -> None:
@@ -392,7 +391,7 @@ class WorkflowRuns:
     def give_up_failure(self, run: WorkflowRun, failure: Message) -> None:
         """Cancel the failure callback of a run or, if it has failed, delete it."""
         if failure.state == "FAILED":
-            self._engine.dead_letters.pop(failure.dlq_id or "", None)
+            self._engine.dead_letters.delete([failure])
             run.failure_message_id = None
         else:
             self._engine.cancel_all([failure])

@@ -195,7 +195,7 @@ def _error_as_json(error: Error) -> Error:
 
 
 def _is_offered(line: list[bytes]) -> bool:
-    spec = EVERYTHING.find_by_first_word(line)
+    spec = EVERYTHING.find(line[:1])
     try:
         if spec is not None:
             check_over_rest(spec, line)

@@ -18,6 +18,9 @@ Each scenario (`== <name>`) starts with an empty database, and with the lines be
 `test_scenarios.py` plays them on the engine. The replies in this folder are those of real servers,
 and the comparison sends the same lines to these. The scenarios in `vendor/` apply to the vendor's
 dialect, or to the one in their settings: `{"dialect": "redis", "version": "7.4.0"}`.
+
+They have a player of their own, and not a `RequestPlayer` of `tests/notations.py`: replies are values of
+RESP and no JSON, and a client can wait for its reply while others continue.
 """
 
 from __future__ import annotations

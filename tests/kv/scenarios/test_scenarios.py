@@ -31,7 +31,7 @@ from pytest_fakecloud.kv.values.zset import SortedSet
 from pytest_fakecloud.reporting.data import state_of
 from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import Scenario, every_scenario, play
-from tests.kv.scenarios.effects import ObservedEffects
+from tests.kv.scenarios.observed import ObservedEffects
 from tests.kv.table import TABLE_FILE
 from tests.notations import complete
 

@@ -24,7 +24,6 @@ def facts_of(name: str) -> Iterator[str]:
     )
     yield spec.name
     yield f"  ACL categories: {' '.join(sorted(spec.categories))}"
-    yield f"  event: {spec.event or 'none'}"
     yield f"  repetition: {spec.repetition or 'changes no keys'}"
     yield f"  options: {' '.join(spec.options) or 'none'}"
     yield f"  true: {' '.join(fact for fact in facts if getattr(spec, fact))}"

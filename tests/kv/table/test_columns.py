@@ -20,7 +20,7 @@ from tests.notations import complete, rows
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(row)
-        return spec.event, spec.repetition, spec.other_ttl, spec.always_timed
+        return spec.repetition, spec.always_timed
 
     superfluous = []
     for row in ROWS.values():
@@ -98,7 +98,6 @@ def test_the_facts_that_follow_from_a_row() -> None:
     assert [*facts_of("blpop")] == [
         "BLPOP",
         "  ACL categories: @blocking @list @slow @write",
-        "  event: blpop",
         "  repetition: takes",
         "  options: none",
         "  true: always_timed",

@@ -83,5 +83,5 @@ def test_no_command_of_fields_depends_on_other_members() -> None:
             dependent[spec.name] = line
     complete(
         Path(kinds.__file__),
-        (f"to _READ_OTHERS: {name} (see {line})" for name, line in dependent.items()),
+        (f"to READ_OTHERS: {name} (see {line})" for name, line in dependent.items()),
     )

@@ -110,7 +110,7 @@ def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
 
 def test_every_header_of_a_delivery() -> None:
     bench = Bench(header_prefix="Service", region="EU-CENTRAL-1")
-    bench.engine.url_groups.add_all("g", [(URL, None)], 0)
+    bench.engine.url_groups.add_all("g", [(URL, None)])
     headers = [
         ("Content-Type", "text/plain"),
         ("Upstash-Forward-X-A", "1"),
@@ -239,14 +239,14 @@ def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q")
 
     def answer(delivery: Delivery) -> Outcome:
-        bench.engine.set_queue_paused("q", True)
+        bench.engine.queues.set_paused("q", True)
         return Outcome(200)
 
     bench.answer = answer
     bench.clock.advance(0)
     assert bench.state(message_id) == "RETRY"
     assert bench.engine.run(message_id, bench.start_us) is None
-    bench.engine.set_queue_paused("q", False)
+    bench.engine.queues.set_paused("q", False)
     bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"
 

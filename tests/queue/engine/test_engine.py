@@ -257,7 +257,7 @@ def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> N
 
 
 def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
-    bench.engine.upsert_queue("q", parallelism=2, paused=None)
+    bench.engine.queues.upsert("q", parallelism=2, paused=None)
     delayed, next_one = (
         bench.engine.publish(URL, [("Upstash-Queue-Name", "q"), *headers], b"")
         .accepted[0]
@@ -269,7 +269,7 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
 
 
 def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: Bench) -> None:
-    bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
+    bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)])
     publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [message.message_id for message in accepted]
@@ -286,7 +286,7 @@ def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: B
 
 
 def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
-    bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
+    bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)])
     publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [message.message_id for message in accepted]
@@ -302,7 +302,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     bench = Bench(limits={"message_size": 3}, region="EU-CENTRAL-1")
     engine, clock = bench.engine, Timekeeper(now="2026-01-01T00:00:00Z")
     nothing = str(engine.snapshot())
-    engine.url_groups.add_all("g", [(URL, None)], 0)
+    engine.url_groups.add_all("g", [(URL, None)])
     engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     bench.publish(Queue_Name="q", Deduplication_Id="d")
     bench.publish(Workflow_RunId="r", Workflow_Init="true")
@@ -324,7 +324,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     assert "Upstash-Signature" not in dict(delivery.headers)
     assert list(engine.messages) == held
     # A twin shares the signing keys with its engine.
-    twin.rotate_keys()
+    twin.keys.rotate()
     assert (engine.keys.current, engine.keys.next) == ("next", "new")
 
 

@@ -61,6 +61,6 @@ def test_deliveries_in_flight_in_a_snapshot_stay_in_flight(bench: Bench) -> None
     saved = bench.engine.snapshot()
     for _ in range(2):
         bench.clock.advance("1m")
-        assert not bench.engine.existing_flow_key("k").active
+        assert not bench.engine.flow_control.get("k").active
         bench.engine.restore(saved)
-        assert set(bench.engine.existing_flow_key("k").active) == {first}
+        assert set(bench.engine.flow_control.get("k").active) == {first}

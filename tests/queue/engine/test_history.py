@@ -181,10 +181,10 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
     bench.clock.advance(0)
     bench.clock.advance("59s")
     sweep(bench)
-    assert len(bench.engine.messages) == len(bench.engine.dead_letters) == 1
+    assert len(bench.engine.messages) == len(bench.engine.dead_letters.by_id) == 1
     bench.clock.advance("20s")
     sweep(bench)
-    assert (bench.engine.messages, bench.engine.dead_letters) == ({}, {})
+    assert (bench.engine.messages, bench.engine.dead_letters.by_id) == ({}, {})
 
 
 @pytest.mark.parametrize("setting", ["paused", "pinned_parallelism", "pinned_rate", None])
@@ -193,11 +193,11 @@ def test_pinned_and_paused_keys_are_not_forgotten(setting: str | None) -> None:
     bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1")
     bench.clock.advance(0)
     if setting is not None:
-        setattr(bench.engine.flow_keys["k"], setting, True)
+        setattr(bench.engine.flow_control.by_name["k"], setting, True)
     bench.clock.advance("10s")
     sweep(bench)
     assert bench.engine.messages == {}
-    assert ("k" in bench.engine.flow_keys) is (setting is not None)
+    assert ("k" in bench.engine.flow_control.by_name) is (setting is not None)
 
 
 def test_the_log_is_forgotten_with_its_messages() -> None:
@@ -234,8 +234,8 @@ def test_dead_letters_without_an_answer_are_found_by_their_status(bench: Bench) 
     bench.answer = lambda delivery: Outcome(503)
     bench.publish(Retries="0")
     bench.clock.advance(0)
-    select = bench.engine.select_dead_letters
-    none, unavailable = bench.engine.all_dead_letters()
+    select = bench.engine.dead_letters.select
+    none, unavailable = bench.engine.dead_letters.all()
     assert select(Filters({"responseStatus": ["0"]})) == ([none], None)
     assert select(Filters({"responseStatus": ["503"]})) == ([unavailable], None)
 
@@ -245,8 +245,8 @@ def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> No
     for _ in range(3):
         bench.publish(Retries="0")
     bench.clock.advance(0)
-    select = bench.engine.select_dead_letters
-    first, report, last = bench.engine.all_dead_letters()
+    select = bench.engine.dead_letters.select
+    first, report, last = bench.engine.dead_letters.all()
     for row in (first, report, last):
         row.workflow = WorkflowPart("r", URL, "step")
     report.failure_of = first.id
@@ -259,6 +259,6 @@ def test_a_row_is_deleted_once(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500)
     bench.publish(Retries="0")
     bench.clock.advance(0)
-    (row,) = bench.engine.all_dead_letters()
-    assert bench.engine.delete_dead_letters([row, row]) == 1
-    assert bench.engine.delete_dead_letters([row]) == 0
+    (row,) = bench.engine.dead_letters.all()
+    assert bench.engine.dead_letters.delete([row, row]) == 1
+    assert bench.engine.dead_letters.delete([row]) == 0

@@ -112,13 +112,13 @@ class Lives(RuleBasedStateMachine):
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
         self.engine.limits = PlanLimits(**vars(self.engine.limits) | {"parallelism": most})
-        self.engine.upsert_queue("single", parallelism=1, paused=False)
-        self.engine.upsert_queue("wide", parallelism=2, paused=False)
+        self.engine.queues.upsert("single", parallelism=1, paused=False)
+        self.engine.queues.upsert("wide", parallelism=2, paused=False)
         with self.engine.lock:
-            group = self.engine.url_groups.create("group", self.clock.now_us())
+            group = self.engine.url_groups.create("group")
             for number in (1, 2):
                 self.engine.url_groups.add(
-                    group, f"https://g{number}.example.com/fail{number}", None, 0
+                    group, f"https://g{number}.example.com/fail{number}", None
                 )
 
     @rule(
@@ -175,16 +175,16 @@ class Lives(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_queue(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
-        self.engine.set_queue_paused(name, pause)
+        self.engine.queues.set_paused(name, pause)
 
     @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
     def pause_flow(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
         with self.engine.lock:
-            key = self.engine.flow_keys.get(name)
+            key = self.engine.flow_control.by_name.get(name)
             if key is not None:
                 key.paused = pause
-                self.engine.start_waiting_for_flow(key)
+                self.engine.flow_control.start_waiting(key)
 
     @rule(pick=st.integers(0, 1000))
     def cancel(self, pick: int) -> None:
@@ -194,11 +194,11 @@ class Lives(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 1000))
     def retry_dead_letter(self, pick: int) -> None:
-        rows = self.engine.all_dead_letters()
+        rows = self.engine.dead_letters.all()
         if rows:
             row = rows[pick % len(rows)]
-            (again,) = self.engine.retry_dead_letters([row])
-            self.engine.delete_dead_letters([row])
+            (again,) = self.engine.dead_letters.retry([row])
+            self.engine.dead_letters.delete([row])
             self.accepted.add(again.message_id)
 
     @rule()
@@ -253,15 +253,15 @@ class Lives(RuleBasedStateMachine):
                 or message.id in engine.in_flight
                 or any(
                     message.id in queue.waiting or message.id in queue.parked
-                    for queue in engine.queues.values()
+                    for queue in engine.queues.by_name.values()
                 )
                 or message.id in engine.waiting_for_slot
-                or any(message.id in key.waiting for key in engine.flow_keys.values())
+                or any(message.id in key.waiting for key in engine.flow_control.by_name.values())
             )
             assert waits, message
-        for queue in engine.queues.values():
+        for queue in engine.queues.by_name.values():
             assert len(queue.active) <= queue.parallelism
-        narrow = engine.flow_keys.get("narrow")
+        narrow = engine.flow_control.by_name.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
         assert set(engine.in_flight) <= engine.active
         assert all(
@@ -276,10 +276,10 @@ class Lives(RuleBasedStateMachine):
         self.crash.armed = False
         self.unschedule()
         for name in QUEUES:
-            engine.set_queue_paused(name, False)
-        for key in engine.flow_keys.values():
+            engine.queues.set_paused(name, False)
+        for key in engine.flow_control.by_name.values():
             key.paused = False
-            engine.start_waiting_for_flow(key)
+            engine.flow_control.start_waiting(key)
         steps = 0
         while self.clock.next_due_us() is not None:
             self.clock.move_to(to_datetime(max(self.clock.next_due_us() or 0, self.clock.now_us())))
@@ -377,7 +377,7 @@ class Lives(RuleBasedStateMachine):
         ):
             assert start >= end
         if self.saved is None:
-            key = self.engine.flow_keys.get("slow")
+            key = self.engine.flow_control.by_name.get("slow")
             if key is not None:
                 windows = Counter(
                     (start - key.period_start_us) // key.period_us for start, _ in spans["slow"]

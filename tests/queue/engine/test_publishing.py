@@ -30,7 +30,7 @@ def publish(
 
 
 def group(bench: Bench, name: str, *urls: str) -> None:
-    bench.engine.url_groups.add_all(name, [(url, None) for url in urls], 0)
+    bench.engine.url_groups.add_all(name, [(url, None) for url in urls])
 
 
 def test_many_deduplication_ids_expire_after_ten_minutes(bench: Bench) -> None:
@@ -188,9 +188,9 @@ def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
 def test_the_queue_of_a_callback_begins_with_it(bench: Bench) -> None:
     publish(bench, Callback=CALLBACK, Callback_Queue_Name="q", Delay="9s")
     bench.clock.advance("9s")
-    assert bench.engine.queue("q").created_us == bench.start_us + 9 * SECOND
+    assert bench.engine.queues.get("q").created_us == bench.start_us + 9 * SECOND
     publish(bench, Queue_Name="r")
-    assert bench.engine.queue("r").created_us == bench.start_us + 9 * SECOND
+    assert bench.engine.queues.get("r").created_us == bench.start_us + 9 * SECOND
 
 
 def looping(bench: Bench, took_us: int) -> None:
@@ -231,7 +231,7 @@ def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> M
 
 
 def retried(bench: Bench, messages: Iterable[Message], *pairs: tuple[str, str]) -> list[Message]:
-    accepted = bench.engine.retry_dead_letters(messages, pairs)
+    accepted = bench.engine.dead_letters.retry(messages, pairs)
     return [bench.engine.messages[message.message_id] for message in accepted]
 
 

@@ -16,6 +16,7 @@ from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.queues import Queues
 from pytest_fakecloud.queue.model import Delivery, FlowKey, Message, OrderedQueue, Outcome
 
 from ..edge import RawServer, silent
@@ -111,23 +112,23 @@ def told_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def newest_first(patch: pytest.MonkeyPatch) -> None:
-    pump = Engine.start_waiting_in
+    pump = Queues.start_waiting
 
-    def backwards(self: Engine, queue: OrderedQueue) -> None:
+    def backwards(self: Queues, queue: OrderedQueue) -> None:
         queue.waiting.rotate(1)
         pump(self, queue)
 
-    patch.setattr(Engine, "start_waiting_in", backwards)
+    patch.setattr(Queues, "start_waiting", backwards)
 
 
 def wider_queues(patch: pytest.MonkeyPatch) -> None:
-    pump = Engine.start_waiting_in
+    pump = Queues.start_waiting
 
-    def wider(self: Engine, queue: OrderedQueue) -> None:
+    def wider(self: Queues, queue: OrderedQueue) -> None:
         queue.parallelism = 6
         pump(self, queue)
 
-    patch.setattr(Engine, "start_waiting_in", wider)
+    patch.setattr(Queues, "start_waiting", wider)
 
 
 def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
@@ -135,11 +136,11 @@ def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Engine, "_has_room", lambda self: True)
+    patch.setattr(Engine, "has_room", lambda self: True)
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Engine, "set_queue_paused", lambda self, name, paused: None)
+    patch.setattr(Queues, "set_paused", lambda self, name, paused: None)
 
 
 def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.queue.engine.url_groups import UrlGroups
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.settings import PlanLimits
@@ -51,24 +53,29 @@ steps = st.tuples(
 
 def groups(**limits: int) -> UrlGroups:
     numbers = itertools.count()
-    return UrlGroups(lambda prefix: f"{prefix}{next(numbers)}", PlanLimits(**limits))
+    engine: Any = SimpleNamespace(
+        clock=Timekeeper(now="2026-01-01T00:00:00Z"),
+        limits=PlanLimits(**limits),
+        new_id=lambda prefix: f"{prefix}{next(numbers)}",
+    )
+    return UrlGroups(engine)
 
 
 @given(st.lists(steps, max_size=25))
 def test_a_group_is_what_a_plain_list_would_be(taken: list[Any]) -> None:
     store, plain = groups(), Plain()
-    group = store.create("g", 0)
+    group = store.create("g")
     for what, url, name, only_name in taken:
         if what == "add":
-            store.add(group, url, name, 0)
+            store.add(group, url, name)
             plain.add(url, name)
         elif what == "remove":
             item = {"url": None if only_name else url, "name": name}
-            store.remove_endpoints(group, [item], 0)
+            store.remove_endpoints(group, [item])
             plain.remove(item["url"], name)
             # A group is deleted with its last endpoint.
             assert (store.find("g") is None) == (not plain.rows)
-            group = store.create("g", 0)
+            group = store.create("g")
         elif plain.rows:
             # ``PUT /v1/endpoints/<id>`` changes the URL of an endpoint.
             place = len(url + str(name)) % len(plain.rows)
@@ -83,11 +90,11 @@ def test_a_group_is_what_a_plain_list_would_be(taken: list[Any]) -> None:
 
 def test_a_copy_is_independent() -> None:
     store = groups()
-    group = store.add_all("g", [(URLS[0], "x")], 0)
+    group = store.add_all("g", [(URLS[0], "x")])
     group.headers.append(("X-Team", "a"))
     twin = group.copy()
-    store.add(group, URLS[1], "x", 0)
-    store.add(group, URLS[2], None, 0)
+    store.add(group, URLS[1], "x")
+    store.add(group, URLS[2], None)
     group.headers.append(("X-Team", "b"))
     assert [endpoint.url for endpoint in twin.endpoints] == [URLS[0]]
     assert twin.headers == [("X-Team", "a")]
@@ -104,11 +111,11 @@ def test_one_refused_endpoint_refuses_the_list(most: Any, more: Any) -> None:
     store = groups(endpoints_per_group=most)
     wanted = [(URLS[0], None), *more]
     with pytest.raises(QueueError):
-        store.add_all("g", wanted, 0)
+        store.add_all("g", wanted)
     assert store.find("g") is None
-    store.add_all("g", [(URLS[2], "z")], 0)
+    store.add_all("g", [(URLS[2], "z")])
     with pytest.raises(QueueError):
-        store.add_all("g", wanted, 0)
+        store.add_all("g", wanted)
     assert [endpoint.url for endpoint in store.get("g").endpoints] == [URLS[2]]
 
 
@@ -124,9 +131,9 @@ def test_endpoints_of_no_text_remove_nothing() -> None:
 
 def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:
     store = groups()
-    group = store.create("g", 0)
+    group = store.create("g")
     for url, name in zip(URLS, ("z", "x", "y"), strict=True):
-        store.add(group, url, name, 0)
+        store.add(group, url, name)
     for first, second in ((0, 2), (2, 0), (1, 2), (2, 1)):
         endpoints = group.all_with(url=URLS[first], name=("z", "x", "y")[second])
         assert [endpoint.url for endpoint in endpoints] == [
@@ -136,20 +143,20 @@ def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:
 
 def test_an_endpoint_of_no_name_is_not_the_one_of_another_without() -> None:
     store = groups()
-    group = store.create("g", 0)
+    group = store.create("g")
     for url in URLS:
-        store.add(group, url, None, 0)
+        store.add(group, url, None)
     assert [endpoint.url for endpoint in group.endpoints] == URLS
 
 
 def test_ids_are_those_of_groups_and_endpoints() -> None:
     store = groups()
-    group = store.add_all("g", [(URLS[0], None)], 0)
+    group = store.add_all("g", [(URLS[0], None)])
     (endpoint,) = group.endpoints
     assert (group.id, endpoint.id) == ("tpc_0", "ept_1")
     assert store.find("tpc_0") is store.find("g") is group
     # A name takes precedence over an id.
-    named = store.create("tpc_0", 0)
+    named = store.create("tpc_0")
     assert store.find("tpc_0") is named
     assert store.find("tpc_9") is None
 
@@ -157,35 +164,46 @@ def test_ids_are_those_of_groups_and_endpoints() -> None:
 @pytest.mark.parametrize("by_id", [False, True])
 def test_an_endpoint_knows_whether_its_topic_was_named_by_id(by_id: bool) -> None:
     store = groups()
-    group = store.create("g", 0)
-    assert store.add(group, URLS[0], None, 0).by_id is False
-    assert store.add(group, URLS[1], None, 0, by_id=by_id).by_id is by_id
+    group = store.create("g")
+    assert store.add(group, URLS[0], None).by_id is False
+    assert store.add(group, URLS[1], None, by_id=by_id).by_id is by_id
 
 
 def test_instants_of_a_group_are_those_of_its_creation_and_of_its_last_change() -> None:
     store = groups()
-    group = store.create("g", 1)
-    assert (group.created_us, group.updated_us) == (1, 1)
-    assert store.create("g", 2).updated_us == 1
-    store.add(group, URLS[0], None, 3)
-    assert group.updated_us == 3
-    store.rename(group, "h", 4)
-    assert (group.created_us, group.updated_us) == (1, 4)
-    store.remove_endpoints(group, [{"url": URLS[1]}], 5)
-    assert group.updated_us == 5
+    clock = store._engine.clock
+
+    def later() -> int:
+        clock.advance("1s")
+        return clock.now_us()
+
+    created_us = later()
+    group = store.create("g")
+    assert (group.created_us, group.updated_us) == (created_us, created_us)
+    later()
+    assert store.create("g").updated_us == created_us
+    added_us = later()
+    store.add(group, URLS[0], None)
+    assert group.updated_us == added_us
+    renamed_us = later()
+    store.rename(group, "h")
+    assert (group.created_us, group.updated_us) == (created_us, renamed_us)
+    removed_us = later()
+    store.remove_endpoints(group, [{"url": URLS[1]}])
+    assert group.updated_us == removed_us
 
 
 def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
     store = groups()
     for name in "abc":
-        store.create(name, 0)
-    store.rename(store.get("b"), "z", 0)
+        store.create(name)
+    store.rename(store.get("b"), "z")
     assert [(key, group.name) for key, group in store.by_name.items()] == [
         ("a", "a"),
         ("z", "z"),
         ("c", "c"),
     ]
-    store.rename(store.get("z"), "z", 0)
+    store.rename(store.get("z"), "z")
     store.remove(store.get("z"))
     store.remove(store.get("a"))
     assert list(store.by_name) == ["c"]
@@ -194,22 +212,22 @@ def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
 @pytest.mark.parametrize(
     ("attempt", "status", "text"),
     [
-        (lambda store: store.create("a b", 0), 400, "invalid topic name: "),
-        (lambda store: store.rename(store.get("g"), "a b", 0), 400, "invalid topic name: "),
+        (lambda store: store.create("a b"), 400, "invalid topic name: "),
+        (lambda store: store.rename(store.get("g"), "a b"), 400, "invalid topic name: "),
         (
-            lambda store: store.rename(store.get("g"), "h", 0),
+            lambda store: store.rename(store.get("g"), "h"),
             400,
             "invalid topic name: 'h' is already in use",
         ),
-        (lambda store: store.create("i", 0), 412, "quota maxTopics exceeded, current limit: 2"),
+        (lambda store: store.create("i"), 412, "quota maxTopics exceeded, current limit: 2"),
         (
-            lambda store: store.add(store.get("g"), URLS[1], None, 0),
+            lambda store: store.add(store.get("g"), URLS[1], None),
             412,
             "quota maxEndpointsPerTopic exceeded, current limit: 1",
         ),
-        (lambda store: store.add(store.get("h"), "ftp://x", None, 0), 400, "invalid endpoint url"),
+        (lambda store: store.add(store.get("h"), "ftp://x", None), 400, "invalid endpoint url"),
         (
-            lambda store: store.add(store.get("h"), URLS[0], "a\nb", 0),
+            lambda store: store.add(store.get("h"), URLS[0], "a\nb"),
             400,
             "invalid endpoint name: 'a\\nb' contains a control character",
         ),
@@ -217,8 +235,8 @@ def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
 )
 def test_refusals_of_groups_and_endpoints(attempt: Any, status: int, text: str) -> None:
     store = groups(groups=2, endpoints_per_group=1)
-    store.add_all("g", [(URLS[0], None)], 0)
-    store.create("h", 0)
+    store.add_all("g", [(URLS[0], None)])
+    store.create("h")
     with pytest.raises(QueueError) as caught:
         attempt(store)
     assert caught.value.status == status
@@ -228,22 +246,22 @@ def test_refusals_of_groups_and_endpoints(attempt: Any, status: int, text: str) 
 
 def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
     store = groups(endpoints_per_group=2)
-    group = store.add_all("g", [(URLS[0], "x"), (URLS[1], None)], 0)
-    store.add_all("g", [(URLS[2], "x"), (URLS[1], "y")], 0)
+    group = store.add_all("g", [(URLS[0], "x"), (URLS[1], None)])
+    store.add_all("g", [(URLS[2], "x"), (URLS[1], "y")])
     assert [(endpoint.url, endpoint.name) for endpoint in group.endpoints] == [
         (URLS[2], "x"),
         (URLS[1], "y"),
     ]
     # The second endpoint of a name replaces the first, so the list fits.
-    made = store.add_all("h", [(URLS[0], "x"), (URLS[1], "x"), (URLS[2], None)], 0)
+    made = store.add_all("h", [(URLS[0], "x"), (URLS[1], "x"), (URLS[2], None)])
     assert [endpoint.url for endpoint in made.endpoints] == [URLS[1], URLS[2]]
 
 
 def test_a_list_that_does_not_fit_changes_nothing_of_a_full_group() -> None:
     store = groups(endpoints_per_group=2)
-    group = store.add_all("g", [(URLS[0], "x"), (URLS[1], "y")], 0)
+    group = store.add_all("g", [(URLS[0], "x"), (URLS[1], "y")])
     with pytest.raises(QueueError, match="maxEndpointsPerTopic"):
-        store.add_all("g", [(URLS[0], "z"), (URLS[2], None)], 0)
+        store.add_all("g", [(URLS[0], "z"), (URLS[2], None)])
     assert [(endpoint.url, endpoint.name) for endpoint in group.endpoints] == [
         (URLS[0], "x"),
         (URLS[1], "y"),

@@ -102,7 +102,7 @@ class _Player(RequestPlayer):
         periods of flow-control keys and drops the dead letters whose time has passed.
         """
         engine = self.fake._engine
-        for flow_key in engine.flow_keys.values():
+        for flow_key in engine.flow_control.by_name.values():
             flow_key.roll(engine.clock.now_us())
         state = state_of(self.fake)  # drops dead letters
         content = saved(self.fake)

@@ -339,7 +339,7 @@ def xdelex(session: Session, args: Args) -> Reply:
     stream = get_or_empty(session, args[0], StreamValue)
     outcomes = _delete_with_policy(stream, ids, policy)
     if DELETED in outcomes:
-        session.db.touch(args[0])
+        session.db.touch(args[0], "xdel")
     elif policy == b"DELREF":
         session.db.touch_unwatched(args[0], "")
     return outcomes
@@ -360,7 +360,7 @@ def xackdel(session: Session, args: Args) -> Reply:
     acknowledged = [group.acknowledge(entry_id) for entry_id in ids]
     outcomes = _delete_with_policy(stream, ids, policy)
     if any(acknowledged) or DELETED in outcomes:
-        session.db.touch(args[0])
+        session.db.touch(args[0], "xdel")
     elif policy == b"DELREF":
         session.db.touch_unwatched(args[0], "")
     return outcomes

@@ -256,7 +256,7 @@ def xack(session: Session, args: Args) -> Reply:
     ids = [parse_id(text) for text in args[2:]]
     acknowledged = sum(map(group.acknowledge, ids))
     if acknowledged:
-        session.db.touch_unwatched(args[0])
+        session.db.touch_unwatched(args[0], "")
     return acknowledged
 
 
@@ -388,7 +388,7 @@ def xclaim(session: Session, args: Args) -> Reply:
         claim.give(group, entry_id, pending, consumer, now_ms)
         claimed.append(claim.reply(entry_id, fields))
     if claimed or changed:
-        session.db.touch_unwatched(args[0])
+        session.db.touch_unwatched(args[0], "")
     return claimed
 
 
@@ -438,5 +438,5 @@ def xautoclaim(session: Session, args: Args) -> Reply:
             claim.give(group, entry_id, pending, consumer, now_ms)
             claimed.append(claim.reply(entry_id, fields))
     if claimed or deleted:
-        session.db.touch_unwatched(args[0])
+        session.db.touch_unwatched(args[0], "")
     return [format_id(following), claimed, deleted]

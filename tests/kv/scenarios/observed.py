@@ -1,4 +1,4 @@
-"""What commands do, compared with their rows in the command table."""
+"""What commands do, as their scenarios show it, compared with their rows in the command table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.syntax import decoded
-from pytest_fakecloud.kv.table import kinds
+from pytest_fakecloud.kv.table.kinds import REMOVALS
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from pytest_fakecloud.kv.table.ttl import UNITS
 from pytest_fakecloud.kv.values.array import ArrayValue
@@ -199,7 +199,7 @@ class ObservedEffects:
             gone = {name: data for name, data in value.items() if name not in new}
             named = texts_in([*gone]) & {*argv}
             returned = texts_in([*gone.items()]) & texts_in(reply)
-            if named and not returned and spec.name not in kinds.REMOVALS:
+            if named and not returned and spec.name not in REMOVALS:
                 self._note(
                     spec,
                     f"RW delete, and field, member, index or element as the name of the argument that "
@@ -218,21 +218,21 @@ class ObservedEffects:
         """
         flags = flags_of(spec, argv)
         for key in before.keys() | after.keys():
-            kinds = changes(before.get(key), after.get(key))
-            if "delete" in kinds and after.get(key) == {} and spec.group != "stream":
+            ways = changes(before.get(key), after.get(key))
+            if "delete" in ways and after.get(key) == {} and spec.group != "stream":
                 self.unreported.add(
                     f"{spec.name}: session.db.note_removal() instead of touch(), because "
                     f"`{shown(argv)}` leaves {decoded(key)} without elements"
                 )
-            if kinds and key not in self.changed:
+            if ways and key not in self.changed:
                 self.unreported.add(
                     f"{spec.name}: session.db.touch(), because `{shown(argv)}` changes {decoded(key)}"
                 )
-            for kind in kinds:
-                if not flags[key] & {kind, "update"}:
+            for way in ways:
+                if not flags[key] & {way, "update"}:
                     self._note(
                         spec,
-                        f"RW (or OW, RM) and {kind} of the key {decoded(key)} in `{shown(argv)}`",
+                        f"RW (or OW, RM) and {way} of the key {decoded(key)} in `{shown(argv)}`",
                     )
                 if not spec.write:
                     self._note(
@@ -275,11 +275,12 @@ class ObservedEffects:
         if deadline_us == at_ms * 1000:
             self._show_ttl()
         elif self.engine.execution.spec.other_ttl:
-            self._show("other-ttl")
+            self._show("other TTL")
         else:
             self._note(
                 self.engine.execution.spec,
-                f"an argument {', '.join(UNITS)} (or the effect other-ttl, if no argument is the TTL)",
+                f"an argument {', '.join(UNITS)} (or, if no argument is the TTL, the name of the "
+                "command to OTHER_TTLS of exceptions.py)",
             )
 
     def _size(self) -> int:
@@ -292,21 +293,18 @@ class ObservedEffects:
         event = next((argument for argument in args if isinstance(argument, str)), event)
         spec = self.engine.execution.spec
         default = spec.event
-        if event is None:
-            self._show("event")
         if event and event not in _CLASS_OF:
             self.unknown_events.add(f"to _CLASSES: {event}, the event of {spec.name}")
         if event is None and default and default not in _CLASS_OF:
-            self._note(
-                spec,
-                f"the effect event=NAME or event=none; or, if {default} is an event, its name to "
-                "_CLASSES of kv/engine/messages.py",
+            self.unreported.add(
+                f'{spec.name}: the event of a change, e.g. session.db.touch(key, "rpop"), or "" for '
+                f"none; or, if {default} is an event, its name to _CLASSES of kv/engine/messages.py"
             )
         event = default if event is None else event
         stored = args[0] if args and not isinstance(args[0], str | None) else db.values.get(key)
         expected = TYPES.get(_CLASS_OF.get(event, ""))
         if expected and stored is not None and type_name(stored) != expected:
-            self._note(spec, f"another event than {event}, which is about a {expected}")
+            self.unreported.add(f"{spec.name}: another event than {event}, about a {expected}")
 
     def _follow(self, db: Keyspace, argv: list[bytes], reply: Any) -> None:
         expiries = self.expiries[db.index]
@@ -375,9 +373,9 @@ def changes(before: Any, after: Any) -> set[str]:
     if not (isinstance(before, dict | None) and isinstance(after, dict | None)):
         return {"insert"} if before is None else {"delete"} if after is None else set()
     before, after = before or {}, after or {}
-    kinds = {
+    ways = {
         "insert": after.keys() - before.keys(),
         "delete": before.keys() - after.keys(),
         "update": {key for key in before.keys() & after.keys() if before[key] != after[key]},
     }
-    return {kind for kind, keys in kinds.items() if keys}
+    return {way for way, keys in ways.items() if keys}
