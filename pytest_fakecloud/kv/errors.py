@@ -127,14 +127,14 @@ RAN_TOO_LONG = (
 )
 
 
-def unknown_command(argv: list[bytes]) -> bytes:
+def unknown_command(line: list[bytes]) -> bytes:
     """The error for an unknown command; it quotes at most 128 bytes of the arguments."""
     quoted = b""
-    for argument in argv[1:]:
+    for argument in line[1:]:
         if len(quoted) >= 128:
             break
         quoted += b"'" + argument.split(b"\0")[0][: 128 - len(quoted)] + b"' "
-    name = argv[0].split(b"\0")[0][:128]
+    name = line[0].split(b"\0")[0][:128]
     return one_line(b"ERR unknown command '" + name + b"', with args beginning with: " + quoted)
 
 

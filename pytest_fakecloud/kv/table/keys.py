@@ -56,44 +56,44 @@ class KeySpec:
         """The position of a single key, or 0 if there can be several, or if arguments decide where."""
         return 0 if self.depends_on_arguments or self.last else self.first
 
-    def positions(self, argv: list[bytes]) -> range | None:
-        """Return the positions of the keys in ``argv``, or None if they are unknown."""
+    def positions(self, line: list[bytes]) -> range | None:
+        """Return the positions of the keys in ``line``, or None if they are unknown."""
         if self.unknown:
             return None
         first = self.first
         if self.keyword is not None:
             backwards = self.first < 0
-            searched = range(len(argv) + first, 0, -1) if backwards else range(first, len(argv))
-            places = [at for at in searched if argv[at].upper() == self.keyword]
+            searched = range(len(line) + first, 0, -1) if backwards else range(first, len(line))
+            places = [at for at in searched if line[at].upper() == self.keyword]
             if not places:
                 return range(0)
             first = places[0] + 1
         if self.numkeys:
-            count = integer_at_start(argv[first]) if first < len(argv) else -1
+            count = integer_at_start(line[first]) if first < len(line) else -1
             stop = first + 1 + count * self.step
-            return range(first + 1, stop, self.step) if count >= 0 and stop <= len(argv) else None
+            return range(first + 1, stop, self.step) if count >= 0 and stop <= len(line) else None
         if self.last >= 0:
             last = first + self.last
         else:
-            last = len(argv) + self.last
+            last = len(line) + self.last
             if self.limit > 1:
-                last = first + (len(argv) - first) // self.limit - 1
-        last = min(last, len(argv) - 1)
+                last = first + (len(line) - first) // self.limit - 1
+        last = min(last, len(line) - 1)
         return range(first, last + 1, self.step)
 
 
-def sort_destination(argv: list[bytes]) -> int | None:
+def sort_destination(line: list[bytes]) -> int | None:
     """Return the position of the key after the last STORE of SORT, which no key spec locates."""
     destination = None
-    for at, word in option_places(argv[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
+    for at, word in option_places(line[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
         if word == b"STORE":
             destination = at + 1
     return destination
 
 
-def migrated_keys(argv: list[bytes]) -> range:
+def migrated_keys(line: list[bytes]) -> range:
     """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
-    for at, word in option_places(argv[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
+    for at, word in option_places(line[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
         if word == b"KEYS":
-            return range(0) if argv[3] else range(at + 1, len(argv))
-    return range(3, min(4, len(argv)))
+            return range(0) if line[3] else range(at + 1, len(line))
+    return range(3, min(4, len(line)))

@@ -28,7 +28,7 @@ OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
 """Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
 
 
-def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
+def check_over_rest(spec: CommandSpec, line: list[bytes]) -> None:
     """Raise the vendor's error if a command is not available over REST.
 
     XREAD and XREADGROUP are available without BLOCK. With BLOCK they would keep the request open,
@@ -37,19 +37,19 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     """
     if not spec.rest:
         raise CommandError(not_available(spec.name))
-    if spec.may_wait and asks_to_wait(argv):
+    if spec.may_wait and asks_to_wait(line):
         raise CommandError(not_available(spec.name))
 
 
-def check_container_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
+def check_container_over_rest(spec: CommandSpec, line: list[bytes]) -> None:
     """Raise the vendor's error if no subcommand of a container command is available over REST."""
     if not any(subcommand.rest for subcommand in (spec.subcommands or {}).values()):
-        raise CommandError(not_available(b" ".join(argv[:2]).upper()))
+        raise CommandError(not_available(b" ".join(line[:2]).upper()))
 
 
-def asks_to_wait(argv: list[bytes]) -> bool:
+def asks_to_wait(line: list[bytes]) -> bool:
     """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
-    for _, word in option_places(argv, 1, OPTIONS_OF_READS):
+    for _, word in option_places(line, 1, OPTIONS_OF_READS):
         if word in (b"BLOCK", b"STREAMS"):
             return word == b"BLOCK"
     return False

@@ -68,25 +68,21 @@ class CommandSpec:
     def __init__(self, row: Row, *, is_container: bool = False) -> None:
         self.name = row.name
         self.full_name = row.name.lower().replace(" ", "|")
-        self.event = row.name.lower().replace(" ", "-")
         self.documented = row.documented
         self.group = row.group
         self.only_in = row.only_in
         self.since = row.since
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = {} if is_container else None
-        self.protection = PROTECTIONS.get(row.name)
 
         self.flags, self.categories = flags.parse(row.flags, row.group)
         if is_container:  # It does not access the data of its group itself.
             self.categories -= {GROUPS[row.group].category}
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
-        self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
 
         self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
         self.only_key = self.keys[0].only_position if len(self.keys) == 1 else 0
-        self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
         writes_another = self.write and any("RO" in key.flags for key in self.keys)
         self.lookup = self.readonly or writes_another
 
@@ -105,7 +101,6 @@ class CommandSpec:
         self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
 
         self._repetition, depends_on_time = effects.parse(row.effects)
-        self.other_ttl = row.name in OTHER_TTLS
         blocks = "blocking" in self.flags and not self.may_wait
         self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
         overwrites_string = row.group == "string" and self._repetition == "overwrites"
@@ -114,13 +109,33 @@ class CommandSpec:
         self.value_at = next(values, 0) if is_replaced else 0
 
     @property
+    def event(self) -> str:
+        return self.full_name.replace("|", "-")
+
+    @property
+    def protection(self) -> str | None:
+        return PROTECTIONS.get(self.name)
+
+    @property
+    def hidden(self) -> bool:
+        return "skip_monitor" in self.flags or "admin" in self.flags
+
+    @property
+    def derives(self) -> bool:
+        return "denyoom" in self.flags and any(not key.writes for key in self.keys)
+
+    @property
+    def other_ttl(self) -> bool:
+        return self.name in OTHER_TTLS
+
+    @property
     def function(self) -> Function | None:
         """The function that runs the command; None for a container."""
         return FUNCTIONS.get(self.name)
 
-    def call(self, session: Any, argv: list[bytes]) -> Reply:
+    def call(self, session: Any, line: list[bytes]) -> Reply:
         """Call the function with the words after the command's name."""
-        return FUNCTIONS[self.name](session, argv[self.argument_words])
+        return FUNCTIONS[self.name](session, line[self.argument_words])
 
     @cached_property
     def repetition(self) -> str:
@@ -189,25 +204,25 @@ class CommandSpec:
     def _timed_words(self) -> frozenset[bytes]:
         return self.option_words & _TIMED
 
-    def depends_on_time(self, argv: list[bytes]) -> bool:
+    def depends_on_time(self, line: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
         if self.always_timed:
             return True
         words = self._timed_words
-        return bool(words) and not words.isdisjoint(map(bytes.upper, argv[1:]))
+        return bool(words) and not words.isdisjoint(map(bytes.upper, line[1:]))
 
-    def lacks_keys(self, argv: list[bytes]) -> bool:
+    def lacks_keys(self, line: list[bytes]) -> bool:
         """Return whether the keys of a part of the line cannot be found, as in ``ZUNIONSTORE a 0``."""
         return any(
-            (key.numkeys or key.keyword is None) and not key.unknown and not key.positions(argv)
+            (key.numkeys or key.keyword is None) and not key.unknown and not key.positions(line)
             for key in self.keys
         )
 
-    def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Return the position and the spec of each key in ``argv``, which includes the name."""
+    def key_positions(self, line: list[bytes]) -> list[tuple[int, KeySpec]]:
+        """Return the position and the spec of each key in ``line``, which includes the name."""
         if self.name == "MIGRATE":
-            return [(at, self.keys[0]) for at in migrated_keys(argv)]
-        return [(at, spec) for spec in self.keys for at in spec.positions(argv) or ()]
+            return [(at, self.keys[0]) for at in migrated_keys(line)]
+        return [(at, spec) for spec in self.keys for at in spec.positions(line) or ()]
 
 
 F = TypeVar("F", bound=Callable[..., Reply])
@@ -272,27 +287,27 @@ class Table:
             later = {option.removeprefix(start) for option in missing if option.startswith(start)}
             yield row._replace(later=frozenset(later))
 
-    def find(self, argv: Sequence[bytes]) -> CommandSpec | None:
-        """Return the command or subcommand that ``argv`` calls, or None if it is unknown. The name of a
+    def find(self, line: Sequence[bytes]) -> CommandSpec | None:
+        """Return the command or subcommand that ``line`` calls, or None if it is unknown. The name of a
         container alone is that of the container.
         """
-        name = argv[0].upper().decode("latin-1")
+        name = line[0].upper().decode("latin-1")
         spec = None if " " in name else self.commands.get(name)
-        if spec is not None and spec.subcommands is not None and len(argv) > 1:
-            return spec.subcommands.get(argv[1].upper())
+        if spec is not None and spec.subcommands is not None and len(line) > 1:
+            return spec.subcommands.get(line[1].upper())
         return spec
 
-    def resolve(self, argv: list[bytes]) -> CommandSpec:
-        """Return the command that ``argv`` calls; raise ``CommandError`` if it is unknown."""
-        spec = self.find(argv)
+    def resolve(self, line: list[bytes]) -> CommandSpec:
+        """Return the command that ``line`` calls; raise ``CommandError`` if it is unknown."""
+        spec = self.find(line)
         if spec is None:
-            container = self.find(argv[:1])
+            container = self.find(line[:1])
             if self.version is None:
-                words = argv[:2] if container else argv[:1]
+                words = line[:2] if container else line[:1]
                 raise CommandError(not_available(b" ".join(words).upper()))
             if container is None:
-                raise CommandError(unknown_command(argv))
-            raise CommandError(unknown_subcommand(argv[1], container.name))
+                raise CommandError(unknown_command(line))
+            raise CommandError(unknown_subcommand(line[1], container.name))
         return spec
 
     def members_of(self, category: str) -> frozenset[CommandSpec]:
