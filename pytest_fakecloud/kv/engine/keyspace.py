@@ -309,6 +309,7 @@ class Keyspace:
             self.resized.add(key)
 
     def touch(self, key: bytes, event: str | None = None) -> None:
+        """Report a change of a value in place."""
         self.changes += 1
         if self.watchers or self.ready is not None:
             self._report_change(key, event)

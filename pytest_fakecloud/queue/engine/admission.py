@@ -43,7 +43,7 @@ class Admission:
     """The first layer of an engine: its data and its parts, the planned attempts, and which due messages
     may start.
 
-    The methods require the lock unless stated otherwise. ``pending`` are the unfinished messages.
+    ``pending`` are the unfinished messages.
     ``groups_of_tasks`` maps the public id of a v1 message to the ids of its deliveries. ``active``
     are the ids of messages that count towards the global parallelism limit, and
     ``waiting_for_slot`` the ids of messages that wait for it. ``in_flight`` maps an id to the

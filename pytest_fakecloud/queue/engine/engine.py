@@ -80,8 +80,9 @@ class Engine(Publisher):
     ``schedules``, ``dead_letters``, ``bulk_actions``, ``workflow`` (``queue/workflow/runs.py``),
     ``keys`` (``queue/model.py``) and ``quota``, the limits of the plan.
 
-    Methods of parts require the lock. `QueueApp` holds it around each endpoint that does not linger;
-    timers and the actions and views of tests take it. Methods of this class take it themselves.
+    An endpoint has the lock, unless it lingers (`QueueApp.run_endpoint()`); timers and the actions and
+    views of tests take it. It is re-entrant: methods that other threads may call without it take it
+    themselves, and all others require it.
 
     Attempts are made in any thread or in the running event loop. ``perform`` makes the request of a
     delivery. ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages that

@@ -60,7 +60,7 @@ def _loop(message: Message, why: str) -> str:
 class Messages(Admission):
     """The second layer of an engine: creates, finishes and forgets messages.
 
-    The methods require the lock unless stated otherwise. ``under_way`` are the messages whose
+    ``under_way`` are the messages whose
     deliveries are being performed.
     """
 

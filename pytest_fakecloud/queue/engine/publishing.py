@@ -90,7 +90,7 @@ def deduplication_key(
 class Publisher(Messages):
     """The third layer of an engine: accepts publish requests, callbacks and runs of schedules.
 
-    ``publish()`` and ``publish_again()`` take the lock, the other methods require it.
+    ``publish()`` and ``publish_again()`` take the lock.
     """
 
     def __init__(self, *given: Any, **options: Any) -> None:
