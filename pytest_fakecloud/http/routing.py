@@ -55,21 +55,25 @@ class RouteTable:
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         _check_different(self.routes)
-        self._matchers = [
-            (_expression(route.pattern), frozenset(route.methods.split()), route)
-            for route in sorted(self.routes, key=_ranks)
-        ]
+        self._by_method: dict[str, list[tuple[re.Pattern[str], Route]]] = {}
+        for route in sorted(self.routes, key=_ranks):
+            for method in route.methods.split():
+                matchers = self._by_method.setdefault(method, [])
+                matchers.append((_expression(route.pattern), route))
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | NoRoute:
         """Return the route of a request and its raw parameters."""
-        others: frozenset[str] = frozenset()
-        for expression, methods, route in self._matchers:
+        for expression, route in self._by_method.get(method, ()):
             match = expression.fullmatch(path)
             if match is not None:
-                if method in methods:
-                    return route, match.groupdict("")
-                others |= methods
-        return NoRoute(others)
+                return route, match.groupdict("")
+        return NoRoute(
+            frozenset(
+                other
+                for other, matchers in self._by_method.items()
+                if any(expression.fullmatch(path) for expression, _ in matchers)
+            )
+        )
 
     def writes(self, method: str, path: str) -> bool:
         """Return whether a request may change data."""

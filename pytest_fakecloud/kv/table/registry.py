@@ -120,7 +120,7 @@ class CommandSpec:
     def hidden(self) -> bool:
         return "skip_monitor" in self.flags or "admin" in self.flags
 
-    @property
+    @cached_property
     def derives(self) -> bool:
         return "denyoom" in self.flags and any(not key.writes for key in self.keys)
 
