@@ -115,7 +115,9 @@ class BaseCloud:
 
             steering = ProcessTime(self._time, process_time)
         self._changes = changes_for(share_tls_context, self._in_process)
-        user = object()  # not the cloud itself, which is closed when nothing else refers to it
+        # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
+        # nothing else refers closes.
+        user = object()
         self._exits = Exits(
             self._start_no_more,
             self._stop_delivering,
