@@ -163,7 +163,8 @@ class Run:
         if owner is not None and early is None:
             return owner
         with without_traceback():
-            if early is None or owner is None:  # The early fakes have ended in an earlier test.
+            # Without an owner, this is the first use, or early fakes have ended with an earlier test.
+            if early is None or owner is None:
                 owner = self.new_session_owner(values, item.nodeid)
             else:
                 owner = early.apply(values, item.nodeid)
@@ -278,12 +279,14 @@ class Run:
         self.test = TestState(item)
         for owner in self.owners:
             owner.begin_test(item)
-        self._note_request()
-        self._observe()
-        self._set_variables()
+        self._catch_up()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Note what the test has requested so far, and begin what follows from it."""
         self._note_request()
         self._observe()
         self._set_variables()

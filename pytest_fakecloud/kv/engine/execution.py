@@ -9,8 +9,8 @@ from ..table.registry import CommandSpec
 
 @dataclass
 class Execution:
-    """The command that the engine is running, as its databases see it. They share one, which only the
-    engine changes.
+    """The command that the engine is running, as its databases see it. They share one, which the engine
+    changes, and commands only by ``Session.count_reads()``.
     """
 
     now_us: int
