@@ -281,7 +281,7 @@ _YIELDING_PATIENCE = 0.01  # real seconds that a yielding advance waits for a de
 _LOOK_SECONDS = 0.05
 """Real seconds after which a waiting thread looks again, in case that nobody has woken it."""
 _current_job: ContextVar[object] = ContextVar("current_job", default=None)
-"""The handed-over function that this thread or task is running, as an object of ``Turns._jobs``."""
+"""The handed-over function that this thread or task is running, as an object of ``ClockTurns._jobs``."""
 
 
 class Occupied(Exception):

@@ -22,7 +22,7 @@ from .values.json import JsonValue, write_json
 from .values.types import type_name
 
 if TYPE_CHECKING:
-    from .model import Engine
+    from .model import AnyEngine
 
 _INDEXES = ("search", "vector")
 """The types of values that ``.rdb`` files cannot contain."""
@@ -30,7 +30,7 @@ _OTHER_DATABASES = "of databases that this server does not have"
 
 
 def load_from_file(
-    engine: Engine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
+    engine: AnyEngine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
 ) -> None:
     """Load the keys and function libraries of an ``.rdb`` file.
 
@@ -53,7 +53,7 @@ def load_from_file(
 
 
 def load_rdb(
-    engine: Engine, data: bytes, name: str, execute: Callable[[list[bytes]], object]
+    engine: AnyEngine, data: bytes, name: str, execute: Callable[[list[bytes]], object]
 ) -> list[str]:
     """Load the content of an ``.rdb`` file; return a description of the skipped keys, if any."""
     try:

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
 from urllib.parse import quote
 
 from ..cloud.actions import action, look, perform
@@ -60,10 +60,6 @@ else:
     KVSettings = keywords_of(KVConfig, "``Cloud.kv_server()`` and of the marker")
 
 T = TypeVar("T")
-AnyEngine: TypeAlias = "KVEngine | RedisEngine"
-"""The engine in memory or on a real server. Type checkers see that both have the methods which routes
-and fake use. Each has sessions of its own.
-"""
 _COMPARED = 1000
 """Maximum number of keys that are compared with a missing key's name."""
 
@@ -80,7 +76,7 @@ class KVServer(Fake):
     _config_class = KVConfig
     _config: KVConfig
     _app: KVApp
-    _engine: AnyEngine
+    _engine: KVEngine | RedisEngine
 
     def _make_app(self) -> KVApp:
         config, clock, ids = self._config, self._time, self._context.ids
@@ -160,7 +156,7 @@ class KVServer(Fake):
         place = port.url.partition("://")[2]
         return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
 
-    def _open_port(self, engine: AnyEngine, port: int = 0) -> Mount:
+    def _open_port(self, engine: KVEngine | RedisEngine, port: int = 0) -> Mount:
         from .resp.port import PortHandler, connect
 
         assert isinstance(engine, KVEngine)

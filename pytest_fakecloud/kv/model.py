@@ -24,7 +24,7 @@ _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
 
 
-class Engine(Protocol):
+class AnyEngine(Protocol):
     """What executes commands: ``engine.engine.KVEngine`` in memory, or a real server behind
     ``real_redis.engine.RedisEngine``.
 

@@ -38,7 +38,7 @@ from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .errors import CommandError, RestError, as_reply
 from .interruptions import Arrival, CommandSender, Interruptions
-from .model import TURN_SECONDS, CommandLimits, Engine
+from .model import TURN_SECONDS, AnyEngine, CommandLimits
 from .reply import EACH_BYTE, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
@@ -71,7 +71,7 @@ class KVApp(App):
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
 
-    def __init__(self, instruments: Instruments, engine: Engine, settings: KVConfig) -> None:
+    def __init__(self, instruments: Instruments, engine: AnyEngine, settings: KVConfig) -> None:
         super().__init__(instruments)
         self.engine = engine
         self.settings = settings

@@ -9,7 +9,7 @@ from typing import Any
 
 from .engine.sessions import Session
 from .engine.statistics import monitor_line
-from .model import Engine
+from .model import AnyEngine
 from .reply import EACH_BYTE
 
 EVENTS_LIMIT = 32 * 1024 * 1024
@@ -23,7 +23,7 @@ HEARTBEAT_US = 15_000_000
 class EventStream:
     """A queue of server-sent events for one client, which ``chunks()`` yields."""
 
-    def __init__(self, engine: Engine, session: Any) -> None:
+    def __init__(self, engine: AnyEngine, session: Any) -> None:
         self._engine = engine
         self._session = session
         self._clock = engine.clock
@@ -95,7 +95,7 @@ class SubscriptionStream(EventStream):
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
     """
 
-    def __init__(self, engine: Engine, session: Any, *, kind: str, names: list[bytes]) -> None:
+    def __init__(self, engine: AnyEngine, session: Any, *, kind: str, names: list[bytes]) -> None:
         super().__init__(engine, session)
         self._kind = kind
         self._names = names

@@ -13,7 +13,7 @@ from ..cloud.cloud import Cloud
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
 from ..core.settings import DeliveryMode
-from .lost_changes import OPENING, LostChanges, Moment, moment_of
+from .lost_changes import OPENING, CloudMoment, LostChanges, moment_of
 from .options import FixtureValues, Node, RunOptions
 
 
@@ -22,7 +22,7 @@ class BeforeFixture(NamedTuple):
 
     credentials: Mapping[Fake, tuple[str, ...]]
     baselines: Mapping[Fake, Baseline]
-    moment: Moment
+    moment: CloudMoment
 
     def restore_baselines(self) -> None:
         """Restore the baselines that the fixture has replaced."""

@@ -17,7 +17,7 @@ AT_IMPORT = ""
 """The name for the code that runs before the first test, beside the names of fixtures."""
 
 
-class Moment(NamedTuple):
+class CloudMoment(NamedTuple):
     """A moment of a cloud, to find what has changed since."""
 
     number: int
@@ -28,15 +28,15 @@ class Moment(NamedTuple):
     """The destinations and expectations of each fake."""
 
 
-OPENING = Moment(0, 0, {})
+OPENING = CloudMoment(0, 0, {})
 """The moment at which a cloud opens."""
 
 
-def moment_of(cloud: Cloud) -> Moment:
+def moment_of(cloud: Cloud) -> CloudMoment:
     """Return the present moment of a cloud. This uses up a number of its journal."""
     context = cloud._context
     stubs = {fake: fake._stubs() for fake in cloud.fakes()}
-    return Moment(context.recorder.reserve(), len(cloud._allowed), stubs)
+    return CloudMoment(context.recorder.reserve(), len(cloud._allowed), stubs)
 
 
 class LostChanges:
@@ -52,7 +52,7 @@ class LostChanges:
         self._lost: dict[str, list[str]] = {}
         """The fakes that each wider fixture changed, and that lost this when a later test began."""
 
-    def add(self, fixture: str, cloud: Cloud, since: Moment) -> None:
+    def add(self, fixture: str, cloud: Cloud, since: CloudMoment) -> None:
         """Note what a fixture has changed in a cloud since a moment."""
         self._lost.pop(fixture, None)
         context = cloud._context

@@ -33,7 +33,7 @@ from .limits import Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking
 from .sessions import RUN_IN_TRANSACTION, CommandListener, Monitor, Pauses, Session, Users, Waiter
 from .statistics import Statistics
-from .turns import ScriptRunning, Turns
+from .turns import CommandTurns, ScriptRunning
 
 if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
@@ -117,7 +117,7 @@ class KVEngine:
         self.pubsub = PubSub()
         self.notifications = Notifications(self.pubsub)
         self.scripting = Scripting(self)
-        self.turns = Turns(self.databases, self.scripting.runs_now)
+        self.turns = CommandTurns(self.databases, self.scripting.runs_now)
         self.lock = self.turns.lock
         self.monitors: list[Monitor] = []
         self.listeners: Registry[CommandListener] = Registry()

@@ -1,7 +1,7 @@
 """The clients of a server: their sessions and users, and those that wait.
 
 A client waits because its command blocks (BLPOP), because commands are delayed (CLIENT PAUSE), or
-because another client's script holds the engine's lock (``Turns``).
+because another client's script holds the engine's lock (``CommandTurns``).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class ScriptRunning(Exception):
     """
 
 
-class Turns:
+class CommandTurns:
     """Lets one thread at a time use the data of an engine, which ``lock`` protects. It is re-entrant.
 
     ``runs_during_script`` returns whether a command line is handled while a script holds the lock, as

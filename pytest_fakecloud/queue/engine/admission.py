@@ -25,7 +25,7 @@ from ..settings import QueueConfig
 from ..workflow.runs import WorkflowRuns
 from .bulk_actions import BulkActions
 from .dead_letters import DeadLetters
-from .flow_control import FlowControl
+from .flow_control import FlowKeys
 from .queues import Queues
 from .quota import Quota
 from .schedules import Schedules
@@ -92,7 +92,7 @@ class Admission:
         # would stay in memory until the next garbage collection.
         engine = weakref.proxy(self)
         self.queues = Queues(engine)
-        self.flow_control = FlowControl(engine)
+        self.flow_control = FlowKeys(engine)
         self.url_groups = UrlGroups(engine)
         self.schedules = Schedules(engine)
         self.dead_letters = DeadLetters(engine)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .publishing import Publisher
 
 
-class FlowControl:
+class FlowKeys:
     """The flow-control keys of a queue by name. ``timers`` are those for their next periods."""
 
     def __init__(self, engine: Publisher) -> None:
