@@ -92,7 +92,7 @@ def test_amount_and_schedule_are_shrunk_together(
     assert replayed.value.story == error.story
 
 
-@pytest.mark.parametrize("seed", [1, 9, 17])
+@pytest.mark.parametrize("seed", [14, 22])
 def test_fewer_operations_with_other_arguments_are_drawn(
     cloud: Cloud, kv: KVServer, redis: Redis, seed: int
 ) -> None:
