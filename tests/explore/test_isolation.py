@@ -215,7 +215,7 @@ def test_drawn_transactions(cloud: Cloud, kv: KVServer, redis: Redis, is_atomic:
     run = {"ann": client, "bob": client}
     promise = isolated("transact", "strict serializable")
     if is_atomic:
-        cloud.explore(run, promise, kinds=("switch", "late"), budget=300)
+        cloud.explore(run, promise, kinds=("switch", "late"), budget=100)
         # A client repeats a request whose answer is lost, and so appends twice.
         failure(cloud, run, promise, kinds="lose_response", match="read an element of|G1c")
         return

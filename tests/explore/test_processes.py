@@ -26,7 +26,7 @@ from .bugs.ten import commit_before_work, exactly_once, lost_update, scheduler
 from .conftest import asgi_app, opened, publishes_to_asgi
 
 pytestmark = pytest.mark.skipif(not ahead.CAN_FORK, reason="the search runs in one process here")
-BUDGET = 60
+BUDGET = 30
 
 
 def by_rest(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
