@@ -85,28 +85,10 @@ class Chain:
         return self._members.add((position, interceptor))
 
     def run(self, request: Request, proceed: Proceed) -> AnyResponse:
-        """Return the response of the interceptors around ``proceed()``, the endpoint's; mark it as
-        ``altered`` if the endpoint responded and an interceptor changed the body.
-        """
-        if self.is_empty:
-            return proceed()
-        endpoint_bodies: list[object] = []
-        """The body of each of the endpoint's responses; an interceptor may call it several times."""
-
-        def proceed_and_note() -> AnyResponse:
-            response = proceed()
-            if isinstance(response, Answer):
-                endpoint_bodies.append(response.body)
-            return response
-
-        rest: Proceed = proceed_and_note
+        """Return the response of the interceptors around ``proceed()``, the endpoint's."""
         for _, interceptor in reversed(self.members):
-            rest = partial(interceptor, request, rest)
-        response = rest()
-        # Compare values, because an interceptor may change the body in place, or copy the answer.
-        if isinstance(response, Answer):
-            response.altered = bool(endpoint_bodies) and response.body not in endpoint_bodies
-        return response
+            proceed = partial(interceptor, request, proceed)
+        return proceed()
 
 
 class Instruments(NamedTuple):
