@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from ...core import budget
-from ...core.budget import UNBOUNDED, OverBudget, of_thread
+from ...core.budget import OverBudget
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -224,20 +224,17 @@ class KVEngine:
     ) -> T:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
-        # All commands of a transaction or script share this budget of steps. Not as a context manager,
-        # whose end a signal's handler could interrupt.
-        steps = of_thread.own
         try:
             spec = self._accept(session, line, self._check_state)
             if _is_queued(session, spec):
                 reply = _queue(session, spec, line)
             else:
-                steps.left = budget.STEPS
+                budget.begin()  # which all commands of a transaction or script share
                 reply = self.run(session, spec, line)
         except CommandError as error:
             reply = as_reply(error)
         finally:
-            steps.left = UNBOUNDED
+            budget.end()
             if self._records_changes:
                 self.process_changes(session)
         return conclude(reply)
