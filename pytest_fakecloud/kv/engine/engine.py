@@ -58,13 +58,14 @@ def _unchanged(reply: Reply) -> Reply:
 
 def _is_queued(session: Session, spec: CommandSpec) -> bool:
     """Return whether a command waits for EXEC in its client's transaction."""
-    return session.queue is not None and spec.name not in RUN_IN_TRANSACTION
+    return session.is_queuing and spec.name not in RUN_IN_TRANSACTION
 
 
 def _queue(session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
     """Queue a command in a transaction, unless the transaction will fail in any case."""
-    if session.queue is not None and not (session.aborted or session.watch_broken):
-        session.queue.append((spec, line))
+    transaction = session.transaction
+    if transaction is not None and not (transaction.aborted or session.watch_broken):
+        transaction.queue.append((spec, line))
     return QUEUED
 
 
@@ -211,13 +212,11 @@ class KVEngine:
         another client gets its turn.
         """
         try:
-            if session.db.indexes is not None:
+            if session.db.indexes is not None and line[0].upper() in _SEARCHES:
                 self._index_ahead(session, line)
             return self.turns.in_turn(line, partial(self._accept_and_run, session, line, conclude))
         except ScriptRunning:
             return conclude(self._reply_during_script(session, line))
-        except CommandError as error:  # The client has left before its turn.
-            return conclude(as_reply(error))
 
     def _accept_and_run(
         self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]
@@ -326,22 +325,20 @@ class KVEngine:
         self.statistics.record(session, spec, line, start_us, usec)
 
     def _index_ahead(self, session: Session, line: list[bytes]) -> None:
-        """Update the index of a search in steps between other clients, except in transactions. Other
-        commands need no index. The caller does not hold the lock.
+        """Update the index of a search in steps between other clients, except in transactions. The
+        caller does not hold the lock.
         """
         indexes = session.db.indexes
-        inside = session.queue is not None or session.is_inner
-        name = line[0].upper()
-        if indexes is None or inside or len(line) < 2 or name not in _SEARCHES:
+        if indexes is None or session.is_queuing or len(line) < 2:
             return
+        whole = line[0].upper() == b"SEARCH.WAITINDEXING"
 
         def is_done() -> bool:
             self.update_time()
-            return indexes.catch_up(session.db, line[1], whole=name == b"SEARCH.WAITINDEXING")
+            return indexes.catch_up(session.db, line[1], whole=whole)
 
-        while not self.turns.in_turn(line, is_done):
-            if session.closing or (session.has_left is not None and session.has_left()):
-                raise CommandError(errors.CLIENT_LEFT)
+        # For a client that has left, the search indexes no more than its budget of steps allows.
+        while not self.turns.in_turn(line, is_done) and not session.has_left():
             self.give_way()
 
     def give_way(self) -> None:
@@ -412,8 +409,8 @@ class KVEngine:
             return
         needs_memory = "denyoom" in spec.flags
         if spec.name == "EXEC":
-            needs_memory = any("denyoom" in command.flags for command, _ in session.queue or ())
-        elif session.queue is not None:
+            needs_memory = any("denyoom" in command.flags for command, _ in session.queue)
+        elif session.is_queuing:
             # While a transaction is open, every line needs memory for the queue itself.
             needs_memory = spec.name not in RUN_IN_TRANSACTION
         if needs_memory:
@@ -423,7 +420,7 @@ class KVEngine:
         """Raise NOREPLICAS for a line that writes."""
         writes = spec.write or self.scripting.declares_writes(spec, line)
         if spec.name == "EXEC":
-            writes = any(command.write for command, _ in session.queue or ())
+            writes = any(command.write for command, _ in session.queue)
         self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
@@ -537,10 +534,9 @@ class KVEngine:
 
     def _publish_event(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
         """Publish an event: None for that of the running command, ``""`` for none."""
-        if event is None:
-            spec = self.execution.spec
-            event = "" if spec is None else spec.event
-        self.notifications.publish(keyspace.index, key, event)
+        self.notifications.publish(
+            keyspace.index, key, self.execution.event if event is None else event
+        )
 
     def _plan_expiry(self) -> None:
         """Set a timer for the next expiry, so that its effect does not need an access to the key."""
