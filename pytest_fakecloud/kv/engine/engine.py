@@ -45,7 +45,7 @@ Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
 """For each type that not every server has, one of its commands."""
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
-"""Commands that update the search index before they run."""
+"""Commands that need an index, which is updated before they run."""
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
@@ -212,7 +212,7 @@ class KVEngine:
         another client gets its turn.
         """
         try:
-            if session.db.indexes is not None and line[0].upper() in _SEARCHES:
+            if line[0].upper() in _SEARCHES:
                 self._index_ahead(session, line)
             return self.turns.in_turn(line, partial(self._accept_and_run, session, line, conclude))
         except ScriptRunning:

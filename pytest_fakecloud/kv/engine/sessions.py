@@ -95,43 +95,46 @@ class Session:
         self.address = address
         self.id = id
         self.created_us = created_us
-        self.last_us = created_us
-        """Time in microseconds of the last command."""
-        self.resp = 2
-        self.local_address = "127.0.0.1:6379"
-        self.name = b""
-        self.library: dict[str, bytes] = {}
-        """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
-        self.transaction: Transaction | None = None
-        self.watched: list[tuple[Keyspace, bytes, bool]] = []
-        """The keys that the client watches, and whether each of them existed when WATCH ran."""
-        self.watch_broken = False
-        """Whether a watched key has changed, so EXEC runs no command."""
-        self.in_script = False
-        self.resp_before_script = 0
-        """The connection's protocol version while a script runs; otherwise 0."""
-        self.subscriptions: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
-        """The names of channels and patterns, by the kind of subscription."""
-        self.monitor: Monitor | None = None
-        self.reply_mode = "on"
-        """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
-        self.connection: ClientConnection | None = None
-        """None if the interface cannot push messages, or the connection is closed."""
-        self.closing = False
-        """Whether the interface closes the connection after the current reply."""
-        self.tracking: TrackingOptions | None = None
-        self.no_evict = False
-        """Mode set by CLIENT NO-EVICT, which is only reported."""
-        self.no_touch = False
-        """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
+        # -- commands and transactions
         self.command: CommandSpec
         """The command whose function runs or has run last, also one of a transaction or a script.
         Several commands may share this function.
         """
         self.line: list[bytes] = []
         """The command line of ``command``."""
+        self.in_script = False
+        self.transaction: Transaction | None = None
+        self.watched: list[tuple[Keyspace, bytes, bool]] = []
+        """The keys that the client watches, and whether each of them existed when WATCH ran."""
+        self.watch_broken = False
+        """Whether a watched key has changed, so EXEC runs no command."""
+        # -- messages, also over REST as event streams
+        self.connection: ClientConnection | None = None
+        """None if the interface cannot push messages, or the connection is closed."""
+        self.closing = False
+        """Whether the interface closes the connection after the current reply."""
+        self.subscriptions: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
+        """The names of channels and patterns, by the kind of subscription."""
+        # -- what only clients of the Redis protocol can change
+        self.resp = 2
+        self.resp_before_script = 0
+        """The connection's protocol version while a script runs; otherwise 0."""
+        self.local_address = "127.0.0.1:6379"
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
+        self.last_us = created_us
+        """Time in microseconds of the last command."""
         self.last_command = ""
         """The name of the command that the client has sent last, even if rejected (CLIENT LIST)."""
+        self.monitor: Monitor | None = None
+        self.tracking: TrackingOptions | None = None
+        self.reply_mode = "on"
+        """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
+        self.no_evict = False
+        """Mode set by CLIENT NO-EVICT, which is only reported."""
+        self.no_touch = False
+        """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
 
     @property
     def connection_resp(self) -> int:
