@@ -252,7 +252,7 @@ class App:
             self.record(request.call, response)
             return response
         except Exception:
-            return None  # respond() will raise it again, and report it.
+            return None  # respond() will raise and report it, once the body has arrived.
         return None
 
     def route_request(self, request: Request) -> Route | NoRoute:
