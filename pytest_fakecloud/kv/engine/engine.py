@@ -409,7 +409,7 @@ class KVEngine:
             return
         needs_memory = "denyoom" in spec.flags
         if spec.name == "EXEC":
-            needs_memory = any("denyoom" in command.flags for command, _ in session.queue)
+            needs_memory = any("denyoom" in command.flags for command, _ in session.queued_commands)
         elif session.is_queuing:
             # While a transaction is open, every line needs memory for the queue itself.
             needs_memory = spec.name not in RUN_IN_TRANSACTION
@@ -420,7 +420,7 @@ class KVEngine:
         """Raise NOREPLICAS for a line that writes."""
         writes = spec.write or self.scripting.declares_writes(spec, line)
         if spec.name == "EXEC":
-            writes = any(command.write for command, _ in session.queue)
+            writes = any(command.write for command, _ in session.queued_commands)
         self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:

@@ -170,7 +170,7 @@ class Session:
         return self.transaction is not None and not self.transaction.is_running
 
     @property
-    def queue(self) -> list[tuple[CommandSpec, list[bytes]]]:
+    def queued_commands(self) -> list[tuple[CommandSpec, list[bytes]]]:
         """The commands of the open transaction."""
         return [] if self.transaction is None else self.transaction.queue
 
@@ -366,7 +366,7 @@ class Pauses:
             session.user.check(spec, line)
             if now_us < self._sleep_ends_us or not self.writes_only:
                 return True
-            commands = session.queue if spec.name == "EXEC" else [(spec, line)]
+            commands = session.queued_commands if spec.name == "EXEC" else [(spec, line)]
             return any(engine.scripting.may_write(*command) for command in commands)
         except CommandError:
             return False
