@@ -39,17 +39,25 @@ class _Budgets(threading.local):
         self.own = Budget()
 
 
-of_thread = _Budgets()
-"""The budget of each thread, in the attribute ``own``. Read ``own`` only once per command, because
-the attributes of a ``threading.local`` are slow.
-"""
+_of_thread = _Budgets()
+"""The budget of each thread, in the attribute ``own``."""
+
+
+def begin() -> None:
+    """Give the thread's next command a full budget, whatever an interrupted one has left."""
+    _of_thread.own.left = STEPS
+
+
+def end() -> None:
+    """Let the thread take any number of steps, because its command has ended."""
+    _of_thread.own.left = UNBOUNDED
 
 
 def spend(steps: float) -> None:
     """Subtract steps from the running command's budget; raise `OverBudget` if it is used up. Does
     nothing between commands, so inspections by a test are not limited.
     """
-    budget = of_thread.own
+    budget = _of_thread.own
     budget.left = left = budget.left - steps
     if left < 0:
         raise OverBudget
@@ -61,7 +69,7 @@ class Budgeted:
     __slots__ = ("_begins", "_budget", "_steps")
 
     def __init__(self, steps: int | None = None) -> None:
-        self._budget = of_thread.own
+        self._budget = _of_thread.own
         self._steps = STEPS if steps is None else steps
 
     def __enter__(self) -> None:

@@ -353,6 +353,11 @@ class CallFault(Fault):
         if isinstance(response, Answer):
             request.call.status = response.status
         replacement = self._run(request)
+        if isinstance(replacement, Answer):
+            if isinstance(response, Answer) and response.body == replacement.body:
+                replacement.altered = response.altered
+            else:
+                replacement.altered = request.call.reached
         return response if replacement is None else replacement
 
     def _run(self, request: Request) -> AnyResponse | None:

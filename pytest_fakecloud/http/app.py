@@ -85,28 +85,10 @@ class Chain:
         return self._members.add((position, interceptor))
 
     def run(self, request: Request, proceed: Proceed) -> AnyResponse:
-        """Return the response of the interceptors around ``proceed()``, the endpoint's; mark it as
-        ``altered`` if the endpoint responded and an interceptor changed the body.
-        """
-        if self.is_empty:
-            return proceed()
-        endpoint_bodies: list[object] = []
-        """The body of each of the endpoint's responses; an interceptor may call it several times."""
-
-        def proceed_and_note() -> AnyResponse:
-            response = proceed()
-            if isinstance(response, Answer):
-                endpoint_bodies.append(response.body)
-            return response
-
-        rest: Proceed = proceed_and_note
+        """Return the response of the interceptors around ``proceed()``, the endpoint's."""
         for _, interceptor in reversed(self.members):
-            rest = partial(interceptor, request, rest)
-        response = rest()
-        # Compare values, because an interceptor may change the body in place, or copy the answer.
-        if isinstance(response, Answer):
-            response.altered = bool(endpoint_bodies) and response.body not in endpoint_bodies
-        return response
+            proceed = partial(interceptor, request, proceed)
+        return proceed()
 
 
 class Instruments(NamedTuple):
@@ -218,26 +200,21 @@ class App:
 
     # -- the pipeline ----------------------------------------------------------------------------
 
-    def respond(
-        self, request: Request, *, rejection: Exception | None = None, in_client: bool = False
-    ) -> AnyResponse:
+    def respond(self, request: Request, *, in_client: bool = False) -> AnyResponse:
         """Return the response to a REST request, and record both before the response is sent, so that a
         client that has its response finds the whole call in the journal.
 
-        ``rejection`` is the error of a request whose body has not been read. With ``in_client``, the
-        client's code runs in this thread, so exceptions such as those of Ctrl-C and ``pytest.fail()``,
-        which are no ``Exception``, are raised in it.
+        With ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C
+        and ``pytest.fail()``, which are no ``Exception``, are raised in it.
         """
         at_us = self.settle()
         route = self.route_request(request)
         self._open_call(request, at_us)
         try:
-            if rejection is not None:
-                raise rejection
             self.admit(request)
             response = self.chain.run(request, partial(self.call_endpoint, request, route))
         except ServiceError as error:
-            response = self._reject(request, error)
+            response = self._rejection(request, error)
         except BaseException as error:
             if in_client and not isinstance(error, Exception):
                 # Without an outcome, the call would count as in progress forever.
@@ -262,15 +239,20 @@ class App:
             guard(request)
         request.principal = self.authenticate(request)
 
-    def rejection(self, request: Request) -> Exception | None:
-        """Return the error that rejects a request of which only the head has arrived, whatever its body
-        is, so that the server need not read it.
+    def reject_head(self, request: Request) -> Answer | None:
+        """Record the rejection of a request of which only the head has arrived, and return the response;
+        return None if the server must read the body.
         """
         self.route_request(request)
         try:
             self.admit(request)
-        except Exception as error:
-            return error
+        except ServiceError as error:
+            self._open_call(request, self.settle())
+            response = self._rejection(request, error)
+            self.record(request.call, response)
+            return response
+        except Exception:
+            return None  # respond() will raise and report it, once the body has arrived.
         return None
 
     def route_request(self, request: Request) -> Route | NoRoute:
@@ -311,7 +293,7 @@ class App:
         """
         return route.endpoint(self, request)
 
-    def _reject(self, request: Request, error: ServiceError) -> AnyResponse:
+    def _rejection(self, request: Request, error: ServiceError) -> Answer:
         """Return the response to a request that was not admitted."""
         length = int(request.fields.get("content-length", "0"))
         if len(request.body) < length:  # The server has not read all of it.
@@ -323,17 +305,19 @@ class App:
             listener(request, error)
         return self.rendered(error)
 
-    def rendered(self, error: ServiceError) -> AnyResponse:
+    def rendered(self, error: ServiceError) -> Answer:
         """Return the encoded response to an error."""
-        return self._encoded(self.render_error(error))
+        result = self.render_error(error)
+        return result if isinstance(result, Answer) else self._encoded_json(result)
 
     def _encoded(self, result: object) -> AnyResponse:
         """Return the response for an endpoint's result."""
         if isinstance(result, (Answer, Stream, ConnectionEffect)):
             return result
-        if isinstance(result, Json):
-            return Answer(self.dump(result.value), result.status, result.headers)
-        return Answer(self.dump(result))
+        return self._encoded_json(result if isinstance(result, Json) else Json(result))
+
+    def _encoded_json(self, result: Json) -> Answer:
+        return Answer(self.dump(result.value), result.status, result.headers)
 
     def no_endpoint(self, request: Request, missing: NoRoute) -> Answer:
         """Report a request without a route; return or raise the service's response."""
@@ -348,7 +332,7 @@ class App:
         text = f"{status} for {what}: {shortened(reason)}"
         self.recorder.add_event("refused", text)
 
-    def unknown_method(self, request: Request) -> AnyResponse:
+    def unknown_method(self, request: Request) -> Answer:
         """Return the response to a request with a method that no path accepts, of which only the
         method and the target have been read. The response for an unknown path lists the methods of
         all paths.
@@ -359,9 +343,8 @@ class App:
         self._report_unrouted(request, missing)
         everywhere = (route.methods.split() for route in self.table.routes)
         allowed = missing.allowed or frozenset().union(*everywhere)
-        response: AnyResponse
         try:
-            response = self._encoded(self.wrong_method(request, allowed))
+            response = self.wrong_method(request, allowed)
         except ServiceError as error:
             response = self.rendered(error)
         self.record(request.call, response)

@@ -85,7 +85,7 @@ def asks_to_close(connection: str) -> bool:
 @dataclass
 class Answer:
     """A complete response, whose body is sent unchanged. ``altered`` is True if the endpoint responded
-    and an interceptor changed the body.
+    and a fault has replaced the body.
     """
 
     body: bytes = b""

@@ -1,8 +1,8 @@
 """The parser of requests: from the bytes of a connection to ``ReceivedRequest``.
 
 ``httptools`` parses, and rejects a request that two servers could interpret differently. It limits
-nothing, and what it reports depends on how TCP splits the bytes. ``RequestReader`` adds limits, waits
-for the whole first line of a request, and feeds the parser no more than to the end of that request.
+nothing, and what it reports depends on how TCP splits the bytes. So ``RequestReader`` adds limits,
+feeds it the head of a request as a whole, and then its body, no further than to the end of the request.
 """
 
 from __future__ import annotations
@@ -25,10 +25,18 @@ BODY_LIMIT = 64 * 1024 * 1024
 """Maximum bytes of a request body, above the limits of all services, so that those apply."""
 
 _METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} "
-_BEGINNING = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}( .*)?|\x16"
-"""The beginning of a request line, or the first byte of a TLS connection."""
-_END_OF_HEAD = rb"\n\r?\n"
-_END_OF_CHUNKS = rb"\r\n\r\n"
+_BEGINNING = re.compile(
+    rb"\x16?\Z|[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}(\r?\Z| [^\n]*(\Z| [A-Z]+/\d\.\d\r?\n))"
+)
+"""The first byte of a TLS connection, or a request line, which may be incomplete."""
+_BLANK_LINE = b"\r\n\r\n"
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_END_OF_CHUNKS = re.compile(_BLANK_LINE)
+_PART_BYTES = 4096
+"""Number of bytes of a body in chunks after which the limit for what surrounds the chunks is checked."""
+_UPGRADE = re.compile(rb"^upgrade(?=:)", re.IGNORECASE | re.MULTILINE)
+_DISGUISE = b"!"
+"""The beginning of the name that the parser gets for the header ``Upgrade``."""
 _LONGEST_CACHED = 512
 """Maximum length of the value of a header that is decoded only once."""
 _HEAD = "request line and headers"
@@ -66,9 +74,6 @@ class ReceivedRequest(Request):
 class RequestReader:
     """Reads the requests of one connection.
 
-    Its state is that of the request that is being read, from ``_start()`` on: first its incomplete
-    line, then its head, its body, and what surrounds the chunks of a body.
-
     ``feed()`` appends complete requests to ``requests``. After invalid bytes, ``malformed`` contains
     the reason, and the caller must feed nothing more. ``pending`` is a request whose body is
     incomplete. ``client`` is the peer's address, which is passed to each request.
@@ -85,84 +90,79 @@ class RequestReader:
         self.head_limit = head_limit
         self.body_limit = body_limit
         self.requests: deque[ReceivedRequest] = deque()
-        self.pending: ReceivedRequest | None
         self.malformed: MalformedRequest | None = None
-        self._line = b""
-        """The beginning of a request whose first line is incomplete."""
-        self._restart()
+        self._parser = httptools.HttpRequestParser(self)
+        self._head = bytearray()
+        """The beginning of a request whose head is incomplete."""
+        self._start()
 
     def close(self) -> None:
         """Drop the parser, which refers to this reader, so that both are freed now."""
         del self._parser
 
-    def _restart(self) -> None:
-        self._parser = httptools.HttpRequestParser(self)
-        self._start()
-
     def _start(self) -> None:
-        self.pending = None
+        """Forget a request that is complete."""
+        self.pending: ReceivedRequest | None = None
         self._target = b""
         self._headers: list[tuple[str, str]] = []
         self._body: bytes | bytearray = b""
         self._length: int | None = None
         """The size of the body; None if it is sent in chunks."""
         self._tail = b""
-        """The latest bytes of the request, which can be the beginning of a blank line."""
+        """The latest bytes of a body in chunks, which can be the beginning of its end."""
         self._overhead = 0
-        """The number of bytes of the head so far or, once it is complete, those since the last byte of
-        the body: of trailers and chunk extensions.
-        """
-        self._trailers = 0
-        """The number of bytes of the trailers so far."""
-        self._begun = False
-        """Whether the first line of the request is complete."""
+        """The number of bytes since the last byte of such a body: of trailers and chunk extensions."""
 
     def feed(self, data: bytes) -> None:
         try:
             while data and self.malformed is None:
-                if self._begun:
-                    end = self._end_of_part(data)
+                if self.pending is None:
+                    data = self._feed_head(data)
+                elif self._length is not None:
+                    end = self._length - len(self._body)
                     self._parse(data[:end])
                     data = data[end:]
                 else:
-                    data = self._begin(data)
+                    data = self._feed_chunks(data)
         except MemoryError as error:
             self._run_out_of_memory(error)
 
-    def _begin(self, data: bytes) -> bytes:
-        """Read the beginning of a request, at least its whole first line; return the other bytes."""
-        data = (self._line + data).lstrip(b"\r\n")
-        self._line = b""
-        length = data.find(b"\n") + 1
-        if not length and re.fullmatch(_BEGINNING, data, re.DOTALL):
-            # Wait for the rest of the line, so that the response does not depend on how TCP splits it.
-            self._line = data
-            if len(data) > self.head_limit:
-                self.malformed = self._too_large(_HEAD)
-            return b""
-        data = _escape(data[:length]) + data[length:]
-        end = self._end_of_part(data)
-        self._parse(data[:end])
-        return data[end:]
+    def _feed_head(self, data: bytes) -> bytes:
+        """Feed the head of a request to the parser once it is complete; return the other bytes."""
+        head = self._head
+        size = len(head)
+        # A client may send line breaks between two requests.
+        head += data if size else data.lstrip(b"\r\n")
+        blank_line = _END_OF_HEAD.search(head, max(0, size - 2))
+        end = blank_line.end() if blank_line else len(head)
+        if _BEGINNING.match(head) is None:
+            # Do not wait for the rest: a client of another protocol does not send a blank line.
+            line = bytes(head).partition(b"\n")[0]
+            self._parse(_readable(line.removesuffix(b"\r") + _BLANK_LINE))
+        elif end > self.head_limit:
+            self.malformed = self._too_large(_HEAD)
+        elif blank_line:
+            self._head = bytearray()
+            self._parse(_readable(bytes(head[:end])))
+        return bytes(head[end:])
 
-    def _end_of_part(self, data: bytes) -> int:
-        """Return the number of bytes to parse next: no more than to the end of the request, because the
-        first line of the next one is read differently.
-        """
-        if self.pending is not None and self._length is not None:
-            return self._length - len(self._body)
-        blank_line = _END_OF_HEAD if self.pending is None else _END_OF_CHUNKS
-        match = re.search(blank_line, self._tail + data)
-        if match is None:
-            self._tail = (self._tail + data)[-3:]
-            return len(data)
-        end = match.end() - len(self._tail)
-        self._tail = b""
-        return end
+    def _feed_chunks(self, data: bytes) -> bytes:
+        """Feed a part of a body in chunks to the parser, at most to its end; return the other bytes."""
+        part = data[:_PART_BYTES]
+        blank_line = _END_OF_CHUNKS.search(self._tail + part)
+        if blank_line:
+            part = part[: blank_line.end() - len(self._tail)]
+        self._tail = (self._tail + part)[-3:]
+        self._overhead += len(part)
+        self._parse(part)
+        if self._overhead > self.head_limit and self.malformed is None:
+            self.malformed = self._too_large(_TAIL)
+        return data[len(part) :]
 
     def _run_out_of_memory(self, error: MemoryError) -> None:
         """Reject the request that did not fit into memory, and free what was read of it."""
-        self._body = self._line = b""
+        self._body = b""
+        self._head = bytearray()
         reason = f"the request does not fit into memory: {shown(error)}"
         self.malformed = MalformedRequest(500, reason)
 
@@ -176,68 +176,30 @@ class RequestReader:
         self._body += part
 
     def _parse(self, data: bytes) -> None:
-        fresh = not self._begun
-        self._overhead += len(data)
+        """Feed bytes to the parser, which calls the methods below; set ``malformed`` if it fails."""
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._serve_without_upgrade(data[upgrade.args[0] :])
-            return
         except httptools.HttpParserError as error:
-            self._fail(error, data if fresh else b"")
-            return
-        # The parser calls no method while it reads an endless header, trailer or chunk extension.
-        if self._overhead > self.head_limit:
-            self.malformed = self._too_large(_HEAD if self.pending is None else _TAIL)
-
-    def _fail(self, error: httptools.HttpParserError, beginning: bytes) -> None:
-        """Reject data that cannot be parsed. ``beginning`` is the data if a request begins with it."""
-        reason = error.__context__
-        if isinstance(reason, MemoryError):
-            raise reason
-        if isinstance(reason, MalformedRequest):
-            self.malformed = reason
-            return
-        self.malformed = MalformedRequest(400, str(error))
-        if isinstance(error, httptools.HttpParserInvalidMethodError):
-            self.malformed = _no_method(beginning) or self.malformed
-
-    def _serve_without_upgrade(self, data: bytes) -> None:
-        # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
-        # granted and reads no body after it, but the fakes do not support upgrades.
-        upgrade = self.requests.pop()
-        if upgrade.method == "CONNECT":
-            reason = "CONNECT is for proxies; this is not a proxy"
-            self.malformed = MalformedRequest(405, reason, upgrade.method, upgrade.target)
-            return
-        headers = [f"{n}: {v}" for n, v in upgrade.headers.pairs if n.lower() != "upgrade"]
-        lines = [f"{upgrade.method} {upgrade.target} HTTP/{upgrade.version}", *headers, "", ""]
-        self._restart()
-        self.feed("\r\n".join(lines).encode("latin-1"))
-        request = self.pending or (self.requests[-1] if self.requests else None)
-        if request is not None:
-            request.headers, request.fields = upgrade.headers, upgrade.fields
-        if data and self.malformed is None:
-            self.feed(data)
+            reason = error.__context__
+            if isinstance(reason, MemoryError):
+                raise reason from None
+            if isinstance(reason, MalformedRequest):
+                self.malformed = reason
+                return
+            unknown = isinstance(error, httptools.HttpParserInvalidMethodError)
+            self.malformed = (unknown and _no_method(data)) or MalformedRequest(400, str(error))
 
     def _too_large(self, parts: str) -> MalformedRequest:
         return MalformedRequest(431, f"{parts} are limited to {self.head_limit} bytes")
 
     # -- called by the parser --------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        self._begun = True
-
     def on_url(self, url: bytes) -> None:
-        self._target = url  # in one part, because the first line is fed as a whole
+        self._target = url  # in one part, because the head is fed as a whole
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.pending is not None:
-            # A trailer, which no service uses. One packet can have many of them.
-            self._trailers += len(name) + len(value) + 4
-            if self._trailers > self.head_limit:
-                raise self._too_large(_TAIL)
-            return
+            return  # a trailer, which no service uses
         decode = _cached_header if len(value) <= _LONGEST_CACHED else _decoded_header
         self._headers.append(decode(name, value))
 
@@ -252,10 +214,6 @@ class RequestReader:
         )
         version = request.version = parser.get_http_version()
         request.expects = False
-        size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in self._headers])
-        self._overhead = 0
-        if size > self.head_limit:
-            raise self._too_large(_HEAD)
         if len(self._headers) > HEADERS_LIMIT:
             raise MalformedRequest(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
@@ -266,6 +224,9 @@ class RequestReader:
         if not hosts and version == "1.1":
             raise MalformedRequest(400, "an HTTP/1.1 request needs a Host header")
         self._frame(request)
+        if request.method == "CONNECT":
+            reason = "CONNECT is for proxies; this is not a proxy"
+            raise MalformedRequest(405, reason, request.method, request.target)
         self.pending = request
 
     def _frame(self, request: ReceivedRequest) -> None:
@@ -314,6 +275,7 @@ class RequestReader:
 
 
 def _decoded_header(name: bytes, value: bytes) -> tuple[str, str]:
+    name = name.removeprefix(_DISGUISE)
     return name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
 
 
@@ -336,11 +298,16 @@ def _no_method(data: bytes) -> MalformedRequest | None:
     return None
 
 
-def _escape(line: bytes) -> bytes:
-    """Percent-encode the raw non-ASCII bytes in the target of a request line, which other servers
-    accept (``curl http://…/set/key/é`` sends one).
+def _readable(head: bytes) -> bytes:
+    """Return a head that the parser accepts as other servers do.
+
+    It percent-encodes raw non-ASCII bytes in the target (``curl http://…/set/key/é`` sends one), and
+    disguises the header ``Upgrade``. The parser would assume that the upgrade is granted, and read no
+    body, but the fakes ignore it.
     """
-    if line.isascii():
-        return line
-    method, space, rest = line.partition(b" ")
-    return method + space + re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), rest)
+    line, newline, headers = head.partition(b"\n")
+    if not line.isascii():
+        method, space, rest = line.partition(b" ")
+        escaped = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), rest)
+        line = method + space + escaped
+    return line + newline + _UPGRADE.sub(rb"%b\g<0>" % _DISGUISE, headers)

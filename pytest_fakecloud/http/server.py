@@ -343,13 +343,18 @@ class HTTPHandler:
 
     def _admit_or_reject(self, request: ReceivedRequest) -> bool:
         """Let a large body follow; return False if its request was rejected without it."""
-        rejection = self._rejection(request)
+        if not self.connection.enter(request):
+            return False
+        try:
+            rejection = self._reject_head(request)
+        finally:
+            self.connection.leave()
         if rejection is not None:
             request.keep_alive = False
-            if self._respond(request, rejection):
-                # Let the client read the response, although it may still be sending the body.
-                self.connection.shut_down(socket.SHUT_WR)
-                self.connection.discard_until_closed(UNREAD_SECONDS)
+            self._send(request, rejection)
+            # Let the client read the response, although it may still be sending the body.
+            self.connection.shut_down(socket.SHUT_WR)
+            self.connection.discard_until_closed(UNREAD_SECONDS)
             return False
         if request.expects:
             request.expects = False
@@ -357,25 +362,28 @@ class HTTPHandler:
         request.is_admitted = True
         return True
 
-    def _rejection(self, request: ReceivedRequest) -> Exception | None:
-        """Return the error that rejects a request whose body has not arrived."""
-        return self.app.rejection(request)
+    def _reject_head(self, request: ReceivedRequest) -> Answer | None:
+        """Return the response to a request that is rejected before its body has arrived."""
+        return self.app.reject_head(request)
 
-    def _respond(self, request: ReceivedRequest, rejection: Exception | None = None) -> bool:
+    def _respond(self, request: ReceivedRequest) -> bool:
         """Respond to a request; return False if a stream or a fault has ended the connection."""
         if not self.connection.enter(request):
             return False
         try:
-            response = self.app.respond(request, rejection=rejection)
+            response = self.app.respond(request)
             if isinstance(response, Stream):
                 return self.connection.stream(partial(self._stream, request, response))
         finally:
             self.connection.leave()
         if isinstance(response, Answer):
             request.keep_alive = request.keep_alive and not _closes_connection(response)
-            self.sock.sendall(b"".join(encode(request, response)))
+            self._send(request, response)
             return True
         return self._apply(request, response)
+
+    def _send(self, request: ReceivedRequest, answer: Answer) -> None:
+        self.sock.sendall(b"".join(encode(request, answer)))
 
     def _apply(self, request: ReceivedRequest, effect: ConnectionEffect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
@@ -419,7 +427,7 @@ class HTTPHandler:
             malformed.method or "GET", malformed.target, client=self.connection.address
         )
         request.version, request.keep_alive = "1.1", False
-        self.sock.sendall(b"".join(encode(request, self._malformed_answer(malformed, request))))
+        self._send(request, self._malformed_answer(malformed, request))
         # Close only the sending side: a reset would discard the response before it is read.
         self.connection.shut_down(socket.SHUT_WR)
         self.connection.discard_until_closed(DRAIN_SECONDS)
@@ -427,9 +435,7 @@ class HTTPHandler:
     def _malformed_answer(self, malformed: MalformedRequest, request: ReceivedRequest) -> Answer:
         """Record a malformed request in the app's journal; return the response."""
         if malformed.method:
-            answer = self.app.unknown_method(request)
-            assert isinstance(answer, Answer)  # because no interceptor sees it
-            return answer
+            return self.app.unknown_method(request)
         self.app.record_malformed(malformed.status, malformed.reason)
         return malformed_text(malformed)
 

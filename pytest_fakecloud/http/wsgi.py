@@ -72,10 +72,10 @@ _Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
 class WSGIHandler(HTTPHandler):
     """Owns one connection to a WSGI application."""
 
-    def _rejection(self, request: ReceivedRequest) -> None:
+    def _reject_head(self, request: ReceivedRequest) -> None:
         """Read every body, because only the application knows which requests it rejects."""
 
-    def _respond(self, request: ReceivedRequest, rejection: Exception | None = None) -> bool:
+    def _respond(self, request: ReceivedRequest) -> bool:
         if not self.connection.enter(request):
             return False
         try:

@@ -116,7 +116,6 @@ NUMKEYS_NOT_POSITIVE = b"ERR numkeys should be greater than 0"
 COUNT_NOT_POSITIVE = b"ERR count should be greater than 0"
 LIMIT_NEGATIVE = b"ERR LIMIT can't be negative"
 NOAUTH = b"NOAUTH Authentication required."
-CLIENT_LEFT = b"ERR the client has closed its connection"
 """The error that stops work for a client that has disconnected; no client ever receives it."""
 NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from . import errors
 from .errors import CommandError
@@ -64,7 +64,7 @@ class AnyEngine(Protocol):
         interface: Interface = "local",
         address: str = "",
         at_us: int | None = None,
-    ) -> Any:
+    ) -> AnySession:
         """Open a session of a client, by default for the user ``default``."""
 
     def abandon(self, session: Any) -> None:
@@ -87,6 +87,24 @@ class AnyEngine(Protocol):
 
     def restore(self, saved: Any) -> None:
         """Restore such a copy."""
+
+
+class ClientConnection(NamedTuple):
+    """What an engine can do, in any thread, with a connection to which messages can be pushed."""
+
+    push: Callable[[list[Any]], object]
+    """Queue a message, such as one of pub/sub."""
+    cut: Callable[[], object]
+    """Close the connection."""
+    has_left: Callable[[], bool]
+    """Return whether the client has closed its side."""
+
+
+class AnySession(Protocol):
+    """The session of a client, of which each engine has a class."""
+
+    user: Any
+    connection: ClientConnection | None
 
 
 class CommandLimits:

@@ -38,7 +38,7 @@ from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .errors import CommandError, RestError, as_reply
 from .interruptions import Arrival, CommandSender, Interruptions
-from .model import TURN_SECONDS, AnyEngine, CommandLimits
+from .model import TURN_SECONDS, AnyEngine, AnySession, CommandLimits
 from .reply import EACH_BYTE, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
@@ -222,7 +222,9 @@ class KVApp(App):
             return response_format.error(self.with_int_text(replies))
         return self._replies(request, response_format, replies, size_of(replies))
 
-    def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply] | CommandError:
+    def _transaction(
+        self, session: AnySession, lines: list[list[bytes]]
+    ) -> list[Reply] | CommandError:
         """Run commands as one transaction; return their replies, or the error that discarded it."""
         for line in lines:
             if error := self.command_limits.size_error(sum(map(len, line))):
@@ -263,7 +265,7 @@ class KVApp(App):
 
         return self._stream(request, partial(MonitorStream, self.engine))
 
-    def _stream(self, request: Request, make: Callable[[Any], EventStream]) -> Result:
+    def _stream(self, request: Request, make: Callable[[AnySession], EventStream]) -> Result:
         if "text/event-stream" not in (request.fields.get("accept") or "").lower():
             return self.command(request)
         session = self._session(request)
@@ -289,7 +291,7 @@ class KVApp(App):
         usage = len(self.clients) + len(self._streams)
         return errors.max_connections(self.settings.max_connections, usage)
 
-    def _check_stream(self, session: Any, line: list[bytes]) -> None:
+    def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
         self.command_limits.count()
         if self.is_full():
@@ -326,7 +328,7 @@ class KVApp(App):
             if is_interrupted and arrival != "pipelined":
                 set_interruptions_end(request.call, self.recorder.reserve())
 
-    def _session(self, request: Request) -> Any:
+    def _session(self, request: Request) -> AnySession:
         """Open a session for a request; each engine has its own class. The engine does not refer to the
         session, so it need not be ended, not even in a transaction: commands that the engine remembers a
         session for, such as WATCH and SUBSCRIBE, are not available over REST.

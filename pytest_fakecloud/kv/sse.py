@@ -9,7 +9,7 @@ from typing import Any
 
 from .engine.sessions import Session
 from .engine.statistics import monitor_line
-from .model import AnyEngine
+from .model import AnyEngine, AnySession, ClientConnection
 from .reply import EACH_BYTE
 
 EVENTS_LIMIT = 32 * 1024 * 1024
@@ -23,7 +23,7 @@ HEARTBEAT_US = 15_000_000
 class EventStream:
     """A queue of server-sent events for one client, which ``chunks()`` yields."""
 
-    def __init__(self, engine: AnyEngine, session: Any) -> None:
+    def __init__(self, engine: AnyEngine, session: AnySession) -> None:
         self._engine = engine
         self._session = session
         self._clock = engine.clock
@@ -50,13 +50,19 @@ class EventStream:
         else:
             self._signal.notify()
 
+    def push(self, message: list[Any]) -> None:
+        """Add a message of pub/sub as an event."""
+        self.put(b",".join(part if isinstance(part, bytes) else b"%d" % part for part in message))
+
     def chunks(self) -> Iterator[bytes]:
         """Yield events until ``close()``, and a comment line whenever none arrives for a while."""
         engine = self._engine
         session = self._session
         with engine.lock:
             engine.streaming.add(session)
-            session.wake = self.close
+            session.connection = ClientConnection(
+                self.push, self.close, lambda: self._signal.closed
+            )
             self._begin()
         try:
             while not self._signal.closed:
@@ -65,7 +71,7 @@ class EventStream:
         finally:
             with engine.lock:
                 engine.streaming.discard(session)
-                session.wake = session.deliver = None
+                session.connection = None
                 self._end()
 
     def _begin(self) -> None:
@@ -95,18 +101,16 @@ class SubscriptionStream(EventStream):
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
     """
 
-    def __init__(self, engine: AnyEngine, session: Any, *, kind: str, names: list[bytes]) -> None:
+    def __init__(
+        self, engine: AnyEngine, session: AnySession, *, kind: str, names: list[bytes]
+    ) -> None:
         super().__init__(engine, session)
         self._kind = kind
         self._names = names
 
     def _begin(self) -> None:
-        self._session.deliver = self._deliver
         for name in self._names:
             self._engine.pubsub.subscribe(self._session, self._kind, name)
-
-    def _deliver(self, message: list[Any]) -> None:
-        self.put(b",".join(part if isinstance(part, bytes) else b"%d" % part for part in message))
 
     def _end(self) -> None:
         self._engine.pubsub.drop(self._session)

@@ -148,18 +148,21 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/begin", "begin", cls.begin),
         ]
 
-    def respond(
-        self, request: Request, *, rejection: Exception | None = None, in_client: bool = False
-    ) -> AnyResponse:
+    def respond(self, request: Request, *, in_client: bool = False) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
-        return _guarded(super().respond(request, rejection=rejection, in_client=in_client))
+        return _guarded(super().respond(request, in_client=in_client))
+
+    def reject_head(self, request: Request) -> Answer | None:
+        """Reject a request before its body has arrived, with the same headers."""
+        rejection = super().reject_head(request)
+        return None if rejection is None else _guarded(rejection)
 
     def route_request(self, request: Request) -> Route | NoRoute:
         # Scripts may still have the paths from the time when fakes were called handles.
         request.path = request.path.replace(f"{PREFIX}/handles", f"{PREFIX}/fakes", 1)
         return super().route_request(request)
 
-    def unknown_method(self, request: Request) -> AnyResponse:
+    def unknown_method(self, request: Request) -> Answer:
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().unknown_method(request))
 

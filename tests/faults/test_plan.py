@@ -100,6 +100,15 @@ def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
     assert (second.fault, second.status) == (None, 200)
 
 
+def replace_a_fault(faults: FaultPlan) -> None:
+    faults.call(lambda: Response(body=b"own"), "after")
+    faults.respond(503)
+
+
+def replace_by_the_same(faults: FaultPlan) -> None:
+    faults.call(lambda: Response(503, b"the body"), "after")
+
+
 @pytest.mark.parametrize(
     ("prepare", "target", "outcome"),
     [
@@ -110,6 +119,10 @@ def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
         (lambda faults: faults.hang(), "/echo/x", "hung"),
         (lambda faults: faults.truncate(), "/echo/x", "truncated"),
         (lambda faults: faults.call(lambda: Response(body=b"own"), "after"), "/echo/x", "altered"),
+        (lambda faults: faults.call(lambda: Response(body=b"own"), "after"), "/stream", "altered"),
+        (lambda faults: faults.call(lambda: Response(body=b"own")), "/echo/x", "answered"),
+        (replace_a_fault, "/echo/x", "answered"),
+        (replace_by_the_same, "/status/200", "answered"),
         (lambda faults: faults.down(route="echo"), "/echo/x", "refused"),
     ],
 )

@@ -119,7 +119,7 @@ def warmed(data: bytes) -> RequestReader | None:
     """Return a reader that has cached the heads of this data; None if it was refused."""
     reader = RequestReader(head_limit=2000, body_limit=10_000)
     reader.feed(data)
-    if reader.malformed is not None or reader.pending is not None or reader._begun or reader._line:
+    if reader.malformed is not None or reader.pending is not None or reader._head:
         return None
     if not all(message.keep_alive for message in reader.requests):
         return None

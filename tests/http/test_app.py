@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,7 +12,7 @@ import pytest
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.calls import Call, weight_of
 from pytest_fakecloud.core.errors import ContractError, ServiceError
-from pytest_fakecloud.http.app import EXPLORATION, FAULTS, App, Chain, Interceptor
+from pytest_fakecloud.http.app import EXPLORATION, FAULTS, App, Interceptor
 from pytest_fakecloud.http.messages import (
     Answer,
     AnyResponse,
@@ -210,47 +208,6 @@ def test_faults_are_in_the_chain_only_while_they_can_fire(demo: Demo) -> None:
     assert chain.members != []
     demo.faults.clear()
     assert chain.members == []
-
-
-def changed(answer: AnyResponse, **parts: Any) -> Answer:
-    assert isinstance(answer, Answer)
-    return replace(answer, **parts)
-
-
-@pytest.mark.parametrize(
-    ("change", "altered"),
-    [
-        (lambda proceed: proceed(), False),
-        (lambda proceed: changed(proceed(), headers=[("X", "1")]), False),
-        (lambda proceed: proceed() and proceed(), False),
-        (lambda proceed: Answer(b"own"), False),
-        (lambda proceed: ConnectionEffect("truncate", changed(proceed(), body=b"f"), 1), False),
-        (lambda proceed: changed(proceed(), body=b"fin"), True),
-        (lambda proceed: proceed() and Answer(b"own"), True),
-    ],
-)
-def test_a_body_is_altered_after_the_endpoint_made_it(
-    change: Callable[[Proceed], AnyResponse], altered: bool
-) -> None:
-    chain = Chain()
-    chain.add(FAULTS, lambda request, proceed: change(proceed))
-    response = chain.run(Request("GET", "/x"), lambda: Answer(b"fine"))
-    assert getattr(response, "altered", False) is altered
-
-
-def test_a_body_that_is_altered_in_place_counts_as_well() -> None:
-    def change(request: Request, proceed: Proceed) -> AnyResponse:
-        answer = proceed()
-        assert isinstance(answer, Answer)
-        answer.body = b"fin"
-        return answer
-
-    chain = Chain()
-    chain.add(FAULTS, change)
-    response = chain.run(Request("GET", "/x"), lambda: Answer(b"fine"))
-    assert isinstance(response, Answer)
-    assert response == Answer(b"fin")
-    assert response.altered
 
 
 # -- errors --------------------------------------------------------------------------------------

@@ -266,6 +266,10 @@ CUT = {
     "a line of the Redis protocol": b"*1\r\n$4\r\nPING\r\n",
     "TLS": b"\x16\x03\x01\x01\x00\x01",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a command of the Redis protocol": b"SET a 1\r\n",
+    "no version": b"GET /a\r\n",
+    "an upgrade": b"POST /a HTTP/1.1\r\nHost: h\r\nUPGRADE: h2c\r\nConnection: upgrade\r\n"
+    b"Content-Length: 2\r\n\r\nhiGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
     "no request": b"\xff\xfe\r\n\r\n",
 }
 

@@ -8,7 +8,7 @@ text.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -21,6 +21,7 @@ from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
+from pytest_fakecloud.kv.model import ClientConnection
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import one_tls_context as one_tls_context
 
@@ -35,6 +36,11 @@ def _split(line: str) -> tuple[str, ...]:
     """Split a line like a shell; most lines contain nothing special."""
     is_plain = line.isascii() and line.isprintable() and _QUOTES.isdisjoint(line)
     return tuple(line.split() if is_plain else shlex.split(line))
+
+
+def pushing_to(push: Callable[[Any], object]) -> ClientConnection:
+    """Return the connection of a client whose messages go to a function."""
+    return ClientConnection(push, lambda: None, lambda: False)
 
 
 def argv(words: tuple[Any, ...]) -> list[bytes]:

@@ -205,11 +205,14 @@ def test_indexing_in_a_transaction_goes_on_where_its_budget_ended(
     assert replies[-1] == 20
 
 
-def test_indexing_stops_when_its_client_has_left(pending: Asked) -> None:
-    pending.session.has_left = lambda: True
-    with pytest.raises(CommandError, match="the client has closed its connection"):
+def test_a_client_that_has_left_is_not_indexed_for_in_steps(
+    pending: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "STEPS", 2_000)
+    pending.session.closing = True
+    with pytest.raises(CommandError, match="the command was stopped"):
         pending(*COUNT)
-    pending.session.has_left = None
+    pending.session.closing = False
     assert pending(*COUNT) == 20
 
 

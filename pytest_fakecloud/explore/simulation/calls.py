@@ -407,7 +407,7 @@ def _is_silent(fake: Fake, request: Request) -> bool:
     if only_prepares(request.call):
         return True
     session = session_of(fake, request)
-    is_queued = session is not None and session.queue is not None
+    is_queued = session is not None and session.is_queuing
     return is_queued and command_of(request.call) != "EXEC"
 
 
@@ -435,7 +435,7 @@ def _faults_of(route: str) -> tuple[Kind, ...]:
 def _loading(session: Session) -> Answer:
     """Return a server's answer while it loads its data; an open transaction is discarded."""
     text = "LOADING Redis is loading the dataset in memory"
-    if session.queue is not None:
+    if session.transaction is not None:
         session.discard_transaction()
         text = f"EXECABORT Transaction discarded because of: {text}"
     return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")

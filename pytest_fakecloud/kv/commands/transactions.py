@@ -7,7 +7,7 @@ from ...core.timers import TimeLimit
 from .. import errors
 from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
-from ..engine.sessions import Session
+from ..engine.sessions import Session, Transaction
 from ..errors import CommandError, as_reply
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command
@@ -22,17 +22,16 @@ def multi(session: Session, args: Args) -> Reply:
     returns OK, but its transaction ends with the request, and EXEC returns the same error as on a
     new connection (decided here).
     """
-    if session.queue is not None:
+    if session.transaction is not None:
         raise CommandError(errors.NESTED_MULTI)
-    session.queue = []
-    session.aborted = False
+    session.transaction = Transaction()
     return OK
 
 
 @command("DISCARD")
 def discard(session: Session, args: Args) -> Reply:
     """Discard the transaction and its queued commands."""
-    if session.queue is None:
+    if session.transaction is None:
         raise CommandError(errors.DISCARD_WITHOUT_MULTI)
     session.discard_transaction()
     return OK
@@ -45,30 +44,23 @@ def exec_(session: Session, args: Args) -> Reply:
     Redis runs a transaction however long it takes, and other clients wait. Decided here: after
     ``LONGEST_WAIT_SECONDS`` of processor time the remaining commands return an error.
     """
-    queue, aborted = session.queue, session.aborted
-    if queue is None:
+    transaction = session.transaction
+    if transaction is None:
         raise CommandError(errors.EXEC_WITHOUT_MULTI)
     broken = session.watch_broken or any(
         existed and not db.exists(key) for db, key, existed in session.watched
     )
-    session.discard_transaction()
-    if aborted:
-        raise CommandError(errors.EXECABORT)
-    if broken:
-        return NIL_ARRAY
-    time_limit = TimeLimit(LONGEST_WAIT_SECONDS)
-    session.in_exec = len(queue)
+    session.unwatch()
     try:
-        replies = [
-            CommandError(errors.RAN_TOO_LONG)
-            if time_limit.is_over()
-            else _run_queued(session, spec, line, position)
-            for position, (spec, line) in enumerate(queue)
-        ]
+        if transaction.aborted:
+            raise CommandError(errors.EXECABORT)
+        if broken:
+            return NIL_ARRAY
+        replies = _run_queue(session, transaction)
     finally:
-        session.in_exec = 0
-        if session.tracking is not None:
-            session.tracking.caching = None
+        session.transaction = None
+    if session.tracking is not None:
+        session.tracking.caching = None
     pauses = session.engine.pauses
     asleep_ms, pauses.exec_sleep_ms = pauses.exec_sleep_ms, 0
     if asleep_ms:
@@ -76,9 +68,21 @@ def exec_(session: Session, args: Args) -> Reply:
     return replies
 
 
-def _run_queued(session: Session, spec: CommandSpec, line: list[bytes], position: int) -> Reply:
+def _run_queue(session: Session, transaction: Transaction) -> list[Reply]:
+    time_limit = TimeLimit(LONGEST_WAIT_SECONDS)
+    transaction.is_running = True
+    replies: list[Reply] = []
+    for position, (spec, line) in enumerate(transaction.queue):
+        transaction.position = position
+        is_over = time_limit.is_over()
+        replies.append(
+            CommandError(errors.RAN_TOO_LONG) if is_over else _run_queued(session, spec, line)
+        )
+    return replies
+
+
+def _run_queued(session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
     """Run a queued command and return its reply or its error."""
-    session.exec_position = position
     try:
         if not session.user.unrestricted:
             session.engine.users.permit(session, spec, line)
@@ -94,7 +98,7 @@ def _run_queued(session: Session, spec: CommandSpec, line: list[bytes], position
 @command("WATCH")
 def watch(session: Session, args: Args) -> Reply:
     """Watch keys, so that the next EXEC fails if one of them has changed since."""
-    if session.queue is not None:
+    if session.transaction is not None:
         raise CommandError(errors.WATCH_INSIDE_MULTI)
     for key in args:
         if not any(db is session.db and key == watched for db, watched, _ in session.watched):

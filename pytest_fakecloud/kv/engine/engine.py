@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from ...core import budget
-from ...core.budget import UNBOUNDED, OverBudget, of_thread
+from ...core.budget import OverBudget
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -45,7 +45,7 @@ Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
 """For each type that not every server has, one of its commands."""
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
-"""Commands that update the search index before they run."""
+"""Commands that need an index, which is updated before they run."""
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
@@ -58,13 +58,14 @@ def _unchanged(reply: Reply) -> Reply:
 
 def _is_queued(session: Session, spec: CommandSpec) -> bool:
     """Return whether a command waits for EXEC in its client's transaction."""
-    return session.queue is not None and spec.name not in RUN_IN_TRANSACTION
+    return session.is_queuing and spec.name not in RUN_IN_TRANSACTION
 
 
 def _queue(session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
     """Queue a command in a transaction, unless the transaction will fail in any case."""
-    if session.queue is not None and not (session.aborted or session.watch_broken):
-        session.queue.append((spec, line))
+    transaction = session.transaction
+    if transaction is not None and not (transaction.aborted or session.watch_broken):
+        transaction.queue.append((spec, line))
     return QUEUED
 
 
@@ -211,33 +212,28 @@ class KVEngine:
         another client gets its turn.
         """
         try:
-            if session.db.indexes is not None:
+            if line[0].upper() in _SEARCHES:
                 self._index_ahead(session, line)
             return self.turns.in_turn(line, partial(self._accept_and_run, session, line, conclude))
         except ScriptRunning:
             return conclude(self._reply_during_script(session, line))
-        except CommandError as error:  # The client has left before its turn.
-            return conclude(as_reply(error))
 
     def _accept_and_run(
         self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]
     ) -> T:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
-        # All commands of a transaction or script share this budget of steps. Not as a context manager,
-        # whose end a signal's handler could interrupt.
-        steps = of_thread.own
         try:
             spec = self._accept(session, line, self._check_state)
             if _is_queued(session, spec):
                 reply = _queue(session, spec, line)
             else:
-                steps.left = budget.STEPS
+                budget.begin()  # which all commands of a transaction or script share
                 reply = self.run(session, spec, line)
         except CommandError as error:
             reply = as_reply(error)
         finally:
-            steps.left = UNBOUNDED
+            budget.end()
             if self._records_changes:
                 self.process_changes(session)
         return conclude(reply)
@@ -329,22 +325,20 @@ class KVEngine:
         self.statistics.record(session, spec, line, start_us, usec)
 
     def _index_ahead(self, session: Session, line: list[bytes]) -> None:
-        """Update the index of a search in steps between other clients, except in transactions. Other
-        commands need no index. The caller does not hold the lock.
+        """Update the index of a search in steps between other clients, except in transactions. The
+        caller does not hold the lock.
         """
         indexes = session.db.indexes
-        inside = session.queue is not None or session.is_inner
-        name = line[0].upper()
-        if indexes is None or inside or len(line) < 2 or name not in _SEARCHES:
+        if indexes is None or session.is_queuing or len(line) < 2:
             return
+        whole = line[0].upper() == b"SEARCH.WAITINDEXING"
 
         def is_done() -> bool:
             self.update_time()
-            return indexes.catch_up(session.db, line[1], whole=name == b"SEARCH.WAITINDEXING")
+            return indexes.catch_up(session.db, line[1], whole=whole)
 
-        while not self.turns.in_turn(line, is_done):
-            if session.closing or (session.has_left is not None and session.has_left()):
-                raise CommandError(errors.CLIENT_LEFT)
+        # For a client that has left, the search indexes no more than its budget of steps allows.
+        while not self.turns.in_turn(line, is_done) and not session.has_left():
             self.give_way()
 
     def give_way(self) -> None:
@@ -415,8 +409,8 @@ class KVEngine:
             return
         needs_memory = "denyoom" in spec.flags
         if spec.name == "EXEC":
-            needs_memory = any("denyoom" in command.flags for command, _ in session.queue or ())
-        elif session.queue is not None:
+            needs_memory = any("denyoom" in command.flags for command, _ in session.queued_commands)
+        elif session.is_queuing:
             # While a transaction is open, every line needs memory for the queue itself.
             needs_memory = spec.name not in RUN_IN_TRANSACTION
         if needs_memory:
@@ -426,7 +420,7 @@ class KVEngine:
         """Raise NOREPLICAS for a line that writes."""
         writes = spec.write or self.scripting.declares_writes(spec, line)
         if spec.name == "EXEC":
-            writes = any(command.write for command, _ in session.queue or ())
+            writes = any(command.write for command, _ in session.queued_commands)
         self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
@@ -540,10 +534,9 @@ class KVEngine:
 
     def _publish_event(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
         """Publish an event: None for that of the running command, ``""`` for none."""
-        if event is None:
-            spec = self.execution.spec
-            event = "" if spec is None else spec.event
-        self.notifications.publish(keyspace.index, key, event)
+        self.notifications.publish(
+            keyspace.index, key, self.execution.event if event is None else event
+        )
 
     def _plan_expiry(self) -> None:
         """Set a timer for the next expiry, so that its effect does not need an access to the key."""

@@ -17,8 +17,8 @@ class Execution:
     """Time in microseconds since the Unix epoch, which is constant during a command, script or
     transaction.
     """
-    spec: CommandSpec | None = None
-    """The running command or, between commands, the last one."""
+    event: str = ""
+    """The name of the keyspace event of the running command, unless the command names another."""
     counts_reads: bool = False
     """Whether reading a key counts as a hit or a miss: not between commands, when only the test reads,
     nor for further attempts of a blocked command, as in Redis 7.0.
@@ -35,7 +35,7 @@ class Execution:
 
     def begin(self, spec: CommandSpec, *, no_touch: bool) -> None:
         """Begin a command, whose client may have set the mode of CLIENT NO-TOUCH."""
-        self.spec = spec
+        self.event = spec.event
         self.counts_reads = spec.lookup
         self.notes_accesses = not no_touch
 

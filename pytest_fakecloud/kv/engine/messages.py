@@ -30,9 +30,9 @@ KINDS = tuple(_CONFIRMATIONS)
 class PubSub:
     """The pub/sub subscriptions of all sessions.
 
-    Messages are passed to ``session.deliver`` as ``Push`` lists. That function is called under the
-    engine's lock, so it must only queue a message for a thread of the interface, and must not write
-    to a socket or run a test's code.
+    Messages are passed to ``session.push()`` as ``Push`` lists, under the engine's lock. So a
+    ``ClientConnection`` must only queue a message for a thread of the interface, and must not write to
+    a socket or run a test's code.
     """
 
     def __init__(self) -> None:

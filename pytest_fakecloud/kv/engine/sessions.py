@@ -24,7 +24,7 @@ from ..acl import (
     read_only_user,
 )
 from ..errors import WRONGPASS, CommandError
-from ..model import Interface
+from ..model import ClientConnection, Interface
 from ..reply import Blocked, Reply
 from ..settings import Dialect
 from ..syntax import encoded
@@ -57,13 +57,25 @@ _BUFFERS = dict.fromkeys(
 """Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
 
 
+class Transaction:
+    """A transaction of a client, from MULTI to DISCARD or to the end of EXEC."""
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[CommandSpec, list[bytes]]] = []
+        self.aborted = False
+        """Whether a command was rejected, so EXEC returns EXECABORT."""
+        self.is_running = False
+        """Whether EXEC is running the commands; further ones are not queued."""
+        self.position = 0
+        """Index of the command that EXEC is running."""
+
+
 class Session:
     """A client's user, database and connection state; the first argument of command functions.
 
     ``interface`` is the origin of its commands: ``"local"`` (the test), ``"rest"``, or ``"port"``
     (the database port). ``resp`` is the protocol version of its replies, 2 or 3, and during a script
-    the version that the script chose. ``deliver`` receives pushed messages, e.g. of pub/sub; None if
-    the interface cannot push.
+    the version that the script chose.
     """
 
     def __init__(
@@ -83,53 +95,46 @@ class Session:
         self.address = address
         self.id = id
         self.created_us = created_us
-        self.last_us = created_us
-        """Time in microseconds of the last command."""
-        self.resp = 2
-        self.local_address = "127.0.0.1:6379"
-        self.name = b""
-        self.library: dict[str, bytes] = {}
-        """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
-        self.queue: list[tuple[CommandSpec, list[bytes]]] | None = None
-        """Commands queued in the open transaction; None if no transaction is open."""
-        self.aborted = False
-        """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
+        # -- commands and transactions
+        self.command: CommandSpec
+        """The command whose function runs or has run last, also one of a transaction or a script.
+        Several commands may share this function.
+        """
+        self.line: list[bytes] = []
+        """The command line of ``command``."""
+        self.in_script = False
+        self.transaction: Transaction | None = None
         self.watched: list[tuple[Keyspace, bytes, bool]] = []
         """The keys that the client watches, and whether each of them existed when WATCH ran."""
         self.watch_broken = False
         """Whether a watched key has changed, so EXEC runs no command."""
-        self.in_exec = 0
-        """Number of commands in the transaction that EXEC is running; 0 if none is running."""
-        self.exec_position = 0
-        """Index of the command of the transaction that EXEC is running, or has run last."""
-        self.in_script = False
-        self.resp_before_script = 0
-        """The connection's protocol version while a script runs; otherwise 0."""
-        self.subscriptions: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
-        """The names of channels and patterns, by the kind of subscription."""
-        self.monitor: Monitor | None = None
-        self.reply_mode = "on"
-        """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
-        self.wake: Callable[[], None] | None = None
-        """Function that closes the connection; any thread may call it."""
-        self.has_left: Callable[[], bool] | None = None
-        """Function that returns whether the peer has closed its side; None if that is not known."""
+        # -- messages, also over REST as event streams
+        self.connection: ClientConnection | None = None
+        """None if the interface cannot push messages, or the connection is closed."""
         self.closing = False
         """Whether the interface closes the connection after the current reply."""
+        self.subscriptions: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
+        """The names of channels and patterns, by the kind of subscription."""
+        # -- what only clients of the Redis protocol can change
+        self.resp = 2
+        self.resp_before_script = 0
+        """The connection's protocol version while a script runs; otherwise 0."""
+        self.local_address = "127.0.0.1:6379"
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
+        self.last_us = created_us
+        """Time in microseconds of the last command."""
+        self.last_command = ""
+        """The name of the command that the client has sent last, even if rejected (CLIENT LIST)."""
+        self.monitor: Monitor | None = None
         self.tracking: TrackingOptions | None = None
+        self.reply_mode = "on"
+        """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
         self.no_evict = False
         """Mode set by CLIENT NO-EVICT, which is only reported."""
         self.no_touch = False
         """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
-        self.command: CommandSpec
-        """The command that the client runs or has run last. Set before its function is called, which
-        several commands may share.
-        """
-        self.line: list[bytes] = []
-        """The command line of ``command``."""
-        self.last_command = ""
-        """The last command that the client has sent, in the spelling of CLIENT LIST."""
-        self.deliver: Callable[[list[Any]], None] | None = None
 
     @property
     def connection_resp(self) -> int:
@@ -137,8 +142,12 @@ class Session:
         return self.resp_before_script or self.resp
 
     def push(self, message: list[Any]) -> None:
-        if self.deliver is not None:
-            self.deliver(message)
+        if self.connection is not None:
+            self.connection.push(message)
+
+    def has_left(self) -> bool:
+        """Return whether the client has closed its side, as far as that is known."""
+        return self.closing or (self.connection is not None and self.connection.has_left())
 
     @property
     def now_ms(self) -> int:
@@ -156,9 +165,29 @@ class Session:
         return self.interface == "port" and not self.is_inner
 
     @property
+    def is_queuing(self) -> bool:
+        """Whether the client's commands are queued, because a transaction is open."""
+        return self.transaction is not None and not self.transaction.is_running
+
+    @property
+    def queued_commands(self) -> list[tuple[CommandSpec, list[bytes]]]:
+        """The commands of the open transaction."""
+        return [] if self.transaction is None else self.transaction.queue
+
+    @property
+    def in_exec(self) -> bool:
+        """Whether EXEC is running the commands of the transaction."""
+        return self.transaction is not None and self.transaction.is_running
+
+    @property
+    def exec_position(self) -> int:
+        """Index of the command of the transaction that EXEC is running."""
+        return 0 if self.transaction is None else self.transaction.position
+
+    @property
     def is_inner(self) -> bool:
         """Whether the running command belongs to a transaction that is executed, or to a script."""
-        return self.in_exec > 0 or self.in_script
+        return self.in_exec or self.in_script
 
     def count_reads(self, counts: bool = True) -> None:
         """Let further reads by the running command count as hits and misses, or not. By default, only
@@ -173,7 +202,7 @@ class Session:
         flags = {
             "O": self.monitor is not None,
             "P": any(subscriptions.values()),
-            "x": self.queue is not None or bool(self.in_exec),
+            "x": self.transaction is not None,
             "b": self.id in engine.waiters or self.id in engine.pauses.delayed,
             "t": tracking is not None,
             "R": tracking is not None and tracking.broken,
@@ -195,7 +224,7 @@ class Session:
             "sub": len(subscriptions["channel"]),
             "psub": len(subscriptions["pattern"]),
             "ssub": len(subscriptions["shard"]),
-            "multi": self.in_exec or (-1 if self.queue is None else len(self.queue)),
+            "multi": -1 if self.transaction is None else len(self.transaction.queue),
             "qbuf": len("*2\r\n" + "".join(sent)) if running else 0,
             **_BUFFERS,
             "events": "r",
@@ -213,8 +242,8 @@ class Session:
         self.closing = True
         if waiter := self.engine.waiters.pop(self.id, None):
             waiter.finish(None)
-        if self.wake is not None:
-            self.wake()
+        if self.connection is not None:
+            self.connection.cut()
 
     def unwatch(self) -> None:
         for db, key, _ in self.watched:
@@ -226,11 +255,11 @@ class Session:
 
     def abort_transaction(self) -> None:
         """Make EXEC fail, if a transaction is open, because one of its commands was rejected."""
-        self.aborted = self.queue is not None
+        if self.transaction is not None:
+            self.transaction.aborted = True
 
     def discard_transaction(self) -> None:
-        self.queue = None
-        self.aborted = False
+        self.transaction = None
         self.unwatch()
 
 
@@ -269,7 +298,7 @@ class Waiter:
     @property
     def has_left(self) -> bool:
         """Whether the client has disconnected, even if its thread has not noticed yet."""
-        return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
+        return self.signal.closed or self.session.has_left()
 
     def finish(self, reply: Reply) -> None:
         self.done = True
@@ -337,7 +366,7 @@ class Pauses:
             session.user.check(spec, line)
             if now_us < self._sleep_ends_us or not self.writes_only:
                 return True
-            commands = session.queue or () if spec.name == "EXEC" else [(spec, line)]
+            commands = session.queued_commands if spec.name == "EXEC" else [(spec, line)]
             return any(engine.scripting.may_write(*command) for command in commands)
         except CommandError:
             return False
@@ -452,7 +481,7 @@ class Users(dict[str, AclUser]):
             context = "toplevel"
             if session.in_script:
                 context = "lua"
-            elif session.queue is not None or session.in_exec:
+            elif session.transaction is not None:
                 context = "multi"
             self.log_denied(session, denied.reason, context, denied.subject, session.user.name)
             raise

@@ -45,7 +45,7 @@ from .. import errors
 from ..acl import first_user, read_only_user
 from ..algorithms.quoting import split_words
 from ..errors import CommandError, as_reply
-from ..model import Interface
+from ..model import ClientConnection, Interface
 from ..reply import OK, QUEUED, Push, Reply
 from ..settings import KVConfig
 from ..table.over_rest import check_container_over_rest, check_over_rest
@@ -121,8 +121,7 @@ class RedisSession:
     """The commands of the open transaction, which EXEC sends together; None without one."""
     aborted: bool = False
     """Whether EXEC will fail, because a command of the open transaction was rejected."""
-    deliver: Callable[[list[Any]], None] | None = None
-    wake: Callable[[], None] | None = None
+    connection: ClientConnection | None = None
 
     @property
     def login(self) -> Any:
@@ -130,8 +129,12 @@ class RedisSession:
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
-        if self.deliver is not None:
-            self.deliver(message)
+        if self.connection is not None:
+            self.connection.push(message)
+
+    def disconnect(self) -> None:
+        if self.connection is not None:
+            self.connection.cut()
 
 
 class Feed(threading.Thread):
@@ -208,7 +211,7 @@ class _Subscription(Feed):
             [b"PSUBSCRIBE" if is_pattern else b"SUBSCRIBE", channels + name],
             self._pass_on,
             name=f"subscription to {name!r}",
-            rejected=session.wake if session.login is not None else None,
+            rejected=session.disconnect if session.login is not None else None,
         )
         self._prefixes = prefixes
         self._session = session
@@ -439,8 +442,8 @@ class RedisEngine:
         if name == "ACL DELUSER":
             removed = {word.decode("utf-8", "replace") for word in line[2:]}
             for listener in tuple(self.streaming):
-                if listener.login is not None and listener.user.name in removed and listener.wake:
-                    listener.wake()
+                if listener.login is not None and listener.user.name in removed:
+                    listener.disconnect()
         return reply
 
     def _check(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:

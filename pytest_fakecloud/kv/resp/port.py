@@ -42,7 +42,7 @@ from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
-from ..model import TURN_SECONDS
+from ..model import TURN_SECONDS, ClientConnection
 from ..reply import NIL_ARRAY, NO_REPLY, Blocked, Encoded, Push, Reply, resp_parts, size_of, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
@@ -193,9 +193,7 @@ class PortConnection:
         )
         mount = connection.mount
         session.local_address = f"{mount.host}:{mount.port}"
-        session.wake = self._cut
-        session.has_left = connection.has_hung_up
-        session.deliver = self._push
+        session.connection = ClientConnection(self._push, self._cut, connection.has_hung_up)
         self.reader = CommandReader(
             lambda: session.user is not ANONYMOUS,
             lambda: engine.config.number("proto-max-bulk-len"),
@@ -381,7 +379,7 @@ class PortConnection:
         """
         session = self.session
         reply = reply_in(answer)
-        if session.queue is not None:
+        if session.is_queuing:
             name = line[0].upper().decode("utf-8", "replace")
             if name == "EXEC":
                 session.discard_transaction()
@@ -433,7 +431,7 @@ class PortConnection:
         """
         engine, session = self.engine, self.session
         if self.app.interruptions:
-            arrival: Arrival = "alone" if session.queue is None else "queued"
+            arrival: Arrival = "queued" if session.is_queuing else "alone"
             if self.app.interruptions.before(CommandSender(self.client), line, arrival):
                 set_interruptions_end(call, self.app.recorder.reserve())
         limits = self.app.command_limits
@@ -665,7 +663,7 @@ class PortConnection:
     def close(self) -> None:
         self.app.clients.discard(self)
         session = self.session
-        session.deliver = session.wake = session.has_left = None
+        session.connection = None
         self.signal.close()
         self.engine.abandon(session)
 

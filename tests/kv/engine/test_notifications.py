@@ -16,6 +16,7 @@ from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
+from tests.kv.conftest import pushing_to
 
 from ...notations import alternatives, rows
 from ..conftest import Run
@@ -32,7 +33,7 @@ class Listener:
     def __init__(self, engine: KVEngine, pattern: bytes = b"__keyspace*") -> None:
         self.heard: list[str] = []
         session = engine.session()
-        session.deliver = self.hear
+        session.connection = pushing_to(self.hear)
         engine.pubsub.subscribe(session, "pattern", pattern)
 
     def hear(self, message: list[bytes]) -> None:
@@ -189,7 +190,7 @@ def test_keys_expire_without_an_access() -> None:
         engine = kv._engine
         heard: list[object] = []
         listener = engine.session(interface="port")
-        listener.deliver = heard.append
+        listener.connection = pushing_to(heard.append)
         engine.execute(listener, [b"SUBSCRIBE", b"__keyevent@0__:expired"])
         kv.execute("SET", "k", "v", "PX", "20")
         wait_until(lambda: len(heard) == 2)

@@ -23,6 +23,7 @@ from pytest_fakecloud.kv.real_redis.rewriting import _REWRITTEN, Prefixes, Prepa
 from pytest_fakecloud.kv.sse import MonitorStream
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
+from tests.kv.conftest import pushing_to
 from tests.notations import complete
 
 pytest.importorskip("redis")
@@ -195,7 +196,7 @@ def test_a_repeated_subscription_is_confirmed_but_receives_messages_once() -> No
     pushed: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     prefixes = Prefixes(b"", b"c:", b"", shared=True)
     subscriptions = engine.Subscriptions(Link(connections, replies), prefixes)  # type: ignore[arg-type]
-    session = RedisSession(None, "rest", "", deliver=pushed.put)
+    session = RedisSession(None, "rest", "", connection=pushing_to(pushed.put))
     for _ in range(2):
         subscriptions.subscribe(session, "channel", b"n")
     replies.put([b"subscribe", b"c:n", 1])

@@ -26,10 +26,10 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.http.app import FAULTS
-from pytest_fakecloud.http.messages import Answer, AnyResponse, Proceed, Request
+from pytest_fakecloud.http.messages import AnyResponse, Proceed, Request
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.fake import KVServer
-from pytest_fakecloud.kv.resp.wire import Outbox
+from pytest_fakecloud.kv.resp.wire import RESP_TYPE, Outbox
 from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
@@ -840,16 +840,15 @@ class TestJournalAndFaults:
     def test_a_reply_whose_bytes_a_fault_changes(
         self, context: Context, server: KVServer, client: Client
     ) -> None:
-        def shorten(proceed: Proceed) -> AnyResponse:
-            answer: Any = proceed()
-            return Answer(answer.body[:6], answer.status, answer.headers, answer.content_type)
+        def shorten() -> Response:
+            return Response(body=b"$5", headers={"Content-Type": RESP_TYPE})
 
-        server.faults._inject("shorten", "shorten", {"command": "ECHO"}, shorten)
-        assert b"the fault shorten changes the bytes of a reply" in client("ECHO hello").text
+        server.faults.call(shorten, "after", command="ECHO")
+        assert b"the fault call shorten after changes the bytes" in client("ECHO hello").text
         assert "use truncate" in context.violations.pop().text
         assert client("PING") == Status(b"PONG")
         answer = httpx.post(server.url, json=["ECHO", "hello"], headers=server.headers)
-        assert answer.content == b'{"resu'
+        assert answer.content == b"$5"
         assert [call.outcome for call in server.journal.calls(command="ECHO")] == [
             "answered", "altered",
         ]  # fmt: skip

@@ -40,7 +40,7 @@ from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError, wrong_arity
 from pytest_fakecloud.kv.reply import NIL_ARRAY, BigNumber, Blocked, Status, Verbatim, double_text
 from pytest_fakecloud.kv.table.registry import spec_of
 from tests import notations
-from tests.kv.conftest import Run, argv
+from tests.kv.conftest import Run, argv, pushing_to
 from tests.notations import alternatives, repeated
 
 FOLDER = Path(__file__).parent
@@ -201,7 +201,8 @@ class _Play:
         if name not in self._clients:
             address = f"127.0.0.1:500{number or 1}"
             client = self._clients[name] = self._run.other(**CLIENTS[kind], address=address)
-            client.session.deliver = self._received.setdefault(name, []).append
+            received = self._received.setdefault(name, [])
+            client.session.connection = pushing_to(received.append)
         return self._clients[name]
 
     def _arrived(self, name: str) -> Any:

@@ -46,6 +46,8 @@ class ObservedEffects:
         self.unreported: set[str] = set()
         self.inside = False
         """Whether a command is running."""
+        self.spec: CommandSpec | None = None
+        """The command that is running or has run last."""
         self.line: list[bytes] = []
         """The command line that is running."""
         self.touched: set[bytes] = set()
@@ -77,6 +79,7 @@ class ObservedEffects:
             size = self._size()
             stored = self._stored(db, spec, argv)
             before = self._contents(db, spec, argv)
+            self.spec = spec
             try:
                 reply = run(session, spec, argv)
             finally:
@@ -104,7 +107,7 @@ class ObservedEffects:
         self.undeclared.add(f"to the row of {spec.name}: {addition}")
 
     def _show(self, *words: str) -> None:
-        self.shown.update((self.engine.execution.spec.name, word) for word in words)
+        self.shown.update((self.spec.name, word) for word in words)
 
     def _show_ttl(self) -> None:
         """Note that a TTL is the one in an argument."""
@@ -249,7 +252,7 @@ class ObservedEffects:
     # -- effects -------------------------------------------------------------------------------------
 
     def _now_ms(self, session: Session) -> int:
-        spec = self.engine.execution.spec
+        spec = self.spec
         if spec is not None:
             self._show("time")
             if not spec.depends_on_time(self.line):
@@ -264,7 +267,7 @@ class ObservedEffects:
 
     def _checked(self, method: Any, check: Any) -> Any:
         def checked(owner: Any, *args: Any, **named: Any) -> Any:
-            if self.engine.execution.spec is not None:
+            if self.spec is not None:
                 check(owner, *args, **named)
             return method(owner, *args, **named)
 
@@ -274,11 +277,11 @@ class ObservedEffects:
         deadline_us = _command(self.engine, self.line).deadline_us
         if deadline_us == at_ms * 1000:
             self._show_ttl()
-        elif self.engine.execution.spec.other_ttl:
+        elif self.spec.other_ttl:
             self._show("other TTL")
         else:
             self._note(
-                self.engine.execution.spec,
+                self.spec,
                 f"an argument {', '.join(UNITS)} (or, if no argument is the TTL, the name of the "
                 "command to OTHER_TTLS of exceptions.py)",
             )
@@ -291,7 +294,7 @@ class ObservedEffects:
     ) -> None:
         self.touched.add(key)
         event = next((argument for argument in args if isinstance(argument, str)), event)
-        spec = self.engine.execution.spec
+        spec = self.spec
         default = spec.event
         if event and event not in _CLASS_OF:
             self.unknown_events.add(f"to _CLASSES: {event}, the event of {spec.name}")
@@ -312,10 +315,7 @@ class ObservedEffects:
         for key, expiry in expiries.items():
             real_ms = db.expires.get(key.encode("latin-1"))
             if self.engine.clock.now_us() < (expiry.deadline_us or 0) != (real_ms or 0) * 1000:
-                self._note(
-                    self.engine.execution.spec,
-                    f"an effect: {key} expires at {real_ms} and not at {expiry}",
-                )
+                self._note(self.spec, f"an effect: {key} expires at {real_ms} and not at {expiry}")
 
 
 def flags_of(spec: CommandSpec, argv: list[bytes]) -> dict[bytes, set[str]]:

@@ -178,7 +178,7 @@ def meets_an_index(name: str) -> None:
         try:
             engine.execute(session, [word.encode() for word in words])
         except CommandError:
-            session.queue = None
+            session.transaction = None
     assert engine.execute(engine.session(), [b"PING"]) is not None
 
 

@@ -133,7 +133,7 @@ def test_it_is_what_a_fresh_scan_finds(
     for _ in range(250):
         try:
             line = a_line(chance, lines)
-            if run.session.queue is not None and chance.random() < 0.4:
+            if run.session.is_queuing and chance.random() < 0.4:
                 line = ["EXEC"]
             if line != ["FLUSHDB"] or chance.random() < 0.2:
                 run(*line)
@@ -145,7 +145,7 @@ def test_it_is_what_a_fresh_scan_finds(
             saved = engine.snapshot()
         elif chance.random() < 0.02:
             engine.restore(saved)
-        if run.session.queue is not None:
+        if run.session.is_queuing:
             continue
         create()
         now = state(bare)

@@ -367,7 +367,7 @@ def _log_in(session: Session, name: str, password: bytes, word: bytes) -> AclUse
     try:
         return session.engine.users.authenticate(name, password)
     except CommandError:
-        context = "multi" if session.queue is not None or session.in_exec else "toplevel"
+        context = "multi" if session.transaction is not None else "toplevel"
         session.engine.users.log_denied(session, "auth", context, word, name)
         raise
 

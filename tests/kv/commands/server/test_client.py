@@ -6,7 +6,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.kv.reply import OK
-from tests.kv.conftest import NOW_MS, Run
+from tests.kv.conftest import NOW_MS, Run, pushing_to
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_tracking_leaves_no_record(run: Run, port: Run, second: Run) -> None:
 
 def test_restoring_invalidates_all_keys(run: Run, port: Run) -> None:
     messages: list[object] = []
-    port.session.deliver = messages.append
+    port.session.connection = pushing_to(messages.append)
     for line in ("HELLO 3", "CLIENT TRACKING ON", "GET a"):
         port(line)
     run.engine.restore(run.engine.snapshot())

@@ -17,7 +17,7 @@ from tests.harness import wait_until
 from tests.kv.comparison.faces import InProcess, Port
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error, Status
-from tests.kv.conftest import NOW, Run
+from tests.kv.conftest import NOW, Run, pushing_to
 
 KINDS = "string integer double null array set map attrib verbatim true false bignum"
 
@@ -80,7 +80,7 @@ def test_errors() -> None:
 def test_a_push_comes_before_the_reply(run: Run) -> None:
     pushed: list[object] = []
     port = run.other(resp=3, interface="port")
-    port.session.deliver = pushed.append
+    port.session.connection = pushing_to(pushed.append)
     assert port("DEBUG PROTOCOL push") == b"Some real reply following the push reply"
     assert pushed == [[b"server-cpu-usage", 42]]
 
