@@ -1,4 +1,4 @@
-"""Lines of each command about data, on the keys of `Filled` (`test_growth.py`).
+"""Lines of each command about data, on the keys of `Filled` (`growth.py`).
 
 They are in `command_lines.txt`. A command without a line there has one that is derived from its
 synopsis: its required arguments, on a copy of a filled key. Its work does not grow with the data.

@@ -280,7 +280,7 @@ class ObservedEffects:
             self._note(
                 self.engine.execution.spec,
                 f"an argument {', '.join(UNITS)} (or, if no argument is the TTL, the name of the "
-                "command to OTHER_TTLS of exceptions.py)",
+                "command to OTHER_TTLS of kv/table/exceptions.py)",
             )
 
     def _size(self) -> int:

@@ -12,12 +12,12 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import kinds
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from tests.kv.conftest import argv
+from tests.kv.growth import Filled
 from tests.kv.lines import DATA, LINES, LINES_FILE
 from tests.kv.table import TABLE_FILE
-from tests.kv.test_growth import Filled
 from tests.notations import complete
 
-WORDS = ("again", "varies")
+CHANGING = ("again", "varies")
 """The effects of commands whose repetition changes data."""
 NOT_REPEATED = {"MIGRATE"}
 """Commands with such an effect that no line can repeat: MIGRATE needs another server."""
@@ -28,7 +28,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
     filled = Filled(30, dialect="vendor")
     state = filled.engine.snapshot()
     changing: dict[str, str] = {}
-    declared = {name for name, spec in DATA.items() if spec.repetition in WORDS}
+    declared = {name for name, spec in DATA.items() if spec.repetition in CHANGING}
     for line in LINES:
         *before, repeated = line.split(" ; ")
         words = argv((repeated,))
