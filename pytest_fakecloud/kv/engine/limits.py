@@ -146,10 +146,9 @@ class Memory:
         derived from other keys.
         """
         size = _OVERHEAD * sum(map(len, line))
-        if spec.derives:
-            values = db.values
-            sources = {line[at] for at, key in spec.key_positions(line) if not key.writes}
-            size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
+        values = db.values
+        sources = {line[at] for at, key in spec.key_positions(line) if not key.writes}
+        size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
         self._take(size)
 
     def reserve(self, interface: Interface, size: int) -> None:

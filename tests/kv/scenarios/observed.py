@@ -190,7 +190,7 @@ class ObservedEffects:
         reply: Any,
     ) -> None:
         """Check that the command counts as one that removes the elements in the line, if it does and
-        does not return them.
+        does not return them, or as one that takes elements, if it returns others than those in the line.
         """
         for key, value in before.items():
             new = after.get(key) or {}
@@ -205,6 +205,8 @@ class ObservedEffects:
                     f"RW delete, and field, member, index or element as the name of the argument that "
                     f"`{shown(argv)}` removes",
                 )
+            if returned and not named and spec.repetition not in ("takes", "moves"):
+                self._note(spec, f"the effect takes (or moves), because of `{shown(argv)}`")
 
     def _check_changes(
         self,
