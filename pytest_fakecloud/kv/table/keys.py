@@ -43,8 +43,15 @@ class KeySpec:
 
     @property
     def writes(self) -> bool:
-        """Whether the command changes the key's data; ``RW access`` is about how they are stored."""
+        """Whether the command changes the data of the user in the key."""
         return not {"update", "insert", "delete"}.isdisjoint(self.flags)
+
+    @property
+    def stores(self) -> bool:
+        """Whether the command may store the key in another way, also without changing data of the user:
+        PFCOUNT keeps its result in the value.
+        """
+        return "RO" not in self.flags
 
     @property
     def depends_on_arguments(self) -> bool:
