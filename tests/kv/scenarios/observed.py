@@ -205,8 +205,10 @@ class ObservedEffects:
                     f"RW delete, and field, member, index or element as the name of the argument that "
                     f"`{shown(argv)}` removes",
                 )
-            if returned and not named and spec.repetition not in ("takes", "moves"):
-                self._note(spec, f"the effect takes (or moves), because of `{shown(argv)}`")
+            if returned and not named:
+                self.shown.add((spec.name, "effect takes"))
+                if spec.repetition not in ("takes", "moves"):
+                    self._note(spec, f"the effect takes (or moves), because of `{shown(argv)}`")
 
     def _check_changes(
         self,
@@ -313,10 +315,13 @@ class ObservedEffects:
         expiries.follow(_command(self.engine, argv, reply))
         for key, expiry in expiries.items():
             real_ms = db.expires.get(key.encode("latin-1"))
-            if self.engine.clock.now_us() < (expiry.deadline_us or 0) != (real_ms or 0) * 1000:
+            expected_us = expiry.deadline_us or 0
+            if self.engine.clock.now_us() < expected_us != (real_ms or 0) * 1000:
                 self._note(
                     self.engine.execution.spec,
-                    f"an effect: {key} expires at {real_ms} and not at {expiry}",
+                    f"what changes the TTL in `{shown(argv)}`, e.g. the argument seconds or the option "
+                    f"EX, because {key} expires at {real_ms or 'no time'}, and reports expect "
+                    f"{expected_us // 1000}",
                 )
 
 

@@ -46,8 +46,8 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
     complete(
         TABLE_FILE,
         (
-            f"to the row of {name}: {' or '.join(CHANGING)} instead of {COMMANDS[name].repetition}, "
-            f"because of `{line}`"
+            f"to the row of {name}: one of {', '.join(CHANGING)} instead of "
+            f"{COMMANDS[name].repetition}, because of `{line}`"
             for name, line in changing.items()
             if name not in declared
         ),
