@@ -16,8 +16,9 @@ from ..engine.engine import Engine
 
 @dataclass(frozen=True)
 class QueueRoute(Route):
-    """A route of the queue, whose ``endpoint`` takes the engine and the request (see
-    `QueueApp.run_endpoint()`). It holds the engine's lock, unless it ``lingers``.
+    """A route of the queue, whose ``endpoint`` takes the engine and the request.
+
+    `QueueApp.run_endpoint()` calls it with the engine's lock, unless it ``lingers``.
 
     ``publishes`` marks an endpoint by which a client sends messages, whose IDs are in the response:
     reports, faults and explorations treat its requests as messages. The burst limit applies neither to
