@@ -146,9 +146,10 @@ class Memory:
         derived from other keys.
         """
         size = _OVERHEAD * sum(map(len, line))
-        values = db.values
-        sources = {line[at] for at, key in spec.key_positions(line) if not key.writes}
-        size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
+        if not all(key.writes for key in spec.keys):
+            values = db.values
+            sources = {line[at] for at, key in spec.key_positions(line) if not key.writes}
+            size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
         self._take(size)
 
     def reserve(self, interface: Interface, size: int) -> None:
