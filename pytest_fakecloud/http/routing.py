@@ -19,7 +19,7 @@ class Route:
     parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
     the raw rest of the path including slashes (possibly empty). ``name`` is that of the endpoint in
     faults and in the journal, which several routes may share. ``endpoint`` takes the app and the
-    request.
+    request, or what the service's ``run_endpoint()`` passes instead of the app.
 
     ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket.
     ``changes`` marks an endpoint that accepts GET although it changes data.

@@ -43,11 +43,10 @@ def touches_of_command(
     touches: list[Touch] = []
     for key_spec in spec.keys:
         places = key_spec.positions(line)
-        writes = "RO" not in key_spec.flags
         if places is None:
-            touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, writes))
+            touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, key_spec.stores))
         for place in places or ():
-            touches.append(touch_of_key(fake, database, line[place], writes))
+            touches.append(touch_of_key(fake, database, line[place], key_spec.stores))
     name = spec.name.partition(" ")[0]
     if touches or (spec.keys and not spec.write):
         yield from touches

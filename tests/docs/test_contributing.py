@@ -58,6 +58,26 @@ def test_the_files_of_recipes_exist() -> None:
     assert missing == set()
 
 
+def test_files_contain_the_names_that_messages_and_recipes_mention() -> None:
+    """For example, a test that fails says `WITHOUT_LINE of tests/kv/lines.py`."""
+    files = [path for path in ROOT.glob("tests/**/*.py") if "node_modules" not in path.parts]
+    texts = [recipes(), *(file.read_text(encoding="utf-8") for file in files)]
+    mentions = {
+        mention
+        for text in texts
+        for mention in re.findall(
+            r"(?:\b(_?[A-Z]{2}\w+)|`(\w+)`) (?:of|in)\s+`?([\w/]+\.py)\b", text
+        )
+    }
+    assert ("WITHOUT_LINE", "", "tests/kv/lines.py") in mentions
+    for constant, name, file in mentions:
+        source = next(path for path in (PACKAGE / file, ROOT / file) if path.exists())
+        definition = rf"(?m)^\s*(?:def |class )?{constant or name}\b"
+        assert re.search(definition, source.read_text(encoding="utf-8")), (
+            f"{constant or name}: {file}"
+        )
+
+
 def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (heading, rows), *others = parts("Add a key-value command")
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):

@@ -1,4 +1,4 @@
-"""Lines of each command about data, on the keys of `Filled` (`test_growth.py`).
+"""Lines of each command about data, on the keys of `Filled` (`growth.py`).
 
 They are in `command_lines.txt`. A command without a line there has one that is derived from its
 synopsis: its required arguments, on a copy of a filled key. Its work does not grow with the data.
@@ -6,7 +6,7 @@ synopsis: its required arguments, on a copy of a filled key. Its work does not g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pytest_fakecloud.kv.settings import VERSION
@@ -42,17 +42,17 @@ WORDS = {
 """The words of derived lines, by the names of arguments in synopses."""
 
 
-def derived_line(spec: CommandSpec) -> str | None:
-    """Return the derived line of a command; None if it has no key, or an argument without a word."""
-    words = [*_words(spec.arguments)]
-    if spec.group not in FILLED_KEYS or "copy" not in words or None in words:
+def derived_lines(spec: CommandSpec, words: Mapping[str, str] = WORDS) -> tuple[str, str] | None:
+    """Return the line that copies a filled key, and that of a command with the copy; None if it has no
+    key, or an argument without a word.
+    """
+    line = [spec.name, *_words(spec.arguments, words)]
+    if spec.group not in FILLED_KEYS or "copy" not in line or None in line:
         return None
-    line = " ".join([spec.name, *filter(None, words)])
-    # Only the last command counts: the first change of a copy may have to do with all elements.
-    return f"COPY {FILLED_KEYS[spec.group]} copy REPLACE ; {line} ; {line}"
+    return f"COPY {FILLED_KEYS[spec.group]} copy REPLACE", " ".join(filter(None, line))
 
 
-def _words(arguments: Iterable[Argument]) -> Iterator[str | None]:
+def _words(arguments: Iterable[Argument], words: Mapping[str, str]) -> Iterator[str | None]:
     for argument in arguments:
         if argument.optional:
             continue
@@ -60,9 +60,9 @@ def _words(arguments: Iterable[Argument]) -> Iterator[str | None]:
             yield argument.token
         if argument.inner:
             is_choice = argument.kind == "oneof"
-            yield from _words(argument.inner[:1] if is_choice else argument.inner)
+            yield from _words(argument.inner[:1] if is_choice else argument.inner, words)
         elif argument.kind == "string":
-            yield WORDS.get(argument.name)
+            yield words.get(argument.name)
 
 
 def command_of(line: str) -> str:
@@ -86,9 +86,10 @@ DATA = {
 }
 """The commands about data, by name, without those that have no function yet."""
 DERIVED = {
-    name: line
+    # Only the last command counts: the first change of a copy may have to do with all elements.
+    name: f"{lines[0]} ; {lines[1]} ; {lines[1]}"
     for name, spec in DATA.items()
-    if name not in WRITTEN | WITHOUT_LINE and (line := derived_line(spec)) is not None
+    if name not in WRITTEN | WITHOUT_LINE and (lines := derived_lines(spec)) is not None
 }
 """The derived lines by the names of the commands."""
 GROWTH["constant"] += DERIVED.values()

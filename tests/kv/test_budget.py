@@ -18,7 +18,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.search import index
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.values.containers import SetValue
-from tests.kv.test_growth import work
+from tests.kv.growth import work
 
 DOCUMENTS = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from math import inf
 from typing import Any
 
 import pytest
@@ -21,12 +23,18 @@ from pytest_fakecloud.kv.table.exceptions import OTHER_TTLS
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from pytest_fakecloud.kv.table.registry import command_table
 from pytest_fakecloud.kv.table.rows import ROWS
+from pytest_fakecloud.kv.table.synopsis import Argument
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES, TEMPLATES_FILE
 from tests.kv.conftest import NOW, Run
-from tests.kv.scenarios import FOLDER, Scenario, every_scenario, play
+from tests.kv.scenarios import FAILURES, FOLDER, Scenario, every_scenario, play
 from tests.kv.scenarios.observed import ObservedEffects
-from tests.kv.table import TABLE_FILE, WITHOUT_DATA, WITHOUT_SERVER
-from tests.kv.table.test_layout import MODULES, module_of_group
+from tests.kv.table import (
+    FUNCTION_MODULES,
+    TABLE_FILE,
+    WITHOUT_DATA,
+    WITHOUT_SERVER,
+    module_of_group,
+)
 from tests.notations import complete
 
 pytestmark = pytest.mark.completeness
@@ -67,8 +75,8 @@ class Played:
     """What the scenarios exercise: commands, option words and effects of commands, and error texts.
 
     ``unknown_words`` are words in capitals that are no options, with their commands (`WITHOUT_SERVER`).
-    ``lengths`` are the numbers of words of command lines that succeed, ``wrong_lengths`` of those that
-    are rejected because of it.
+    ``lengths`` are the numbers of words of command lines that succeed, ``rejected_lengths`` of those
+    that are rejected, and ``wrong_lengths`` of those that are rejected because of it.
     """
 
     def __init__(self) -> None:
@@ -78,6 +86,7 @@ class Played:
         self.errors: set[str] = set()
         self.unknown_words: set[tuple[str, str]] = set()
         self.lengths: set[tuple[str, int]] = set()
+        self.rejected_lengths: set[tuple[str, int]] = set()
         self.wrong_lengths: set[tuple[str, int]] = set()
 
     def play(self, dialect: Any, settings: dict[str, Any], scenario: Scenario) -> None:
@@ -106,6 +115,7 @@ class Played:
         if spec is None:
             return
         if isinstance(reply, CommandError):
+            self.rejected_lengths.add((spec.name, len(argv)))
             if "wrong number of arguments" in str(reply):
                 self.wrong_lengths.add((spec.name, len(argv)))
             # A command that is always rejected is exercised by its rejection.
@@ -136,7 +146,8 @@ def errors_in(reply: Any) -> Iterator[str]:
 def played() -> Played:
     played = Played()
     for dialect, settings, scenario in every_scenario().values():
-        played.play(dialect, settings, scenario)
+        with suppress(*FAILURES):  # `test_scenario` reports them.
+            played.play(dialect, settings, scenario)
     return played
 
 
@@ -149,19 +160,21 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
         *((name, "other TTL") for name in OTHER_TTLS),
         *((spec.name, "ttl") for spec in TABLE.values() if spec.ttl_at),
         *((spec.name, "value") for spec in TABLE.values() if spec.value_at),
+        *((name, "effect takes") for name in WITHOUT_SERVER if TABLE[name].repetition == "takes"),
     }
     missing = [
-        *((name, f"a line of {name} that succeeds") for name in commands - played.commands),
+        *((name, "", "that succeeds") for name in commands - played.commands),
+        *((name, word, f"with the option {word}") for name, word in words - played.options),
         *(
-            (name, f"a line of {name} with the option {word}")
-            for name, word in words - played.options
-        ),
-        *(
-            (name, f"a line of {name} that shows its {word}")
+            (name, "", f"that shows its {word}")
             for name, word in effects - played.effects - NOT_SHOWN
         ),
     ]
-    complete_scenarios((name, line) for name, line in missing if TABLE[name].group != "cluster")
+    complete_scenarios(
+        f"{file_of(name, option)}: a line of {name} {description}"
+        for name, option, description in missing
+        if TABLE[name].group != "cluster"
+    )
 
 
 @pytest.mark.slow
@@ -171,16 +184,38 @@ def test_scenarios_show_the_arities_of_commands_without_a_server(played: Played)
         spec = TABLE[name]
         if spec.subcommands:
             continue
+        file = file_of(name)
         if name in played.commands and (name, spec.least) not in played.lengths:
-            lines.append((name, f"a line of {name} with {spec.least} words that succeeds"))
+            lines.append(f"{file}: a line of {name} with {spec.least} words that succeeds")
         wrong = [spec.least - 1] if spec.least > 1 + (" " in name) else []
         wrong += [spec.most + 1] if spec.arity > 0 else []
         lines += [
-            (name, f"a line of {name} with {length} words => -ARITY")
+            f"{file}: a line of {name} with {length} words => -ARITY"
             for length in wrong
             if (name, length) not in played.wrong_lengths
         ]
+        greatest = spec.argument_words.start + greatest_length(spec.arguments)
+        if (
+            spec.arity < 0
+            and greatest < inf
+            and (name, greatest + 1) not in played.rejected_lengths
+        ):
+            lines.append(
+                f"{file}: a line of {name} with {greatest + 1:.0f} words, which is an error"
+            )
     complete_scenarios(lines)
+
+
+def greatest_length(arguments: Iterable[Argument]) -> float:
+    """Return the greatest number of words of arguments, which is infinite after ``...``."""
+    words = 0.0
+    for argument in arguments:
+        if argument.multiple:
+            return inf
+        words += bool(argument.token) + (argument.kind == "string")
+        lengths = [greatest_length([inner]) for inner in argument.inner]
+        words += max(lengths) if argument.kind == "oneof" else sum(lengths)
+    return words
 
 
 @pytest.mark.slow
@@ -232,15 +267,19 @@ def pattern_of(text: str) -> str:
     return ".*".join(map(re.escape, re.split(r"<\w+>", text)))
 
 
-def complete_scenarios(lines: Iterable[tuple[str, str]]) -> None:
+def complete_scenarios(lines: Iterable[str]) -> None:
     """Fail with the lines that scenarios of commands lack."""
-    complete(FOLDER, (f"{file_of(name)}: {line}" for name, line in sorted(lines)))
+    complete(FOLDER, sorted(lines))
 
 
-def file_of(name: str) -> str:
-    """Return the file of scenarios of a command: that of its function's module, if this is not shared
-    by several groups. Those of commands that Redis 7.0 lacks are in ``vendor/``.
+def file_of(name: str, option: str = "") -> str:
+    """Return the file for a scenario of a command and of its option. It has the name of the function's
+    module, or of the group's if several groups share the module. The files outside ``vendor/`` are also
+    played on Redis 7.0, which lacks some commands and options.
     """
-    module = MODULES.get(name, "arguments").replace(".", "/")
-    folder = "" if name in IN_REDIS else "vendor/"
-    return f"{folder}{module_of_group(TABLE[name].group) if module == 'arguments' else module}.txt"
+    module = FUNCTION_MODULES.get(name, "arguments")
+    if module == "arguments":
+        module = module_of_group(TABLE[name].group)
+    has_option = name in IN_REDIS and (not option or option in IN_REDIS[name].options)
+    file = f"{module.replace('/', '-')}.txt"
+    return file if has_option and (FOLDER / file).exists() else f"vendor/{module}.txt"

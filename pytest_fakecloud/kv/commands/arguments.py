@@ -131,11 +131,13 @@ def remove_all(session: Session, args: Args, *, kind: type[C]) -> int:
 
 
 def choice(args: Args, words: Collection[bytes], error: bytes = errors.SYNTAX) -> bytes:
-    """Return the only argument in upper case, by default the first of ``words``.
+    """Return the only argument in upper case, or an empty string if there is none.
 
-    Raise ``error`` for any other word and for more than one argument.
+    Raise ``error`` for a word that is not one of ``words``, and for more than one argument.
     """
-    word = args[0].upper() if args else next(iter(words))
+    if not args:
+        return b""
+    word = args[0].upper()
     if len(args) > 1 or word not in words:
         raise CommandError(error)
     return word

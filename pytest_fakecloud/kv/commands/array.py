@@ -196,7 +196,7 @@ def arscan(session: Session, args: Args) -> Reply:
 def arlastitems(session: Session, args: Args) -> Reply:
     """Return what is at the last indexes up to the cursor, oldest first."""
     count = parse_int(args[1], 0, outside=errors.NOT_POSITIVE)
-    is_reversed = bool(list(parse_options(args, 2, session.command.option_sizes)))
+    is_reversed = b"REV" in dict(parse_options(args, 2, session.command.option_sizes))
     array = get_or_empty(session, args[0], ArrayValue)
     latest = array.latest(min(count, len(array)))
     return latest if is_reversed else latest[::-1]
@@ -322,7 +322,7 @@ def arinfo(session: Session, args: Args) -> Reply:
     A fake has no directories: decided here, the size of the directory is the number of slices, and
     there are no super directories. A slice is dense if at least half of its indexes are occupied.
     """
-    is_full = bool(list(parse_options(args, 1, session.command.option_sizes)))
+    is_full = b"FULL" in dict(parse_options(args, 1, session.command.option_sizes))
     array = existing(session, args[0], ArrayValue)
     next_index = array.next_index
     info: list[Any] = [

@@ -231,7 +231,7 @@ def _assign(
 def json_set(session: Session, args: Args) -> Reply:
     """Set the value at a path of a document, or create the document."""
     key, path = args[0], read_path(session, args[1])
-    condition = choice(args[3:], (b"NX", b"XX")) if len(args) > 3 else b""
+    condition = choice(args[3:], (b"NX", b"XX"))
     value = read_value(args[2])
     document = session.db.get(key, JsonValue)
     if document is None:

@@ -184,7 +184,7 @@ def function_restore(session: Session, args: Args) -> Reply:
     """Load the function libraries of a FUNCTION DUMP payload, either all of them or none."""
     if len(args) > 2:
         raise subcommand_error(session)
-    policy = choice(args[1:], (b"APPEND", b"FLUSH", b"REPLACE"), errors.BAD_POLICY)
+    policy = choice(args[1:], (b"APPEND", b"FLUSH", b"REPLACE"), errors.BAD_POLICY) or b"APPEND"
     scripting = session.engine.scripting
     sources = sources_in(args[0], session.engine.version)
     scripting.libraries.add_all(map(scripting.read_library, sources), policy)

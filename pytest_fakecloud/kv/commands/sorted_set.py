@@ -171,7 +171,7 @@ def zmscore(session: Session, args: Args) -> Reply:
 def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     if len(args) > 3:
         raise arity_error(session)
-    with_score = b"WITHSCORE" in dict(parse_options(args, 2, session.command.option_sizes))
+    with_score = bool(choice(args[2:], (b"WITHSCORE",)))
     members = get_or_empty(session, args[0], SortedSet)
     rank = members.rank(args[1], reverse=reverse)
     if rank is None:

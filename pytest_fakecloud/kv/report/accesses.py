@@ -184,7 +184,7 @@ def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, boo
     line = [word.encode("utf-8", "surrogatepass") for word in words]
     positions = spec.key_positions(line)
     for at, key in positions:
-        yield words[at], "RO" not in key.flags
+        yield words[at], key.stores
     if not positions and spec.write and not spec.keys and "@keyspace" in spec.categories:
         yield "*", True
 

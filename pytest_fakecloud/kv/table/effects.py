@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_REPETITIONS = ("overwrites", "again", "varies")
-_WORDS = (*_REPETITIONS, "time")
+REPETITIONS = ("idempotent", "overwrites", "again", "varies", "takes", "moves", "derives")
+_WORDS = (*REPETITIONS, "time")
 
 
 class Effects(NamedTuple):
-    """The effects of a row, which the head of ``commands.txt`` explains. ``repetition`` is the word
-    about repetitions, or empty.
+    """The effects of a row, which the head of ``commands.txt`` explains. ``repetition`` is one of
+    ``REPETITIONS``, or empty.
     """
 
     repetition: str
@@ -23,7 +23,7 @@ def parse(text: str) -> Effects:
     for word in words:
         if word not in _WORDS:
             raise ValueError(f"{word!r} is not an effect; use one of {', '.join(_WORDS)}")
-    repetitions = [word for word in _REPETITIONS if word in words]
+    repetitions = [word for word in REPETITIONS if word in words]
     if len(repetitions) > 1:
         raise ValueError(f"{' and '.join(repetitions)} exclude each other; remove one of them")
     return Effects("".join(repetitions), "time" in words)

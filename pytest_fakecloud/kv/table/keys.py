@@ -19,7 +19,11 @@ KEY_FLAGS = (
 
 
 class KeySpec:
-    """A position of a command's keys, and how the command accesses them."""
+    """A position of a command's keys, and how the command accesses them.
+
+    ``writes``: it changes the data of the user in the key. ``stores``: it may store the key in another
+    way, also without changing these data: PFCOUNT keeps its result in the value.
+    """
 
     def __init__(self, text: str) -> None:
         *flags, position = text.split()
@@ -35,16 +39,13 @@ class KeySpec:
                 )
         keyword = match["keyword"]
         self.flags = tuple(flags)
+        self.writes = not {"update", "insert", "delete"}.isdisjoint(flags)
+        self.stores = "RO" not in flags
         self.unknown = position == "unknown"
         self.numkeys = keyword == "numkeys"
         self.keyword = keyword.encode() if keyword and not self.numkeys else None
         self.first, self.last = int(match["first"] or 0), int(match["last"] or 0)
         self.step, self.limit = int(match["step"] or 1), int(match["limit"] or 0)
-
-    @property
-    def writes(self) -> bool:
-        """Whether the command changes the key's data; ``RW access`` is about how they are stored."""
-        return not {"update", "insert", "delete"}.isdisjoint(self.flags)
 
     @property
     def depends_on_arguments(self) -> bool:

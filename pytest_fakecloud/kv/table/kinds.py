@@ -31,7 +31,9 @@ def _flags(spec: CommandSpec, index: int = 0) -> frozenset[str]:
 
 def _stores(spec: CommandSpec) -> bool:
     """Return whether a command stores data that its client sends."""
-    return spec.write and "denyoom" in spec.flags and bool(spec.keys) and not spec.derives
+    return (
+        spec.write and "denyoom" in spec.flags and bool(spec.keys) and spec.repetition != "derives"
+    )
 
 
 # -- reads -----------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ TAKES = _all(lambda spec: spec.repetition == "takes")
 """Commands that take an element away, which another client then cannot take."""
 MOVES = _all(lambda spec: spec.repetition == "moves")
 """Commands that move an element from their first key to the second."""
-REPEATABLE = OVERWRITES | _all(lambda spec: spec.repetition == "nothing")
+REPEATABLE = OVERWRITES | _all(lambda spec: spec.repetition == "idempotent")
 """Commands that change nothing when they are repeated."""
 
 # -- additions -------------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class CommandSpec:
     - ``may_wait``: the command has the option BLOCK.
     - ``rest``: the command is available over REST, at least without BLOCK.
     - ``protection``: the parameter that has to allow the command, or None.
-    - ``derives``: the command stores data that it derives from other keys.
+    - ``repetition``: what the command does to its keys when it is repeated, as a word of the column
+      *effects*; empty if it changes no keys.
     - ``lookup``: looking up a key counts as a hit or a miss. Functions of some writes override it
       (``Session.count_reads()``).
     - ``always_timed``: the effect or the reply of each line depends on the time.
@@ -100,10 +101,21 @@ class CommandSpec:
         self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
         self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
 
-        self._repetition, depends_on_time = effects.parse(row.effects)
+        self.repetition, depends_on_time = effects.parse(row.effects)
+        changes_keys = self.write and any(key.writes for key in self.keys)
+        if changes_keys and not self.repetition:
+            raise ValueError(
+                "it changes keys, so the effects need a word about repetitions; use one of "
+                f"{', '.join(effects.REPETITIONS)}"
+            )
+        if self.repetition and not changes_keys:
+            raise ValueError(
+                f"it changes no keys, so {self.repetition!r} says nothing; remove it, or add the flag "
+                "write and update, insert or delete to a key"
+            )
         blocks = "blocking" in self.flags and not self.may_wait
         self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
-        overwrites_string = row.group == "string" and self._repetition == "overwrites"
+        overwrites_string = row.group == "string" and self.repetition == "overwrites"
         is_replaced = self.only_key and (overwrites_string or "OW" in self.keys[0].flags)
         values = (at for at, name in names.items() if name in ("value", "serialized-value"))
         self.value_at = next(values, 0) if is_replaced else 0
@@ -120,10 +132,6 @@ class CommandSpec:
     def hidden(self) -> bool:
         return "skip_monitor" in self.flags or "admin" in self.flags
 
-    @cached_property
-    def derives(self) -> bool:
-        return "denyoom" in self.flags and any(not key.writes for key in self.keys)
-
     @property
     def other_ttl(self) -> bool:
         return self.name in OTHER_TTLS
@@ -136,30 +144,6 @@ class CommandSpec:
     def call(self, session: Any, line: list[bytes]) -> Reply:
         """Call the function with the words after the command's name."""
         return FUNCTIONS[self.name](session, line[self.argument_words])
-
-    @cached_property
-    def repetition(self) -> str:
-        """What a command does to its keys when it is repeated: a word of its row, which
-        ``commands.txt`` explains; an empty string if it changes no keys. Without a word, it
-
-        - ``derives`` the data again: denyoom, and a key that it only reads;
-        - ``takes`` another element: one key with access and delete, of a list, a set or a sorted set;
-        - ``moves`` another element: such a key, and a second one with RW and insert;
-        - or changes ``nothing``.
-        """
-        if not (self.write and any(key.writes for key in self.keys)):
-            return ""
-        if self._repetition:
-            return self._repetition
-        if self.derives:
-            return "derives"
-        first, *others = self.keys
-        if {"access", "delete"}.issubset(first.flags):
-            if not others and GROUPS[self.group].is_collection:
-                return "takes"
-            if others and {"RW", "insert"}.issubset(others[0].flags):
-                return "moves"
-        return "nothing"
 
     @cached_property
     def options(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class Queues:
     """The ordered queues by name."""
 
     def __init__(self, engine: Publisher) -> None:
+        # The `Engine`, weakly; the clock, the settings and the messages are attributes of `Admission`.
         self._engine = engine
         self.by_name: dict[str, OrderedQueue] = {}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ...http.messages import Request
 from ..engine.engine import Engine
-from ..errors import bad_request
 from ..wire import records
 from ..wire.values import check_name
-from .requests import field_of, json_object
+from .requests import field_of, json_object, number_of
 from .routing import QueueRoute
 
 
@@ -18,11 +17,7 @@ def list_queues(engine: Engine, request: Request) -> object:
 def upsert_queue(engine: Engine, request: Request) -> None:
     body = json_object(request)
     name = field_of(body, "queue", "queueName", str, required=True)
-    parallelism = body.get("parallelism")
-    if parallelism is not None and (
-        isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1
-    ):
-        raise bad_request("invalid queue: parallelism must be a number of at least 1")
+    parallelism = number_of(body, "queue", "parallelism", least=1)
     paused = field_of(body, "queue", "paused", bool)
     engine.queues.upsert(name, parallelism=parallelism, paused=paused)
 
@@ -32,6 +27,7 @@ def get_queue(engine: Engine, request: Request) -> object:
 
 
 def delete_queue(engine: Engine, request: Request) -> None:
+    # The deletion of an unknown queue succeeds, and so does that of a name that no queue can have.
     engine.queues.delete(request.segment("name"))
 
 

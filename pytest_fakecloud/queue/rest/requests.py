@@ -48,6 +48,16 @@ def field_of(
     return value
 
 
+def number_of(item: dict[str, Any], what: str, name: str, *, least: int) -> int | None:
+    """Return an integer of a JSON object, or None; raise a 400 error about an invalid ``what``."""
+    value = item.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise bad_request(f"invalid {what}: {name} must be a number of at least {least}")
+    return value
+
+
 def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
     """Return the published destination byte for byte, and the settings in its query.
 

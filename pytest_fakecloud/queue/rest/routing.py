@@ -18,6 +18,8 @@ from ..engine.engine import Engine
 class QueueRoute(Route):
     """A route of the queue, whose ``endpoint`` takes the engine and the request.
 
+    `QueueApp.run_endpoint()` calls it with the engine's lock, unless it ``lingers``.
+
     ``publishes`` marks an endpoint by which a client sends messages, whose IDs are in the response:
     reports, faults and explorations treat its requests as messages. The burst limit applies neither to
     these nor to ``unlimited`` ones (vendor's page on rate limits). Decided here: webhooks count as

@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.values.measures import content_size, usage
 from tests.harness import check_each
 from tests.kv.conftest import NOW, argv
-from tests.kv.table.test_repetition import TABLE_FILE
+from tests.kv.table import TABLE_FILE
 from tests.notations import complete, rows
 
 

@@ -54,6 +54,9 @@ CLIENTS: dict[str, dict[str, Any]] = {
 }
 """Names of clients, with the settings of their sessions."""
 
+FAILURES = (AssertionError, CommandError, pytest.fail.Exception)
+"""The exceptions of a scenario that fails."""
+
 _SUCCESS = object()
 """The reply of a line without one."""
 _ANY = object()
@@ -230,6 +233,6 @@ def play(run: Run, scenario: Scenario) -> None:
     for line, expected in scenario:
         try:
             played.step(line, expected)
-        except (AssertionError, CommandError, pytest.fail.Exception) as error:
+        except FAILURES as error:
             error.add_note(f"in the line {line}")
             raise

@@ -193,7 +193,7 @@ class ObservedEffects:
         reply: Any,
     ) -> None:
         """Check that the command counts as one that removes the elements in the line, if it does and
-        does not return them.
+        does not return them, or as one that takes elements, if it returns others than those in the line.
         """
         for key, value in before.items():
             new = after.get(key) or {}
@@ -208,6 +208,10 @@ class ObservedEffects:
                     f"RW delete, and field, member, index or element as the name of the argument that "
                     f"`{shown(argv)}` removes",
                 )
+            if returned and not named:
+                self.shown.add((spec.name, "effect takes"))
+                if spec.repetition not in ("takes", "moves"):
+                    self._note(spec, f"the effect takes (or moves), because of `{shown(argv)}`")
 
     def _check_changes(
         self,
@@ -283,7 +287,7 @@ class ObservedEffects:
             self._note(
                 self.spec,
                 f"an argument {', '.join(UNITS)} (or, if no argument is the TTL, the name of the "
-                "command to OTHER_TTLS of exceptions.py)",
+                "command to OTHER_TTLS of kv/table/exceptions.py)",
             )
 
     def _size(self) -> int:
@@ -314,8 +318,14 @@ class ObservedEffects:
         expiries.follow(_command(self.engine, argv, reply))
         for key, expiry in expiries.items():
             real_ms = db.expires.get(key.encode("latin-1"))
-            if self.engine.clock.now_us() < (expiry.deadline_us or 0) != (real_ms or 0) * 1000:
-                self._note(self.spec, f"an effect: {key} expires at {real_ms} and not at {expiry}")
+            expected_us = expiry.deadline_us or 0
+            if self.engine.clock.now_us() < expected_us != (real_ms or 0) * 1000:
+                self._note(
+                    self.spec,
+                    f"what changes the TTL in `{shown(argv)}`, e.g. the argument seconds or the option "
+                    f"EX, because {key} expires at {real_ms or 'no time'}, and reports expect "
+                    f"{expected_us // 1000}",
+                )
 
 
 def flags_of(spec: CommandSpec, argv: list[bytes]) -> dict[bytes, set[str]]:

@@ -1,7 +1,8 @@
-"""The command table: its file, and the commands whose rows no real server confirms."""
+"""The command table: its file, the commands whose rows no real server confirms, and their functions."""
 
 from pathlib import Path
 
+from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table import registry
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.table.versions import MODULES
@@ -18,3 +19,15 @@ WITHOUT_DATA = frozenset({"scripting", "transactions", "pubsub", "connection", "
 """The groups of commands that access no values of keys, or only run other commands. All other commands
 have lines on filled keys and, if a real server has them, templates of random lines.
 """
+FUNCTION_MODULES = {
+    name: spec.function.__module__.removeprefix(f"{commands.__name__}.").replace(".", "/")
+    for name, spec in COMMANDS.items()
+    if spec.function
+}
+"""The path of the module with each command's function, in ``kv/commands`` and without a suffix."""
+
+
+def module_of_group(group: str) -> str:
+    """Return the path of the module with most of a group's functions."""
+    modules = [path for name, path in FUNCTION_MODULES.items() if COMMANDS[name].group == group]
+    return max(modules, key=modules.count, default="<new module>")

@@ -8,30 +8,12 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud.kv import commands
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, _specs_of, command, spec_of
-from pytest_fakecloud.kv.table.rows import ROWS, Row, read
+from pytest_fakecloud.kv.table.registry import COMMANDS, _specs_of, command, spec_of
+from pytest_fakecloud.kv.table.rows import read
 from pytest_fakecloud.kv.table.ttl import find_ttl
 from tests.kv.table import TABLE_FILE
 from tests.kv.table.__main__ import facts_of
 from tests.notations import complete, rows
-
-
-@pytest.mark.completeness
-def test_no_effect_repeats_what_follows_from_the_row() -> None:
-    def facts(row: Row) -> object:
-        spec = CommandSpec(row)
-        return spec.repetition, spec.always_timed
-
-    superfluous = []
-    for row in ROWS.values():
-        words = row.effects.split()
-        for word in words:
-            others = " ".join(other for other in words if other != word)
-            if facts(row._replace(effects=others)) == facts(row):
-                superfluous.append(
-                    f"{row.name} without the effect {word}, which follows from its row"
-                )
-    complete(TABLE_FILE, superfluous)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +83,7 @@ def test_the_facts_that_follow_from_a_row() -> None:
         "  repetition: takes",
         "  options: none",
         "  true: always_timed",
-        "  false: derives has_fields hidden lookup may_wait other_ttl rest",
+        "  false: has_fields hidden lookup may_wait other_ttl rest",
         "  kinds: BLOCKING CONSUMES OF_QUEUES TAKES",
     ]
 

@@ -10,14 +10,14 @@ import pytest
 
 from pytest_fakecloud.kv.commands.server.introspection import KEYS, TYPES
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.table import kinds
+from pytest_fakecloud.kv.table import exceptions, kinds
 from pytest_fakecloud.kv.table.groups import GROUPS
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.kv.table.synopsis import FIELD, Argument
 from tests.kv.conftest import argv
+from tests.kv.growth import Filled
 from tests.kv.lines import LINES
 from tests.kv.table import TABLE_FILE
-from tests.kv.test_growth import Filled
 from tests.notations import complete
 
 OTHERS = {
@@ -82,6 +82,6 @@ def test_no_command_of_fields_depends_on_other_members() -> None:
         if len(set(replies)) > 1:
             dependent[spec.name] = line
     complete(
-        Path(kinds.__file__),
+        Path(exceptions.__file__),
         (f"to READ_OTHERS: {name} (see {line})" for name, line in dependent.items()),
     )

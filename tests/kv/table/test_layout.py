@@ -10,23 +10,12 @@ import pytest
 from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
+from tests.kv.table import FUNCTION_MODULES, module_of_group
 from tests.notations import complete
 
 HERE = Path(__file__).parents[1] / "commands"
 REAL = HERE.with_name("scenarios")
 VENDOR = REAL / "vendor"
-MODULES = {
-    name: spec.function.__module__.partition(".kv.commands.")[2]
-    for name, spec in COMMANDS.items()
-    if spec.function
-}
-"""The modules of the commands' functions."""
-
-
-def module_of_group(group: str) -> str:
-    """Return the path, without a suffix, of the module with most of a group's functions."""
-    modules = [module for name, module in MODULES.items() if COMMANDS[name].group == group]
-    return max(modules, key=modules.count, default="<new module>").replace(".", "/")
 
 
 @pytest.mark.completeness
@@ -45,7 +34,7 @@ def test_each_command_has_a_function_or_subcommands() -> None:
 @pytest.mark.completeness
 def test_a_module_of_commands_has_its_module_of_cases() -> None:
     def check(module: str) -> None:
-        *folders, name = module.split(".")
+        *folders, name = module.split("/")
         files = [
             HERE.joinpath(*folders, f"test_{name}.py"),
             REAL / f"{'-'.join([*folders, name])}.txt",
@@ -53,7 +42,7 @@ def test_a_module_of_commands_has_its_module_of_cases() -> None:
         ]
         assert any(file.is_file() for file in files)
 
-    check_each(check, zip(sorted(set(MODULES.values()))))
+    check_each(check, zip(sorted(set(FUNCTION_MODULES.values()))))
 
 
 def test_cases_are_about_a_module_of_commands() -> None:

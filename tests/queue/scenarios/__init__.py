@@ -90,7 +90,10 @@ class _Player(RequestPlayer):
             match = table.find(method, bare_path)
             if isinstance(match, tuple) and match[0].name not in PUBLISHING | NOT_PUBLISHING:
                 is_answer = b'"messageId"' in fetched.body and engine.messages.keys() - messages
-                assert not is_answer, "this sends a message: set `publishes=True` in its route"
+                assert not is_answer, (
+                    "this sends a message: set `publishes=True` in its route (or, if it is no message "
+                    "of the client, add its name to NOT_PUBLISHING of tests/queue/scenarios/__init__.py)"
+                )
             return fetched
         before = self.data()
         fetched = self.scene.request(method, path, headers, body)

@@ -48,8 +48,9 @@ from ..keys import encoding, reference_count
 @variant("FLUSHALL", "Delete all keys of all databases.", every=True)
 def flush(session: Session, args: Args, *, every: bool) -> Reply:
     engine = session.engine
-    lazily = choice(args, (b"ASYNC", b"SYNC")) == b"ASYNC"
-    if not args:
+    mode = choice(args, (b"ASYNC", b"SYNC"))
+    lazily = mode == b"ASYNC"
+    if not mode:
         lazily = engine.config.text("lazyfree-lazy-user-flush") == "yes"
     for database in engine.databases if every else [session.db]:
         if lazily:  # INFO counts these keys.
