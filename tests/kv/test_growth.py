@@ -313,9 +313,7 @@ def test_an_eviction_compares_a_bounded_number_of_keys(
     assert is_constant(growth(evictable, evict))
 
 
-def test_a_write_to_a_database_of_limited_size_looks_at_its_key_only(
-    bounded: list[Filled],
-) -> None:
+def test_a_write_to_a_database_of_limited_size_looks_at_its_key_only(bounded: list[Filled]) -> None:
     def write(filled: Filled) -> int:
         client = filled.engine.session(interface="rest")
         lines = [argv((line,)) for line in ("SET new x", "HSET hash new x", "RPUSH list x")]
