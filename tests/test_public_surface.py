@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -110,13 +110,13 @@ def test_dir_of_a_fake_shows_what_is_documented(fixture: str, cloud: Cloud) -> N
 USE = Path(__file__).parent / "typed_use.py"
 
 
-def mypy_errors(tmp_path: Path, use: Path) -> str:
+def mypy_errors(tmp_path: Path, uses: Sequence[Path]) -> str:
     pytest.importorskip("mypy")
     # With the options of a run on the package, whose cache saves nine tenths of the time.
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--no-error-summary"),
-            *("--config-file", str(ROOT / "pyproject.toml"), str(use)),
+            *("--config-file", str(ROOT / "pyproject.toml"), *map(str, uses)),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -126,11 +126,13 @@ def mypy_errors(tmp_path: Path, use: Path) -> str:
     return done.stdout + done.stderr
 
 
-def pyright_errors(tmp_path: Path, use: Path) -> str:
+def pyright_errors(tmp_path: Path, uses: Sequence[Path]) -> str:
     pytest.importorskip("pyright")
-    if use.parent != tmp_path:
-        shutil.copy(use, tmp_path)
-    settings = {"typeCheckingMode": "strict", "include": [use.name], "extraPaths": [str(ROOT)]}
+    for use in uses:
+        if use.parent != tmp_path:
+            shutil.copy(use, tmp_path)
+    names = [use.name for use in uses]
+    settings = {"typeCheckingMode": "strict", "include": names, "extraPaths": [str(ROOT)]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     done = subprocess.run(
         [sys.executable, "-m", "pyright", "-p", str(tmp_path), "--pythonpath", sys.executable],
@@ -141,24 +143,38 @@ def pyright_errors(tmp_path: Path, use: Path) -> str:
     return done.stdout + done.stderr
 
 
-Errors = Callable[[Path, Path], str]
-"""Returns what a type checker prints about a file, given a folder for its settings."""
+Errors = Callable[[Path, Sequence[Path]], str]
+"""Returns what a type checker prints about files, given a folder for its settings."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("errors", [mypy_errors, pyright_errors])
-def test_type_checkers_find_what_is_wrong_and_nothing_else(tmp_path: Path, errors: Errors) -> None:
-    check_types(tmp_path, errors, USE)
+def test_type_checkers_find_what_is_wrong_and_nothing_else(
+    tmp_path: Path, fakes: dict[str, Any], errors: Errors
+) -> None:
+    """Type checkers report the lines that end with ``# wrong``, and no others."""
+    uses = [USE, write_field_uses(tmp_path, fakes)]
+    shown = errors(tmp_path, uses)
+    for use in uses:
+        error_lines = re.findall(rf"\b{re.escape(use.name)}:(\d+):.*\berror:? ?", shown)
+        lines = use.read_text(encoding="utf-8").splitlines()
+        wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
+        assert len(wrong) > 40
+        assert set(map(int, error_lines)) == wrong, shown
 
 
-def check_types(tmp_path: Path, errors: Errors, use: Path) -> None:
-    """Check that a type checker reports the lines that end with ``# wrong``, and no others."""
-    shown = errors(tmp_path, use)
-    error_lines = re.findall(rf"{re.escape(use.name)}:(\d+):.*\berror:? ?", shown)
-    lines = use.read_text(encoding="utf-8").splitlines()
-    wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
-    assert len(wrong) > 40
-    assert set(map(int, error_lines)) == wrong, shown
+def write_field_uses(folder: Path, fakes: Mapping[str, Any]) -> Path:
+    """Write a module that uses the fields of each service with each fake."""
+    classes = {name: type(fake).__name__ for name, fake in fakes.items()}
+    parameters = ", ".join(f"{name}: {kind}" for name, kind in classes.items())
+    lines = [f"    {use}{'' if valid else '  # wrong'}" for use, valid in field_uses(fakes)]
+    uses = folder / "fields_use.py"
+    uses.write_text(
+        f"from pytest_fakecloud import {', '.join(classes.values())}\n\n"
+        f"def test({parameters}, any_value: object) -> None:\n" + "\n".join(lines),
+        encoding="utf-8",
+    )
+    return uses
 
 
 def test_the_stubs_are_as_written() -> None:
@@ -208,23 +224,6 @@ def test_a_fact_of_another_service_is_an_error(fakes: dict[str, Any]) -> None:
             eval(use, names)
 
     check_each(is_checked, list(field_uses(fakes)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("errors", [mypy_errors, pyright_errors])
-def test_type_checkers_reject_facts_of_another_service(
-    tmp_path: Path, fakes: dict[str, Any], errors: Errors
-) -> None:
-    classes = {name: type(fake).__name__ for name, fake in fakes.items()}
-    parameters = ", ".join(f"{name}: {kind}" for name, kind in classes.items())
-    lines = [f"    {use}{'' if valid else '  # wrong'}" for use, valid in field_uses(fakes)]
-    use = tmp_path / "fields_use.py"
-    use.write_text(
-        f"from pytest_fakecloud import {', '.join(classes.values())}\n\n"
-        f"def test({parameters}, any_value: object) -> None:\n" + "\n".join(lines),
-        encoding="utf-8",
-    )
-    check_types(tmp_path, errors, use)
 
 
 def test_type_checkers_know_the_fields_of_every_class_of_items() -> None:

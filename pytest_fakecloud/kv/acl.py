@@ -520,7 +520,8 @@ def _command_rules(selector: Selector) -> bytes:
     table = selector.table
     adds = not selector.future
     sign, opposite = ("+", "-") if adds else ("-", "+")
-    wanted = {spec for spec in table.commands.values() if (spec in selector.commands) == adds}
+    permitted = selector.commands
+    wanted = {spec for spec in table.commands.values() if (spec in permitted) == adds}
     categories = _fitting_categories(table, wanted)
     covered = {spec for name in categories for spec in table.members_of(f"@{name}")}
     rules = ["-@all" if adds else "+@all", *(f"{sign}@{name}" for name in categories)]

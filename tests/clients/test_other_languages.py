@@ -75,18 +75,20 @@ def test_vitest(node_folder: Path) -> None:
     folder = written("vitest.md", node_folder)
     # A second file runs in parallel with the first, in its own cloud.
     shutil.copy(folder / "session.test.js", folder / "again.test.js")
+    # A third one expects another key.
+    calls = (folder / "calls.test.js").read_text("utf-8")
+    (folder / "wrong.test.js").write_text(calls.replace('"session:*"', '"cart:*"'), "utf-8")
     program = folder / "node_modules" / "vitest" / "vitest.mjs"
-    output = with_fakes("node", str(program), "run", "--no-color", cwd=folder)
-    assert re.search(r"Tests\s+7 passed \(7\)", output), output
-    calls = folder / "calls.test.js"
-    calls.write_text(calls.read_text("utf-8").replace('"session:*"', '"cart:*"'), "utf-8")
-    (shown,) = re.findall(r"^```text\n(.*?)^```$", (GUIDES / "vitest.md").read_text(), re.M | re.S)
     with pytest.raises(AssertionError) as caught:
-        with_fakes("node", str(program), "run", "--no-color", "calls", cwd=folder)
-    assert _without_numbers(shown) in _without_numbers(str(caught.value))
+        with_fakes("node", str(program), "run", "--no-color", cwd=folder)
+    output = str(caught.value)
+    assert re.search(r"Tests\s+1 failed \| 7 passed \(8\)", output), output
+    assert "Unhandled" not in output, output
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", (GUIDES / "vitest.md").read_text(), re.M | re.S)
+    assert _without_numbers(shown) in _without_numbers(output)
     assert re.search(
-        r"calls.test.js > a session is written once:\n +clock frozen(.*\n)+.*SET session:7 ada",
-        str(caught.value),
+        r"wrong.test.js > a session is written once:\n +clock frozen(.*\n)+.*SET session:7 ada",
+        output,
     )
 
 

@@ -117,7 +117,7 @@ def test_a_script_that_wrote_cannot_be_killed(
     connect: Any, line: tuple[Any, ...], kill: str
 ) -> None:
     first, second = connect(2)
-    first.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=0.8)
+    first.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=0.4)
     first("FUNCTION", "LOAD", LIBRARY)
     first.send(*line)
     runs(second)
@@ -125,7 +125,7 @@ def test_a_script_that_wrote_cannot_be_killed(
     while not first.server._engine.databases[0].values:
         pass
     assert second(*kill.split()).text == errors.UNKILLABLE
-    assert b"Script stopped: it ran for more than 0.8 seconds" in first.read().text
+    assert b"Script stopped: it ran for more than 0.4 seconds" in first.read().text
     assert second("GET", "k") == b"v"
 
 
@@ -147,16 +147,14 @@ def test_nobody_waits_longer_than_the_bound(
 @pytest.mark.slow
 def test_the_vendor_kills_nothing(connect: Any) -> None:
     first, second = connect(2, "vendor")
-    first.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
+    first.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=0.5)
     first.send("EVAL", FOR_EVER, 0)
     runs(second)
-    start = monotonic()
     for kill in ("SCRIPT KILL", "FUNCTION KILL"):
         assert second(kill) == Error(b"NOTBUSY No scripts in execution right now.")
-    assert monotonic() - start < 0.6
-    assert second.server._engine.scripting.running is not None
+    assert second.server._engine.scripting.running is not None  # the replies did not wait
     assert second("PING") == Status(b"PONG")  # waits for the end
-    assert b"it ran for more than 1.5 seconds" in first.read().text
+    assert b"it ran for more than 0.5 seconds" in first.read().text
 
 
 def test_a_tester_and_a_client_of_rest_can_kill(connect: Any) -> None:

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from ..harness import QUIET, Run, apart
+from ..harness import QUIET, Run, apart, quiet_but
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def test_a_session_scope_under_xdist_has_a_cloud_for_each_worker(pytester: pytes
             """
         )
     )
-    apart(pytester, "-n2", plugins=("xdist",)).assert_outcomes(passed=8)
+    pytester.runpytest_inprocess(*quiet_but("xdist"), "-n2").assert_outcomes(passed=8)
 
 
 def test_pytest_rewrites_no_module_of_an_installed_package(pytester: pytest.Pytester) -> None:

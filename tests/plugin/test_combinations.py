@@ -70,7 +70,7 @@ BESIDE = {
     "inline_snapshot": ("inline_snapshot", []),
     "syrupy": ("syrupy", []),
     "time_machine": ("time_machine", []),
-    "xdist": ("xdist", ["-n2"]),
+    "xdist": ("xdist", ["-n1"]),
     "xprocess": ("xprocess", []),
 }
 """Plugin names, and the options that enable the plugins, by their module."""

@@ -15,7 +15,7 @@ from pytest_fakecloud import Cloud, ContractError, Results
 from pytest_fakecloud.cloud.base import fixture_fake, use_in_fixtures
 from pytest_fakecloud.recordings.archives import archive, write
 
-from ..harness import Run, apart
+from ..harness import Run, quiet_but
 
 NOON = "2026-01-01T12:00:00Z"
 SETTINGS = {"vector_index": {"dimension": 2}, "broker": {"topics": {"orders": 1}}}
@@ -336,7 +336,7 @@ def check(folder: Path) -> None:
 def test_workers_do_not_clash(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(SOURCE)
-    apart(pytester, "-n2", "--fakecloud-record=tapes", plugins=("xdist",))
+    pytester.runpytest_inprocess(*quiet_but("xdist"), "-n2", "--fakecloud-record=tapes")
     check(pytester.path / "tapes")
 
 

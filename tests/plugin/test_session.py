@@ -374,7 +374,7 @@ def test_workers_have_their_own_modules(pytester: pytest.Pytester) -> None:
     source = "import pytest\n@pytest.mark.parametrize('n', range(4))\ndef test_it(kv_server, n):\n"
     body = "    assert kv_server.client().incr('n') == 1\n"
     pytester.makepyfile(test_1=source + body, test_2=source + body)
-    apart(pytester, "-n2", plugins=("xdist",)).assert_outcomes(passed=8)
+    pytester.runpytest_inprocess(*quiet_but("xdist"), "-n2").assert_outcomes(passed=8)
 
 
 @pytest.mark.slow

@@ -121,7 +121,9 @@ def _expanded(line: str) -> str:
         numbers = range(int(match[2]), int(match[3]) + 1)
         return " ".join(f"{match[1]}{number}{match[4]}" for number in numbers)
 
-    return _COUNTED.sub(counted, repeated(line))
+    whole = repeated(line)
+    # Most lines count nothing, and the search takes long in a word of thousands of characters.
+    return _COUNTED.sub(counted, whole) if ".." in line else whole
 
 
 def _reply(text: str, line: str) -> Any:
