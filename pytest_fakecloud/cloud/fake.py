@@ -184,21 +184,24 @@ class Fake:
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._part_exits = Exits()
-        """What ends with the parts of the app, the latest first. They end in the middle of the others,
-        after the app is detached: this wakes handlers that wait in a part, and the journal of a closed
-        fake must not record how they end.
+        """What ends with the parts of the app. They end in the middle of the others, after the app is
+        detached: this wakes handlers that wait in a part, and the journal of a closed fake must not
+        record how they end.
         """
-        self._exits = Exits(
+        self._exits = Exits()
+        """What ends with the fake: first what is registered while it is open, such as functions of
+        ``on_close()``, clients and interceptions.
+        """
+        ends_in_order = [
             self._stop_serving,
             self.faults._close,
             self._detach_app,
             self._part_exits.close,
             self._await_handlers,
             self._forget,
-        )
-        """What ends with the fake, in this order; first what is registered while the fake is open:
-        functions of ``on_close()``, clients, interceptions.
-        """
+        ]
+        for end in reversed(ends_in_order):  # Exits call the latest first.
+            self._exits.callback(end)
         try:
             self._open(self._make_app())
             context.fakes.add(self)

@@ -78,8 +78,9 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.test = TestState()
-        self.exits = Exits(self.end_test)
-        """What ends with the run: the clouds that are still open, the latest first, then the test."""
+        self.exits = Exits()
+        """What ends with the run: the clouds that are still open, then the test."""
+        self.exits.callback(self.end_test)
         self.fixture_owner: CloudOwner | None = None
         """The owner of the cloud of the fixture ``fakecloud``, from its first use in a scope until the
         last test of the scope has been reported. If the scope is the session, that of the session.
