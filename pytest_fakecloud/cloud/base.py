@@ -120,7 +120,7 @@ class BaseCloud:
         user = object()
         self._exits = Exits()
         """What ends with the cloud."""
-        ends_in_order = [
+        ends_in_order: list[Callable[[], object]] = [
             self._start_no_more,
             self._stop_delivering,
             self._close_fakes,

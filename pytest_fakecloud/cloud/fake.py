@@ -192,7 +192,7 @@ class Fake:
         """What ends with the fake: first what is registered while it is open, such as functions of
         ``on_close()``, clients and interceptions.
         """
-        ends_in_order = [
+        ends_in_order: list[Callable[[], object]] = [
             self._stop_serving,
             self.faults._close,
             self._detach_app,
@@ -269,12 +269,6 @@ class Fake:
     @property
     def env(self) -> dict[str, str]:
         """The environment variables that official clients read, with this fake's values."""
-        return self._env_variables()
-
-    def _env_variables(self) -> dict[str, str]:
-        """Return the variables whose values are known without opening a port. Subclasses override
-        this; ``KVServer.env`` adds the others.
-        """
         return {}
 
     @action
@@ -301,9 +295,9 @@ class Fake:
         """Restore credentials that ``_credentials()`` returned."""
         self._set_tokens(*credentials)
 
-    def _take_over(self, former: Any) -> None:
-        """Use the credentials of the fake that served this address before and is closed now."""
-        self._set_credentials(*former._credentials())
+    def _ports(self, settings: Mapping[str, Any]) -> dict[str, int]:
+        """Return the settings with which another fake with these ``settings`` has the same ports."""
+        return {"port": self._mount.port}
 
     def _new_token(self) -> str:
         """Return a new random token, in the form of the service's own tokens."""

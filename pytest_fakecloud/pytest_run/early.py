@@ -1,8 +1,7 @@
 """Early fakes: those that start before conftests and the application's settings are imported.
 
 ``Run`` only decides whether there are any (``is_early``), and gives them the settings of the session
-before the first test (``apply()``). What a fake needs to continue at the address of another one is
-``Fake._take_over()`` and ``http.ports.hand_over()``.
+before the first test (``apply()``).
 """
 
 from __future__ import annotations
@@ -104,8 +103,9 @@ class EarlyFakes:
                     hand_over(mount.host, mount.port, mount.listener)
             former.close()
             for fixture, early_fake in early_fakes.items():
-                fake = fixture_fake(owner.cloud, fixture, port=early_fake._mount.port)
-                fake._take_over(early_fake)
+                ports = early_fake._ports(owner.settings.get(fixture, {}))
+                fake = fixture_fake(owner.cloud, fixture, **ports)
+                fake._set_credentials(*early_fake._credentials())
                 _check_variables(early_fake, fake)
             owner.let_stay(owner.cloud.fakes())
         except BaseException:

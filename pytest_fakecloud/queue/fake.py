@@ -233,7 +233,9 @@ class Queue(QueueActions, Fake):
         keys, now = self._engine.keys, self._signer.now()
         return explain(token, body=bytes_of(body), keys=keys, at=now, url=url)
 
-    def _env_variables(self) -> dict[str, str]:
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that the official clients read, with this queue's values."""
         variables = {
             "QSTASH_URL": self.url,
             "QSTASH_TOKEN": self.token,

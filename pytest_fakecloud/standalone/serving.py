@@ -169,13 +169,12 @@ def _summary(app: ControlApp, options: Options) -> str:
     if options.json:
         from .control.fakes import describe
 
-        variables = app.environment()  # Opens the ports that the descriptions name.
         return json.dumps({
             "control": {"url": app.url, "token": app.token},
             "console": app.console_url(),
             "seed": cloud.seed,
             "fakes": [describe(fake) for fake in cloud.fakes()],
-            "env": variables,
+            "env": app.environment(),
         })  # fmt: skip
     lines = [f"pytest-fakecloud is ready: seed {cloud.seed!r}, clock {cloud.clock.mode}", ""]
     for fake in cloud.fakes():
