@@ -25,6 +25,7 @@ from ..core.registry import Registry
 from ..core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
 from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
+from ..http.ports import close_listeners
 from ..process.surroundings import changes_for, no_proxy
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
 from .services import Service, fake_class, find
@@ -124,6 +125,7 @@ class BaseCloud:
             self._start_no_more,
             self._stop_delivering,
             self._close_fakes,
+            self._close_listeners,
             *([] if steering is None else [steering.stop]),
             *(partial(change.leave, user) for change in self._changes),
             *([] if self._authority is None else [self._authority.close]),
@@ -361,6 +363,9 @@ class BaseCloud:
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed(self._last_fakes)))
         self._fixture_fakes.clear()
+
+    def _close_listeners(self) -> None:
+        close_listeners(self._context.listeners)
 
     def _forget_timers(self) -> None:
         # Until now, the clock's reference has kept the cloud alive while a fake was open.

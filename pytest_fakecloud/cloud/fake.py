@@ -30,6 +30,7 @@ from .actions import action
 if TYPE_CHECKING:
     from ..core.typed import CallFields
     from ..http.hub import Hub, Mount
+    from ..http.ports import Listeners
 
 
 _recent_tokens: deque[str] = deque(maxlen=1000)
@@ -68,6 +69,8 @@ class Context:
         self.fakes: Registry[Fake] = Registry()
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
+        self.listeners: Listeners = {}
+        """Sockets that listen already, for fakes that start at their addresses."""
         self._numbers: dict[str, int] = {}
 
     @classmethod
@@ -95,12 +98,14 @@ class Context:
             name = fixture if number == 1 else f"{fixture}_{number}"
         return name
 
-    def mount(self, app: Any, **options: Any) -> Mount:
+    def mount(self, app: Any, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Mount:
+        """Like ``Hub.mount()``, with the TLS of the cloud, and with its socket for this address."""
         if self.hub is None:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        return self.hub.mount(app, **options)
+        listener = self.listeners.pop((host, port), None)
+        return self.hub.mount(app, host=host, port=port, listener=listener, **options)
 
 
 def was_given(token: str) -> bool:
