@@ -12,9 +12,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from os import urandom
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from ..core.clock import STANDS, Clock, Mode, Timekeeper
+from ..core.clock import Clock, Mode, Timekeeper
 from ..core.errors import ContractError, shown
 from ..core.exits import Exits, call_all
 from ..core.field_types import OneOf
@@ -22,11 +22,12 @@ from ..core.ids import Ids
 from ..core.journal import Journal, Results, results_of
 from ..core.matching import Field
 from ..core.registry import Registry
-from ..core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
+from ..core.settings import DeliveryMode, read, reject_unknown
 from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
 from ..http.ports import close_listeners
 from ..process.surroundings import changes_for, no_proxy
+from .config import CloudConfig, Transport
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
 from .services import Service, fake_class, find
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ..queue.settings import DestinationSettings
     from ..vector.fake import VectorIndex, VectorSettings
 
-Transport = Literal["socket", "inprocess"]
 _making_dispatchers = threading.Lock()
 
 
@@ -84,13 +84,17 @@ class BaseCloud:
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
-        PROCESS_TIME.read("process_time", process_time, "Cloud")
-        if process_time and clock == "running":
-            raise ContractError(f"clock='running' is not possible: {STANDS}")
-        TRANSPORT.read("transport", transport, "Cloud")
-        DELIVERY.read("delivery", delivery, "Cloud")
-        SWITCH.read("tls", tls, "Cloud")
-        SWITCH.read("share_tls_context", share_tls_context, "Cloud")
+        settings = {
+            "seed": seed,
+            "now": now,
+            "clock": clock,
+            "process_time": process_time,
+            "delivery": delivery,
+            "transport": transport,
+            "tls": tls,
+            "share_tls_context": share_tls_context,
+        }
+        read(CloudConfig, settings, "Cloud")
         _close_dropped()
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)

@@ -10,9 +10,10 @@ import pytest
 
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
+from ..cloud.config import CloudConfig
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
-from ..core.settings import DeliveryMode
+from ..core.settings import DeliveryMode, settings_of
 from .lost_changes import OPENING, CloudMoment, LostChanges, moment_of
 from .options import FixtureValues, Node, RunOptions
 
@@ -58,16 +59,9 @@ class CloudOwner:
         """The values of the fixtures with settings with which the cloud was opened."""
         self.settings = settings = options.merged_settings(node, values)
         """The settings of the cloud: these values, merged with markers, options and the ini file."""
-        self.cloud = cloud = Cloud(
-            seed=self._seed_of(test),
-            now=settings["now"],
-            clock=settings["clock"],
-            process_time=settings["process_time"],
-            delivery=delivery,
-            transport=settings["transport"],
-            tls=settings["tls"],
-            share_tls_context=settings["share_tls_context"],
-        )
+        cloud_settings = {name: settings[name] for name in settings_of(CloudConfig)}
+        cloud_settings |= {"seed": self._seed_of(test), "delivery": delivery}
+        self.cloud = cloud = Cloud(**cloud_settings)
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider

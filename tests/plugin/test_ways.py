@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from pytest_fakecloud.cloud.services import SERVICES, fake_class, find, services_by_word
-from pytest_fakecloud.core.settings import connection_settings, settings_of
-from pytest_fakecloud.pytest_run.options import CloudConfig
+from pytest_fakecloud.core.settings import connection_settings
+from pytest_fakecloud.pytest_run.options import TEST_SETTINGS
 
 from ..harness import QUIET, Run
 
@@ -84,7 +84,7 @@ def values(names: Iterable[str]) -> dict[str, object]:
 @pytest.mark.completeness
 def test_every_setting_has_an_effect_here(run: Run) -> None:
     own = {name for name in EFFECTS if name not in SERVICES}
-    assert own == set(settings_of(CloudConfig))
+    assert own == set(TEST_SETTINGS)
     run(source(TEST)).assert_outcomes(failed=len(EFFECTS))
 
 
