@@ -94,11 +94,11 @@ class BaseCloud:
             "tls": tls,
             "share_tls_context": share_tls_context,
         }
-        read(CloudConfig, settings, "Cloud")
+        config = read(CloudConfig, settings, "Cloud")
         _close_dropped()
-        self._time = Timekeeper(now, clock)
-        ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
-        self._context = Context(self._time, ids, delivery)
+        self._time = Timekeeper(config.now, config.clock)
+        ids = Ids(int.from_bytes(urandom(4)) if config.seed is None else config.seed)
+        self._context = Context(self._time, ids, config.delivery)
         self._allowed = Allowances()
         """The violations and warnings that ``allow()`` covers."""
         self._listeners: Registry[Callable[[Fake], None]] = Registry()
@@ -107,19 +107,19 @@ class BaseCloud:
         """The fakes of the fixtures that were used, by fixture name."""
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
-        self._in_process = transport == "inprocess"
-        if tls:
+        self._in_process = config.transport == "inprocess"
+        if config.tls:
             from ..process.surroundings import Authority
 
             self._authority = Authority()
             self._context.tls = self._authority.server_context
             self._context.ca_file = self._authority.ca_file
         steering: ProcessTime | None = None
-        if process_time:
+        if config.process_time:
             from ..process.process_time import ProcessTime
 
-            steering = ProcessTime(self._time, process_time)
-        self._changes = changes_for(share_tls_context, self._in_process)
+            steering = ProcessTime(self._time, config.process_time)
+        self._changes = changes_for(config.share_tls_context, self._in_process)
         # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
         # nothing else refers closes.
         user = object()

@@ -155,6 +155,8 @@ class Fake:
     """The class that declares the settings of this fake."""
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
+    _other_credential_names: ClassVar[tuple[str, ...]] = ()
+    """The properties with other credentials that a test can replace."""
 
     _config: FakeConfig
     """The settings of this fake, with their defaults."""
@@ -280,25 +282,18 @@ class Fake:
     def rotate_token(self) -> str:
         """Replace the credentials; return the new token. Requests with the old ones are rejected."""
         self._context.former_secrets |= secrets_of(self)
-        self._set_tokens(*(self._new_token() for _ in self._token_names))
+        self._set_credentials({name: self._new_token() for name in self._token_names})
         return self.token
 
-    def _tokens(self) -> tuple[str, ...]:
-        """Return the credentials that ``rotate_token()`` replaces."""
-        return tuple(getattr(self, name) for name in self._token_names)
+    def _credentials(self) -> dict[str, Any]:
+        """Return all credentials that a test can replace, by the names of their properties."""
+        names = (*self._token_names, *self._other_credential_names)
+        return {name: getattr(self, name) for name in names}
 
-    def _set_tokens(self, *tokens: str) -> None:
-        """Restore credentials that ``_tokens()`` returned."""
-        for name, token in zip(self._token_names, tokens, strict=True):
-            setattr(self, name, token)
-
-    def _credentials(self) -> tuple[str, ...]:
-        """Return all credentials that can be rotated. Subclasses add others to the tokens."""
-        return self._tokens()
-
-    def _set_credentials(self, *credentials: str) -> None:
-        """Restore credentials that ``_credentials()`` returned."""
-        self._set_tokens(*credentials)
+    def _set_credentials(self, credentials: Mapping[str, Any]) -> None:
+        """Set some of these credentials."""
+        for name, value in credentials.items():
+            setattr(self, name, value)
 
     def _ports(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the settings with which another fake with these ``settings`` has the same ports."""

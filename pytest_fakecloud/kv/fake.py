@@ -73,6 +73,7 @@ class KVServer(Fake):
     fixture: ClassVar[str] = "kv_server"
 
     _config_class = KVConfig
+    _other_credential_names = ("_password",)
     _config: KVConfig
     _app: KVApp
     _engine: KVEngine | RedisEngine
@@ -100,6 +101,11 @@ class KVServer(Fake):
     @property
     def _password(self) -> str:
         return self._app.password
+
+    @_password.setter
+    def _password(self, password: str) -> None:
+        if password != self._app.password:
+            self._app.set_password(password)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -155,15 +161,6 @@ class KVServer(Fake):
         if self._port is not None and settings.get("engine") is None:
             ports["database_port"] = self._port.port
         return ports
-
-    def _credentials(self) -> tuple[str, ...]:
-        return *super()._credentials(), self._password
-
-    def _set_credentials(self, *credentials: str) -> None:
-        *tokens, password = credentials
-        super()._set_credentials(*tokens)
-        if password != self._password:
-            self._app.set_password(password)
 
     @property
     def env(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ from .options import FixtureValues, Node, RunOptions
 class BeforeFixture(NamedTuple):
     """The state of a cloud before a fixture of a wide scope."""
 
-    credentials: Mapping[Fake, tuple[str, ...]]
+    credentials: Mapping[Fake, Mapping[str, Any]]
     baselines: Mapping[Fake, Baseline]
     moment: CloudMoment
 
@@ -66,7 +66,7 @@ class CloudOwner:
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
         use_in_fixtures(cloud, settings, cache)
-        self._staying: dict[Fake, tuple[str, ...]] = {}
+        self._staying: dict[Fake, Mapping[str, Any]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
@@ -104,7 +104,7 @@ class CloudOwner:
         start_over(cloud)
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
-                fake._set_credentials(*credentials)
+                fake._set_credentials(credentials)
         cloud._context.ids.reseed(self._seed_of(item.nodeid))
 
     def begin_call(self) -> None:

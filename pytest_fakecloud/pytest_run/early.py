@@ -96,7 +96,7 @@ def with_settings(run: Run, early: CloudOwner, values: FixtureValues, test: str)
         for fixture, early_fake in early_fakes.items():
             ports = early_fake._ports(owner.settings.get(fixture, {}))
             fake = fixture_fake(owner.cloud, fixture, **ports)
-            fake._set_credentials(*early_fake._credentials())
+            fake._set_credentials(early_fake._credentials())
             _check_variables(early_fake, fake)
         owner.let_stay(owner.cloud.fakes())
     except BaseException:
