@@ -28,6 +28,8 @@ from ..http.hub import default_hub
 from .actions import action
 
 if TYPE_CHECKING:
+    import ssl
+
     from ..core.typed import CallFields
     from ..http.hub import Hub, Mount
     from ..http.ports import Listeners
@@ -49,14 +51,6 @@ class Context:
     messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``fakes`` are the open fakes.
     """
 
-    hub: Hub | None = None
-    tls: Any = None
-    ca_file: str | None = None
-    closed = False
-    """Whether the cloud is closed or closing."""
-    former_secrets: Set[str] = frozenset()
-    """Credentials of closed fakes, and replaced ones, which reports must hide."""
-
     def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
         self.clock = clock
         self.public_clock = Clock(clock)
@@ -66,9 +60,17 @@ class Context:
         self.journal = Journal(self.recorder)
         self.violations = Violations()
         self.delivery = delivery
+        self.tls: ssl.SSLContext | None = None
+        self.ca_file: str | None = None
+        self.hub: Hub | None = None
+        """The hub of the first mount."""
         self.fakes: Registry[Fake] = Registry()
+        self.closed = False
+        """Whether the cloud is closed or closing."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
+        self.former_secrets: Set[str] = frozenset()
+        """Credentials of closed fakes, and replaced ones, which reports must hide."""
         self.listeners: Listeners = {}
         """Sockets that listen already, for fakes that start at their addresses."""
         self._numbers: dict[str, int] = {}
@@ -191,8 +193,8 @@ class Fake:
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._part_exits = Exits()
-        """What ends with the parts of the app. They end in the middle of the others, after the app is
-        detached: this wakes handlers that wait in a part, and the journal of a closed fake must not
+        """What ends with the parts of the app. They end in the middle of the others, after the app has
+        left the fake: this wakes handlers that wait in a part, and the journal of a closed fake must not
         record how they end.
         """
         self._exits = Exits()
@@ -202,7 +204,7 @@ class Fake:
         ends_in_order: list[Callable[[], object]] = [
             self._stop_serving,
             self.faults._close,
-            self._detach_app,
+            self._let_app_leave,
             self._part_exits.close,
             self._await_handlers,
             self._forget,
@@ -426,9 +428,9 @@ class Fake:
     def _stop_serving(self) -> None:
         call_all(mount.stop for mount in self._mounts)
 
-    def _detach_app(self) -> None:
+    def _let_app_leave(self) -> None:
         if hasattr(self, "_app"):  # else the fake has failed to start before
-            self._app.detach()
+            self._app.leave_fake()
 
     def _await_handlers(self) -> None:
         call_all(mount.await_handlers for mount in self._mounts)

@@ -154,11 +154,10 @@ class App:
         """Functions that are called with a rejected request whose call is open."""
         self.chain = Chain()
 
-    def detach(self) -> None:
-        """Break the circle of references that keeps a closed fake in memory until the garbage
-        collector runs. Requests that are still handled get a response, but are not recorded.
+    def leave_fake(self) -> None:
+        """Refer to the closing fake and its journal no more, because they refer to this app: its calls
+        read their facts from it. Requests that are still handled get a response, but are not recorded.
         """
-        # The calls of the fake's recorder refer to this app, which reads their facts.
         self.recorder = Recorder(self.clock.now_us)
         self.recorder.keep = 0
 
