@@ -57,7 +57,7 @@ class CloudConfig(Settings):
     clock: Mode | None = setting(None, optional(choice("running", "frozen")))
     """``"running"``: it follows real time. ``"frozen"``: it moves only when a test moves it."""
     seed: int | str | None = setting(None, optional(_SEED))
-    """The seed of all ids and random values; the test's node id by default."""
+    """The seed of all ids and random values; in a test, its node id by default."""
     process_time: bool | Literal["autojump"] = setting(False, either(SWITCH, choice("autojump")))
     """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen; with
     ``"autojump"``, sleeping also moves the clock (extra ``time``).

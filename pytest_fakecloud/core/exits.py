@@ -58,8 +58,8 @@ class Exits:
 
     def close(self) -> None:
         """Call the functions even if some raise, call these again, then raise the first exception, or an
-        interruption of the second round. That is so whatever they raise, because the exception of a
-        signal's handler can be of any class, such as the ``TimeoutError`` of an application's own.
+        interruption of the second round. Any exception can be an interruption: a signal's handler may
+        raise an ordinary one, such as ``TimeoutError``.
         """
         try:
             self._call_all()

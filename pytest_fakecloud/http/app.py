@@ -155,8 +155,8 @@ class App:
         self.chain = Chain()
 
     def leave_fake(self) -> None:
-        """Refer to the closing fake and its journal no more, because they refer to this app: its calls
-        read their facts from it. Requests that are still handled get a response, but are not recorded.
+        """Let go of the journal of the closing fake, whose calls refer to this app to read their facts.
+        Requests that are still handled get a response, but are not recorded.
         """
         self.recorder = Recorder(self.clock.now_us)
         self.recorder.keep = 0
