@@ -256,6 +256,8 @@ class TestIdentity:
             with KVServer(Context.alone(), engine=memory.database_url) as real:
                 assert "UPSTASH_REDIS_REST_URL" in real.env
                 assert "REDIS_URL" not in real.env
+                with pytest.raises(ContractError, match="connect to that server"):
+                    _ = real.database_url
             url = memory.database_url
         assert memory.env["REDIS_URL"] == url
 
