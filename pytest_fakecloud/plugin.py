@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 MARKER = (
-    "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, tls=, "
+    "fakecloud(now=, clock=, seed=, process_time=, transport=, tls=, strict=, env=, "
     "kv_server={...}, vector_index={...}, broker={...}, queue={...}, callback_capture={...}, "
     "destination={...}): settings of this test's fakes"
 )

@@ -33,7 +33,7 @@ FLOORS = (
     ("faults",),
     ("process",),
     ("cloud.actions",),
-    ("cloud.fake", "cloud.files"),
+    ("cloud.fake", "cloud.files", "cloud.config"),
     tuple(NAMES),
     ("cloud.services",),
     ("cloud.base",),

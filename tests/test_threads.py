@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -87,20 +86,6 @@ def test_clients_that_come_and_go_while_info_is_asked(cloud: Cloud) -> None:
         lambda: server.execute("ACL", "DELUSER", "someone"),
     )
     assert engine.connected.keys() >= {session.id for session in staying}
-
-
-def test_a_database_port_that_many_ask_for_is_opened_once(cloud: Cloud) -> None:
-    for _ in range(cases(5)):
-        server, urls = cloud.kv_server(), set[str]()
-        ready = threading.Barrier(4)
-
-        def ask(server: Any = server, addresses: set[str] = urls, ready: Any = ready) -> None:
-            ready.wait(30)
-            addresses.add(server.database_url)
-
-        in_threads(*[ask] * 4)
-        assert len(urls) == 1
-        server.close()
 
 
 def test_keys_users_and_listeners(cloud: Cloud) -> None:

@@ -7,11 +7,12 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
+from pytest_fakecloud.cloud.config import CloudConfig
 from pytest_fakecloud.cloud.services import SERVICES, fake_class
 from pytest_fakecloud.core.settings import FakeConfig, settings_of
 from pytest_fakecloud.core.timers import Duration, Instant
 from pytest_fakecloud.plugin import INI_SETTINGS as INI
-from pytest_fakecloud.pytest_run.options import CloudConfig
+from pytest_fakecloud.pytest_run.options import TEST_SETTINGS, PerTestConfig
 from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
 from pytest_fakecloud.vector.embedding import MODELS
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
@@ -65,9 +66,11 @@ def page() -> str:
 
 
 def _general() -> Iterator[tuple[str, ...]]:
-    for name, kind, default, meaning in _rows(CloudConfig):
-        ini = f"fakecloud_{name.strip('`')}"
-        yield name, kind, f"ini `{ini}`" if ini in INI else default, meaning
+    for name, kind, default, meaning in (*_rows(CloudConfig), *_rows(PerTestConfig)):
+        word = name.strip("`")
+        if word in TEST_SETTINGS:
+            ini = f"fakecloud_{word}"
+            yield name, kind, f"ini `{ini}`" if ini in INI else default, meaning
 
 
 def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:

@@ -170,8 +170,9 @@ class Broker(Fake):
         credentials = b2a_base64(login, newline=False).decode()
         return {"Authorization": f"Basic {credentials}"}
 
-    def _env_variables(self) -> dict[str, str]:
-        """Return the variables that the vendor's client tests read; the client reads none."""
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that the vendor's client tests read; the client reads none."""
         return {
             "UPSTASH_KAFKA_REST_URL": self.url,
             "UPSTASH_KAFKA_REST_USERNAME": self.username,

@@ -28,8 +28,11 @@ from ..http.hub import default_hub
 from .actions import action
 
 if TYPE_CHECKING:
+    import ssl
+
     from ..core.typed import CallFields
     from ..http.hub import Hub, Mount
+    from ..http.ports import Listeners
 
 
 _recent_tokens: deque[str] = deque(maxlen=1000)
@@ -48,14 +51,6 @@ class Context:
     messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``fakes`` are the open fakes.
     """
 
-    hub: Hub | None = None
-    tls: Any = None
-    ca_file: str | None = None
-    closed = False
-    """Whether the cloud is closed or closing."""
-    former_secrets: Set[str] = frozenset()
-    """Credentials of closed fakes, and replaced ones, which reports must hide."""
-
     def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
         self.clock = clock
         self.public_clock = Clock(clock)
@@ -65,9 +60,19 @@ class Context:
         self.journal = Journal(self.recorder)
         self.violations = Violations()
         self.delivery = delivery
+        self.tls: ssl.SSLContext | None = None
+        self.ca_file: str | None = None
+        self.hub: Hub | None = None
+        """The hub of the first mount."""
         self.fakes: Registry[Fake] = Registry()
+        self.closed = False
+        """Whether the cloud is closed or closing."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
+        self.former_secrets: Set[str] = frozenset()
+        """Credentials of closed fakes, and replaced ones, which reports must hide."""
+        self.listeners: Listeners = {}
+        """Sockets that listen already, for fakes that start at their addresses."""
         self._numbers: dict[str, int] = {}
 
     @classmethod
@@ -95,12 +100,14 @@ class Context:
             name = fixture if number == 1 else f"{fixture}_{number}"
         return name
 
-    def mount(self, app: Any, **options: Any) -> Mount:
+    def mount(self, app: Any, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Mount:
+        """Like ``Hub.mount()``, with the TLS of the cloud, and with its socket for this address."""
         if self.hub is None:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        return self.hub.mount(app, **options)
+        listener = self.listeners.pop((host, port), None)
+        return self.hub.mount(app, host=host, port=port, listener=listener, **options)
 
 
 def was_given(token: str) -> bool:
@@ -150,6 +157,8 @@ class Fake:
     """The class that declares the settings of this fake."""
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
+    _other_credential_names: ClassVar[tuple[str, ...]] = ()
+    """The properties with other credentials that a test can replace."""
 
     _config: FakeConfig
     """The settings of this fake, with their defaults."""
@@ -184,21 +193,24 @@ class Fake:
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._part_exits = Exits()
-        """What ends with the parts of the app, the latest first. They end in the middle of the others,
-        after the app is detached: this wakes handlers that wait in a part, and the journal of a closed
-        fake must not record how they end.
+        """What ends with the parts of the app. They end in the middle of the others, after the app has
+        left the fake: this wakes handlers that wait in a part, and the journal of a closed fake must not
+        record how they end.
         """
-        self._exits = Exits(
+        self._exits = Exits()
+        """What ends with the fake: first what is registered while it is open, such as functions of
+        ``on_close()``, clients and interceptions.
+        """
+        ends_in_order: list[Callable[[], object]] = [
             self._stop_serving,
             self.faults._close,
-            self._detach_app,
+            self._let_app_leave,
             self._part_exits.close,
             self._await_handlers,
             self._forget,
-        )
-        """What ends with the fake, in this order; first what is registered while the fake is open:
-        functions of ``on_close()``, clients, interceptions.
-        """
+        ]
+        for end in reversed(ends_in_order):  # Exits call the latest first.
+            self._exits.callback(end)
         try:
             self._open(self._make_app())
             context.fakes.add(self)
@@ -266,41 +278,28 @@ class Fake:
     @property
     def env(self) -> dict[str, str]:
         """The environment variables that official clients read, with this fake's values."""
-        return self._env_variables()
-
-    def _env_variables(self) -> dict[str, str]:
-        """Return the variables whose values are known without opening a port. Subclasses override
-        this; ``KVServer.env`` adds the others.
-        """
         return {}
 
     @action
     def rotate_token(self) -> str:
         """Replace the credentials; return the new token. Requests with the old ones are rejected."""
         self._context.former_secrets |= secrets_of(self)
-        self._set_tokens(*(self._new_token() for _ in self._token_names))
+        self._set_credentials({name: self._new_token() for name in self._token_names})
         return self.token
 
-    def _tokens(self) -> tuple[str, ...]:
-        """Return the credentials that ``rotate_token()`` replaces."""
-        return tuple(getattr(self, name) for name in self._token_names)
+    def _credentials(self) -> dict[str, Any]:
+        """Return all credentials that a test can replace, by the names of their properties."""
+        names = (*self._token_names, *self._other_credential_names)
+        return {name: getattr(self, name) for name in names}
 
-    def _set_tokens(self, *tokens: str) -> None:
-        """Restore credentials that ``_tokens()`` returned."""
-        for name, token in zip(self._token_names, tokens, strict=True):
-            setattr(self, name, token)
+    def _set_credentials(self, credentials: Mapping[str, Any]) -> None:
+        """Set some of these credentials."""
+        for name, value in credentials.items():
+            setattr(self, name, value)
 
-    def _credentials(self) -> tuple[str, ...]:
-        """Return all credentials that can be rotated. Subclasses add others to the tokens."""
-        return self._tokens()
-
-    def _set_credentials(self, *credentials: str) -> None:
-        """Restore credentials that ``_credentials()`` returned."""
-        self._set_tokens(*credentials)
-
-    def _take_over(self, former: Any) -> None:
-        """Use the credentials of the fake that served this address before and is closed now."""
-        self._set_credentials(*former._credentials())
+    def _ports(self, settings: Mapping[str, Any]) -> dict[str, int]:
+        """Return the settings with which another fake with these ``settings`` has the same ports."""
+        return {"port": self._mount.port}
 
     def _new_token(self) -> str:
         """Return a new random token, in the form of the service's own tokens."""
@@ -429,9 +428,9 @@ class Fake:
     def _stop_serving(self) -> None:
         call_all(mount.stop for mount in self._mounts)
 
-    def _detach_app(self) -> None:
+    def _let_app_leave(self) -> None:
         if hasattr(self, "_app"):  # else the fake has failed to start before
-            self._app.detach()
+            self._app.leave_fake()
 
     def _await_handlers(self) -> None:
         call_all(mount.await_handlers for mount in self._mounts)

@@ -24,8 +24,7 @@ def call_all(functions: Iterable[Callable[[], object]]) -> None:
 
 
 class Exits:
-    """Functions that close what was opened or undo what was changed. ``functions`` are called in this
-    order, after all that are registered later, of which the latest is called first.
+    """Functions that close what was opened or undo what was changed, the latest first.
 
     Like ``contextlib.ExitStack``, except that an interruption loses no function. A handler of a
     signal (Ctrl+C, pytest-timeout) can raise an exception where any function written in Python
@@ -39,8 +38,9 @@ class Exits:
     what contains other things registers their ``close()`` in its own exits.
     """
 
-    def __init__(self, *functions: Callable[[], object]) -> None:
-        self._functions: dict[Callable[[], object], None] = dict.fromkeys(reversed(functions))
+    def __init__(self) -> None:
+        self._functions: dict[Callable[[], object], None] = {}
+        """The functions that have not returned yet, in the order in which they were registered."""
 
     def __len__(self) -> int:
         """Return the number of functions that have not returned yet."""
@@ -50,7 +50,7 @@ class Exits:
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> Callable[[], None]:
         """Register a function to be called with these arguments, before all functions so far. Return one
-        that calls it earlier.
+        that calls it earlier. A function that is registered twice is called twice.
         """
         registered = partial(function, *args, **kwargs)
         self._functions[registered] = None
@@ -58,7 +58,8 @@ class Exits:
 
     def close(self) -> None:
         """Call the functions even if some raise, call these again, then raise the first exception, or an
-        interruption of the second round.
+        interruption of the second round. Any exception can be an interruption: a signal's handler may
+        raise an ordinary one, such as ``TimeoutError``.
         """
         try:
             self._call_all()

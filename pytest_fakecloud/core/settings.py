@@ -107,8 +107,6 @@ SWITCH_WORDS: Mapping[str, bool] = {
 }
 """The words for a boolean in a file or in a variable, in lower case."""
 SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value, bool))
-PROCESS_TIME: Kind[bool | Literal["autojump"]] = either(SWITCH, choice("autojump"))
-TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
 DELIVERY: Kind[DeliveryMode] = choice("driven", "background")
 
 

@@ -39,7 +39,8 @@ _Key: TypeAlias = tuple[Kind, str]
 
 def _restoring(fake: Fake) -> Callable[[], None]:
     """Return a function that restores the present tokens of a fake."""
-    return partial(fake._set_tokens, *fake._tokens())
+    tokens = {name: getattr(fake, name) for name in fake._token_names}
+    return partial(fake._set_credentials, tokens)
 
 
 class OngoingDisturbances:

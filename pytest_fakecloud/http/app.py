@@ -136,11 +136,10 @@ class App:
         """Functions that are called with a rejected request whose call is open."""
         self.chain = Chain()
 
-    def detach(self) -> None:
-        """Break the circle of references that keeps a closed fake in memory until the garbage
-        collector runs. Requests that are still handled get a response, but are not recorded.
+    def leave_fake(self) -> None:
+        """Let go of the journal of the closing fake, whose calls refer to this app to read their facts.
+        Requests that are still handled get a response, but are not recorded.
         """
-        # The calls of the fake's recorder refer to this app, which reads their facts.
         self.recorder = Recorder(self.clock.now_us)
         self.recorder.keep = 0
 

@@ -29,7 +29,7 @@ from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import give_way, monotonic
 from .app import App
 from .parsing import BODY_LIMIT
-from .ports import BACKLOG, PortAllocator, listen, reserved
+from .ports import BACKLOG, PortAllocator, listen
 from .server import Connection, Handler, HTTPHandler, Watch
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Mount:
         port: int,
         tls: ssl.SSLContext | None,
         protocol: Callable[[Connection], Handler],
+        listener: socket.socket | None = None,
     ) -> None:
         self.hub = hub
         self.app = app
@@ -78,7 +79,7 @@ class Mount:
         self.reference = weakref.ref(self)
         """The reference through which the hub, which does not keep the mount alive, finds it."""
         hash(self.reference)  # so that it still has a hash in __del__()
-        self.listener, self.port = hub.bind(host, port)
+        self.listener, self.port = hub.bind(host, port) if listener is None else (listener, port)
         self.address = host, self.port
         self.origin = "http" if tls is None else "https", host, self.port
         shown = f"[{host}]" if ":" in host else host
@@ -307,12 +308,14 @@ class Hub:
         tls: ssl.SSLContext | None = None,
         protocol: Callable[[Connection], Handler] | None = None,
         prepare: Callable[[Mount], object] | None = None,
+        listener: socket.socket | None = None,
     ) -> Mount:
         """Serve an ``http.app.App`` or any WSGI callable at its own address.
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
         when ``run()`` returns. ``prepare`` is called with the mount before it accepts connections.
+        ``listener`` is a socket that listens at the address already.
         The mount closes when the caller drops its last reference. Raises
         ``ContractError`` if the address is not available.
         """
@@ -324,7 +327,7 @@ class Hub:
 
                 protocol = WSGIHandler
         # Remove the final dot of "localhost.", because clients compare host names as strings.
-        mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
+        mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol, listener)
         if prepare is not None:
             prepare(mount)
         self.add_mount(mount)
@@ -357,8 +360,6 @@ class Hub:
 
     def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
         """Return a listening socket and its port. For port 0, use the next free port."""
-        if reserved and (sock := reserved.pop((host, port), None)) is not None:
-            return sock, port
         try:
             return (listen(host, port), port) if port else self._listen_at_next(host)
         except TypeError as error:

@@ -7,12 +7,12 @@ import sys
 from contextlib import suppress
 from os import urandom
 from socket import getaddrinfo
-from typing import Any
+from typing import Any, TypeAlias
 
 BACKLOG = 1024
-reserved: dict[tuple[str, int], socket.socket] = {}
-"""Listening sockets by host and port, reserved for servers that this process is about to start,
-which remove them.
+Listeners: TypeAlias = dict[tuple[str, int], socket.socket]
+"""Listening sockets by host and port, for servers that start later and take them from here. Clients
+that connect before then wait.
 """
 
 
@@ -75,30 +75,10 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
-def keep(host: str, port: int) -> bool:
-    """Listen on a port for a server that this process starts next; return whether it was free.
-
-    Without this, two servers that start at the same moment could choose the same port.
-    """
-    try:
-        reserved[host, port] = listen(host, port)
-    except OSError:
-        return False
-    return True
-
-
-def hand_over(host: str, port: int, listener: socket.socket) -> None:
-    """Keep a server's port open for the server that this process starts there next.
-
-    The first server then closes its own copy of the socket. Clients that connect in between wait.
-    """
-    reserved[host, port] = listener.dup()
-
-
-def release() -> None:
-    """Close the kept sockets that no server has taken."""
-    while reserved:
-        reserved.popitem()[1].close()
+def close_listeners(listeners: Listeners) -> None:
+    """Close the sockets that no server has taken."""
+    while listeners:
+        listeners.popitem()[1].close()
 
 
 class PortAllocator:

@@ -84,10 +84,10 @@ class KVApp(App):
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
-    def detach(self) -> None:
+    def leave_fake(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
         self.interruptions.end()
-        super().detach()
+        super().leave_fake()
 
     def set_password(self, password: str) -> None:
         """Set the password of the database port."""

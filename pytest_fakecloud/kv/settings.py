@@ -75,7 +75,7 @@ class KVConfig(FakeConfig):
     debug_command: bool = setting(False, SWITCH)
     """Allow ``DEBUG``, like the option ``enable-debug-command`` of a server."""
     database_port: int | None = setting(None, optional(whole(0, MOST_PORT)), connects=True)
-    """Number of the database port; by default, a free port that opens on first use."""
+    """Number of the database port; by default, any free port."""
     database_password: str | None = setting(
         None, optional(text("a non-empty string", bool)), connects=True
     )

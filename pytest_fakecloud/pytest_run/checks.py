@@ -8,7 +8,7 @@ of an earlier one.
 used.
 
 ``RunOptions.merged_settings()`` checks single values, ``check_run_options()`` the ini settings, and
-``EarlyFakes.apply()`` the settings that early fakes get.
+``early.with_settings()`` the settings that early fakes get.
 """
 
 from __future__ import annotations

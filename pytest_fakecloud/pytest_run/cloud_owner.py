@@ -10,9 +10,10 @@ import pytest
 
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
+from ..cloud.config import CloudConfig
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
-from ..core.settings import DeliveryMode
+from ..core.settings import DeliveryMode, settings_of
 from .lost_changes import OPENING, CloudMoment, LostChanges, moment_of
 from .options import FixtureValues, Node, RunOptions
 
@@ -20,7 +21,7 @@ from .options import FixtureValues, Node, RunOptions
 class BeforeFixture(NamedTuple):
     """The state of a cloud before a fixture of a wide scope."""
 
-    credentials: Mapping[Fake, tuple[str, ...]]
+    credentials: Mapping[Fake, Mapping[str, Any]]
     baselines: Mapping[Fake, Baseline]
     moment: CloudMoment
 
@@ -58,21 +59,14 @@ class CloudOwner:
         """The values of the fixtures with settings with which the cloud was opened."""
         self.settings = settings = options.merged_settings(node, values)
         """The settings of the cloud: these values, merged with markers, options and the ini file."""
-        self.cloud = cloud = Cloud(
-            seed=self._seed_of(test),
-            now=settings["now"],
-            clock=settings["clock"],
-            process_time=settings["process_time"],
-            delivery=delivery,
-            transport=settings["transport"],
-            tls=settings["tls"],
-            share_tls_context=settings["share_tls_context"],
-        )
+        cloud_settings = {name: settings[name] for name in settings_of(CloudConfig)}
+        cloud_settings |= {"seed": self._seed_of(test), "delivery": delivery}
+        self.cloud = cloud = Cloud(**cloud_settings)
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
         use_in_fixtures(cloud, settings, cache)
-        self._staying: dict[Fake, tuple[str, ...]] = {}
+        self._staying: dict[Fake, Mapping[str, Any]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
@@ -110,7 +104,7 @@ class CloudOwner:
         start_over(cloud)
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
-                fake._set_credentials(*credentials)
+                fake._set_credentials(credentials)
         cloud._context.ids.reseed(self._seed_of(item.nodeid))
 
     def begin_call(self) -> None:

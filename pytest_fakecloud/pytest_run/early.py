@@ -1,14 +1,13 @@
 """Early fakes: those that start before conftests and the application's settings are imported.
 
-``Run`` only decides whether there are any (``is_early``), and gives them the settings of the session
-before the first test (``apply()``). What a fake needs to continue at the address of another one is
-``Fake._take_over()`` and ``http.ports.hand_over()``.
+The fixture with their settings can be called only before the first test. ``with_settings()`` then
+starts them again, at the same addresses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,14 +16,14 @@ from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
-from ..core.exits import call_all
 from ..core.settings import connection_settings
-from ..http.ports import hand_over, release
 from ..process.surroundings import Variables
 from .cloud_owner import CloudOwner
 from .lost_changes import AT_IMPORT, OPENING
 from .options import SESSION_SETTINGS, FixtureValues, fixture_of, misuse, words_of
-from .run import Run
+
+if TYPE_CHECKING:
+    from .run import Run
 
 
 def start_early_fakes(run: Run) -> None:
@@ -35,15 +34,13 @@ def start_early_fakes(run: Run) -> None:
     # The variables of a test end before those that they have replaced, even if it was interrupted.
     run.exits.callback(run.end_test)
     try:
-        # The fixture with the settings of the session cannot be called yet.
         run.session_owner = owner = run.new_session_owner({}, "session")
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
     except (ContractError, OSError) as error:
         raise pytest.UsageError(f"fakecloud_early: {error}") from error
-    run.early = EarlyFakes(run)
-    run.config.pluginmanager.register(run.early)
+    run.config.pluginmanager.register(_BeforeFirstTest(run))
 
 
 def _early_fixtures(config: pytest.Config) -> list[str]:
@@ -56,22 +53,18 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
     return names
 
 
-class EarlyFakes:
-    """Early fakes from their start to the first test: a plugin of pytest, in runs that have some."""
+class _BeforeFirstTest:
+    """The plugin of pytest in runs with early fakes."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-
-    @property
-    def _owner(self) -> CloudOwner:
-        assert self._run.session_owner is not None, "early fakes are those of the session"
-        return self._run.session_owner
 
     def pytest_collection_finish(self) -> None:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._owner
+        owner = self._run.session_owner
+        assert owner is not None, "early fakes are those of the session"
         owner.let_stay(owner.cloud.fakes())
         owner.lost.add(AT_IMPORT, owner.cloud, OPENING)
 
@@ -79,41 +72,37 @@ class EarlyFakes:
     @staticmethod
     def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
         """Request the session's cloud for every test, so that ``Run.open_session_cloud()`` calls
-        ``apply()`` before the first one, even if it requests no fake. Also request the settings of
-        tests, so that ``Run.begin_call()`` checks them for each test.
+        ``with_settings()`` before the first one, even if it requests no fake. Also request the settings
+        of tests, so that ``Run.begin_call()`` checks them for each test.
         """
 
-    def apply(self, values: FixtureValues, test: str) -> CloudOwner:
-        """Return the owner of a cloud with the settings of the session, in which fakes continue at the
-        addresses of the early ones; the former owner if there are no settings. If that fails after the
-        cloud has been opened, both clouds have ended.
-        """
-        former = self._owner
-        if not any(values.values()):
-            former.values = values
-            return former
-        _check_addresses(former.cloud, values[SESSION_SETTINGS])
-        owner = self._run.new_session_owner(values, test)
-        owner.lost = former.lost
-        # A copy, because closing the cloud empties the original.
-        early_fakes = dict(former.cloud._fixture_fakes)
-        try:
-            for early_fake in early_fakes.values():
-                for mount in early_fake._mounts:
-                    # A client that connects in between waits.
-                    hand_over(mount.host, mount.port, mount.listener)
-            former.close()
-            for fixture, early_fake in early_fakes.items():
-                fake = fixture_fake(owner.cloud, fixture, port=early_fake._mount.port)
-                fake._take_over(early_fake)
-                _check_variables(early_fake, fake)
-            owner.let_stay(owner.cloud.fakes())
-        except BaseException:
-            call_all([former.close, owner.close])
-            raise
-        finally:
-            release()
-        return owner
+
+def with_settings(run: Run, early: CloudOwner, values: FixtureValues, test: str) -> CloudOwner:
+    """Return the owner of a cloud with the settings of the session, in which the early fakes have
+    started again: at the same addresses, with the same credentials and without data. If one cannot
+    start again, all have ended.
+    """
+    _check_addresses(early.cloud, values[SESSION_SETTINGS])
+    owner = run.new_session_owner(values, test)
+    owner.lost = early.lost
+    early_fakes = dict(early.cloud._fixture_fakes)  # a copy, because close() empties the original
+    try:
+        for early_fake in early_fakes.values():
+            for mount in early_fake._mounts:
+                # The new fake takes the listening socket: another program cannot take the port in
+                # between, and a client that connects then waits.
+                owner.cloud._context.listeners[mount.address] = mount.listener.dup()
+        early.close()
+        for fixture, early_fake in early_fakes.items():
+            ports = early_fake._ports(owner.settings.get(fixture, {}))
+            fake = fixture_fake(owner.cloud, fixture, **ports)
+            fake._set_credentials(early_fake._credentials())
+            _check_variables(early_fake, fake)
+        owner.let_stay(owner.cloud.fakes())
+    except BaseException:
+        owner.close()
+        raise
+    return owner
 
 
 def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
@@ -136,9 +125,9 @@ def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
             )
 
 
-def _check_variables(former: Fake, fake: Fake) -> None:
+def _check_variables(early_fake: Fake, fake: Fake) -> None:
     """Fail the test if a fake's variables differ from those of the early fake that it replaces."""
-    before, now = former.env, fake.env
+    before, now = early_fake.env, fake.env
     changed = sorted(name for name in before | now if before.get(name) != now.get(name))
     if changed:
         raise misuse(

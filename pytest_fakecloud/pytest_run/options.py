@@ -6,27 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
+from ..cloud.config import CloudConfig
 from ..cloud.services import SERVICES, named, settings_class
 from ..core.errors import ContractError, unknown_name
-from ..core.ids import check_seed
 from ..core.settings import (
-    PROCESS_TIME,
     SWITCH,
     SWITCH_WORDS,
-    TRANSPORT,
     Kind,
+    Setting,
     Settings,
-    choice,
     optional,
     read,
     setting,
     settings_of,
 )
-from ..core.timers import Instant, instant_us
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 SETTINGS = "fakecloud_settings"
@@ -37,8 +34,6 @@ FixtureValues: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The values of these two fixtures, by the name of the fixture: *values* are what suites return,
 *settings* what is merged from them, from markers, options and the ini file.
 """
-PER_TEST_SETTINGS = ("strict", "env")
-"""Settings that one test may have although its fakes outlive it."""
 
 
 def ini_value(config: pytest.Config, name: str) -> Any:
@@ -202,13 +197,6 @@ def _check_folder(option: str, folder: Path) -> None:
 
 # -- the settings of a test ------------------------------------------------------------------------
 
-_INSTANT = Kind(
-    Instant,
-    "an aware datetime, or an ISO string with an offset such as '2026-01-01T00:00:00Z'",
-    lambda value: value is not None,
-    instant_us,
-)
-_SEED = Kind(int | str, "a whole number or a string", lambda value: value is not None, check_seed)
 _STRICT: Kind[Any] = Kind(
     bool | str | Sequence[str],
     "True, False, or names of kinds of violations",
@@ -216,32 +204,27 @@ _STRICT: Kind[Any] = Kind(
 )
 
 
-class CloudConfig(Settings):
-    """The settings of a test's cloud.
+class PerTestConfig(Settings):
+    """The settings that one test may have although its fakes outlive it."""
 
-    None means the default: the ini setting of the same name (``fakecloud_clock``), if there is one.
-    """
-
-    now: Any = setting(None, optional(_INSTANT))
-    """The initial time of the clock; the current time by default."""
-    clock: Literal["running", "frozen"] | None = setting(
-        None, optional(choice("running", "frozen"))
-    )
-    """``"running"``: it follows real time. ``"frozen"``: it moves only when a test moves it."""
-    seed: Any = setting(None, optional(_SEED))
-    """The seed of all ids and random values; the test's node id by default."""
-    process_time: bool | Literal["autojump"] = setting(False, PROCESS_TIME)
-    """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen; with
-    ``"autojump"``, sleeping also moves the clock (extra ``time``).
-    """
     strict: Any = setting(None, optional(_STRICT))
     """The kinds of strict-mode violations that fail a passing test."""
     env: bool | None = setting(None, optional(SWITCH))
     """Whether to set the environment variables that official clients read."""
-    transport: Literal["socket", "inprocess"] | None = setting(None, optional(TRANSPORT))
-    """How requests, httpx and urllib3 reach the fakes; ``"inprocess"`` skips the socket."""
-    tls: bool = setting(False, SWITCH)
-    """Whether the fakes serve HTTPS (extra ``tls``)."""
+
+
+_OF_RUN = ("delivery", "share_tls_context")
+"""Settings of a cloud that depend on the run, not on a test."""
+TEST_SETTINGS: Mapping[str, Setting] = {
+    name: setting
+    for declared in (CloudConfig, PerTestConfig)
+    for name, setting in settings_of(declared).items()
+    if name not in _OF_RUN
+}
+"""The settings of a test, except those of its fakes. None means the default: the ini setting of the
+same name (``fakecloud_clock``), if there is one.
+"""
+PER_TEST_SETTINGS = tuple(settings_of(PerTestConfig))
 
 
 class RunOptions:
@@ -265,14 +248,16 @@ class RunOptions:
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """The settings of a cloud without markers, from the options and the ini file."""
+        """All settings of a test without markers: those of the options and the ini file, and the
+        defaults of a cloud.
+        """
         config = self.config
         return {name: setting.default for name, setting in settings_of(CloudConfig).items()} | {
             "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
             "strict": kinds_of(_strict(config)),
             "env": _switch(config, "fakecloud_env"),
             "seed": config.getoption("--fakecloud-seed", None) or None,
-            "transport": ini_value(config, "fakecloud_transport"),
+            "transport": ini_value(config, "fakecloud_transport") or "socket",
             "share_tls_context": _switch(config, "fakecloud_share_tls_context"),
         }
 
@@ -288,32 +273,29 @@ class RunOptions:
         ]
         if not any(layers):
             return merged
-        cloud_settings = settings_of(CloudConfig)
         for layer in layers:
             for name, value in layer.items():
-                if name in cloud_settings:
-                    with without_traceback():
-                        cloud_settings[name].kind.read(name, value)
+                if name in TEST_SETTINGS:
                     merged[name] = self.defaults[name] if value is None else value
                 else:
-                    merge_service(merged, fixture_of(name), value, cloud_settings)
-        merged["strict"] = kinds_of(merged["strict"])
+                    merge_service(merged, fixture_of(name), value, TEST_SETTINGS)
         # Check the merged settings, because some only go together; even if the test has no such fake.
-        for name, service in SERVICES.items():
-            if name in merged:
-                with without_traceback():
+        with without_traceback():
+            for declared in (CloudConfig, PerTestConfig):
+                read(declared, {name: merged[name] for name in settings_of(declared)}, "")
+            for name, service in SERVICES.items():
+                if name in merged:
                     read(settings_class(service), merged[name], name)
-        if merged["process_time"]:
-            self._check_process_time(merged)
+        merged["strict"] = kinds_of(merged["strict"])
+        self._check_ini_clock(merged)
         return merged
 
-    def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from ..core.clock import STANDS
-
-        if settings["clock"] == "running":
-            raise misuse(f"clock='running' is not possible: {STANDS}")
-        ini = ini_value(self.config, "fakecloud_clock")
-        if settings["clock"] is None and ini == "running":
+    def _check_ini_clock(self, settings: Mapping[str, Any]) -> None:
+        if (
+            settings["process_time"]
+            and settings["clock"] is None
+            and ini_value(self.config, "fakecloud_clock") == "running"
+        ):
             raise misuse(
                 "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
                 "the time that follows it. Remove that line, because running is the default, or pass "

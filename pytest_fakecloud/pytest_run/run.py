@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
-    from .early import EarlyFakes
     from .observation import Observation
     from .options import FixtureValues, RunOptions
 
@@ -78,8 +77,9 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.test = TestState()
-        self.exits = Exits(self.end_test)
-        """What ends with the run: the clouds that are still open, the latest first, then the test."""
+        self.exits = Exits()
+        """What ends with the run: the clouds that are still open, then the test."""
+        self.exits.callback(self.end_test)
         self.fixture_owner: CloudOwner | None = None
         """The owner of the cloud of the fixture ``fakecloud``, from its first use in a scope until the
         last test of the scope has been reported. If the scope is the session, that of the session.
@@ -88,8 +88,6 @@ class Run:
         """The owner of the session's cloud, from its first use, or of the early fakes, until the last
         test of the session has been reported.
         """
-        self.early: EarlyFakes | None = None
-        """The early fakes, until they have the settings of the session."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -152,23 +150,24 @@ class Run:
 
     def open_session_cloud(self, value: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
-        first use opens the cloud, or gives early fakes these settings.
+        first use opens the cloud, or starts the early fakes again if there are settings.
         """
         from .checks import check_values
         from .options import SESSION_SETTINGS, without_traceback
 
-        item, values = self._item(), {SESSION_SETTINGS: value}
-        owner, early = self.session_owner, self.early
+        item, owner, values = self._item(), self.session_owner, {SESSION_SETTINGS: value}
         check_values(self.options.scope, values, {} if owner is None else owner.values)
-        if owner is not None and early is None:
+        if owner is not None and SESSION_SETTINGS in owner.values:
             return owner
         with without_traceback():
-            # Without an owner, this is the first use, or early fakes have ended with an earlier test.
-            if early is None or owner is None:
+            if owner is None:
                 owner = self.new_session_owner(values, item.nodeid)
-            else:
-                owner = early.apply(values, item.nodeid)
-        self.session_owner, self.early = owner, None
+            elif value:
+                from .early import with_settings
+
+                owner = with_settings(self, owner, values, item.nodeid)
+        owner.values = values  # those of early fakes without settings, too
+        self.session_owner = owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self._observe()

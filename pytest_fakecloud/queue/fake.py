@@ -92,6 +92,7 @@ class Queue(QueueActions, Fake):
     _config_class = QueueConfig
     _config: QueueConfig
     _token_names = ("token", "read_only_token")
+    _other_credential_names = ("_signing_keys",)
     _engine: Engine
     _app: QueueApp
     faults: QueueFaults
@@ -195,14 +196,13 @@ class Queue(QueueActions, Fake):
     def read_only_token(self, token: str) -> None:
         self._app.read_only_token = token
 
-    def _credentials(self) -> tuple[str, ...]:
-        keys = self._engine.keys
-        return *super()._credentials(), keys.current, keys.next
+    @property
+    def _signing_keys(self) -> tuple[str, str]:
+        return self.current_signing_key, self.next_signing_key
 
-    def _set_credentials(self, *credentials: str) -> None:
-        *tokens, current, following = credentials
-        super()._set_credentials(*tokens)
-        self._engine.keys.current, self._engine.keys.next = current, following
+    @_signing_keys.setter
+    def _signing_keys(self, keys: tuple[str, str]) -> None:
+        self._engine.keys.current, self._engine.keys.next = keys
 
     def _new_token(self) -> str:
         # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.
@@ -233,7 +233,9 @@ class Queue(QueueActions, Fake):
         keys, now = self._engine.keys, self._signer.now()
         return explain(token, body=bytes_of(body), keys=keys, at=now, url=url)
 
-    def _env_variables(self) -> dict[str, str]:
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that the official clients read, with this queue's values."""
         variables = {
             "QSTASH_URL": self.url,
             "QSTASH_TOKEN": self.token,

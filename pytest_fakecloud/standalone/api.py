@@ -246,7 +246,7 @@ class ControlApp(App):
         }
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of all fakes and of this API. Opens the fakes' database ports."""
+        """Return the variables of all fakes and of this API."""
         return {**self.cloud.env, URL_VARIABLE: self.url, TOKEN_VARIABLE: self.token}
 
     def env(self, request: Request) -> dict[str, str]:

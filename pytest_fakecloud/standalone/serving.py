@@ -28,7 +28,7 @@ from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_sig
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
-from ..http.ports import keep, release
+from ..http.ports import Listeners, close_listeners, listen
 from ..reporting.values import make_private
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
 from .saving import INTERVAL_SECONDS, StateKeeper, locked, restored_now
@@ -96,6 +96,8 @@ class Options:
     """Whether commands find the control token, because it is stored in the user's state folder."""
     guarded: Collection[str] = frozenset()
     """Names of fakes that reject requests of web pages, because their credentials are public."""
+    listeners: Listeners = field(default_factory=dict)
+    """Sockets that listen already at default ports."""
 
 
 # -- serve -----------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def serve(options: Options, *, opens: bool) -> int:
     if options.journal_entries is None:
         options = replace(options, journal_entries=JOURNAL_ENTRIES)
     with contextlib.ExitStack() as stack:
-        stack.callback(release)
+        stack.callback(close_listeners, options.listeners)
         if not options.random:
             options = with_defaults(options, log)
         within_s = STOP_SECONDS if options.state is None else SAVE_SECONDS
@@ -169,13 +171,12 @@ def _summary(app: ControlApp, options: Options) -> str:
     if options.json:
         from .control.fakes import describe
 
-        variables = app.environment()  # Opens the ports that the descriptions name.
         return json.dumps({
             "control": {"url": app.url, "token": app.token},
             "console": app.console_url(),
             "seed": cloud.seed,
             "fakes": [describe(fake) for fake in cloud.fakes()],
-            "env": variables,
+            "env": app.environment(),
         })  # fmt: skip
     lines = [f"pytest-fakecloud is ready: seed {cloud.seed!r}, clock {cloud.clock.mode}", ""]
     for fake in cloud.fakes():
@@ -317,8 +318,8 @@ def _has_terminal() -> bool:
 def with_defaults(options: Options, log: Log) -> Options:
     """Return the options of a server with the default ports and credentials added.
 
-    The default ports are bound immediately, so that no other server takes one before this one has
-    started; if it does not start, ``http.ports.release()`` closes them.
+    The default ports are bound immediately (``options.listeners``), so that no other server takes one
+    before this one has started.
 
     A default port that is in use is replaced by any free one, which is logged. Raises ``Usage`` for
     a fake that other machines can reach but that has no token of its own.
@@ -326,12 +327,12 @@ def with_defaults(options: Options, log: Log) -> Options:
     services, guarded = {}, set()
     for word, settings in options.services.items():
         host = settings.get("host") or options.host
-        services[word] = {**_service_defaults(word, settings, host, log), **settings}
+        services[word] = {**_service_defaults(options, word, settings, log), **settings}
         if is_loopback(host):
             guarded.add(settings.get("name") or services_by_word()[word].fixture)
     options = replace(options, services=services, guarded=guarded)
     if options.control_port is None:
-        port = _default_port("port", CONTROL_PORT, options.host, "control API", log)
+        port = _default_port(options, "port", CONTROL_PORT, options.host, "control API", log)
         options = replace(options, control_port=port)
     if options.control_token is None:
         try:
@@ -344,9 +345,10 @@ def with_defaults(options: Options, log: Log) -> Options:
 
 
 def _service_defaults(
-    word: str, settings: Mapping[str, Any], host: str, log: Log
+    options: Options, word: str, settings: Mapping[str, Any], log: Log
 ) -> dict[str, Any]:
     """Return the default credentials and ports of a fake; the ports are bound."""
+    host = settings.get("host") or options.host
     is_public = not is_loopback(host)
     added = defaults(word, settings, public=is_public)
     if is_public and settings.get("token") is None and settings.get("password") is None:
@@ -355,12 +357,13 @@ def _service_defaults(
             f"pass --{word}-token TOKEN, or --random for random tokens"
         )
     for name in [name for name in added if name.endswith("port")]:
-        added[name] = _default_port(name, added[name], host, word, log)
+        added[name] = _default_port(options, name, added[name], host, word, log)
     return added
 
 
-def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
-    if keep(host.rstrip(".") or host, port):
+def _default_port(options: Options, name: str, port: int, host: str, of: str, log: Log) -> int:
+    with contextlib.suppress(OSError):
+        options.listeners[host, port] = listen(host, port)
         return port
     log.say(
         "port",
@@ -436,6 +439,7 @@ def _served(
     from .control.fakes import start
 
     with Cloud(options.seed, options.now, options.clock, tls=options.tls) as cloud:
+        cloud._context.listeners = options.listeners
         cloud.journal.keep = options.journal_entries
         if options.journal_bytes is not None:
             cloud.journal.keep_bytes = options.journal_bytes
@@ -539,6 +543,7 @@ def _isolated_options(options: Options, changes: Mapping[str, Any]) -> Options:
         control_token=None,
         state=None,
         guarded=frozenset(),
+        listeners={},
         **changed,
     )
 

@@ -119,8 +119,9 @@ class VectorIndex(Fake):
     def read_only_token(self, token: str) -> None:
         self._app.read_only_token = token
 
-    def _env_variables(self) -> dict[str, str]:
-        """Return the environment variables that both official clients read."""
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that both official clients read, with this index's values."""
         return {"UPSTASH_VECTOR_REST_URL": self.url, "UPSTASH_VECTOR_REST_TOKEN": self.token}
 
     def client(self, **options: Any) -> upstash_vector.Index:

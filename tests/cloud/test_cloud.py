@@ -28,6 +28,7 @@ from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.core.violations import VIOLATION_KINDS
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.hub import Hub, Mount
+from pytest_fakecloud.http.ports import listen
 
 from ..harness import changing_clouds, wait_until
 from ..http.test_hub import descriptors
@@ -39,10 +40,10 @@ from ..http.test_hub import descriptors
         ({"process_time": "no"}, "process_time='no' of Cloud must be True or False, or 'autojump'"),
         ({"tls": "x"}, "tls='x' of Cloud must be True or False"),
         ({"share_tls_context": None}, "share_tls_context=None of Cloud must be True or False"),
-        ({"seed": []}, r"seed=\[\] is not a seed: pass an integer or a string"),
-        ({"seed": 1.5}, "seed=1.5 is not a seed"),
-        ({"clock": []}, r"clock=\[\] is not a mode"),
-        ({"now": 5}, "5 is not a time"),
+        ({"seed": []}, r"seed=\[\] of Cloud must be a whole number or a string"),
+        ({"seed": 1.5}, "seed=1.5 of Cloud must be a whole number or a string"),
+        ({"clock": []}, r"clock=\[\] of Cloud must be 'running' or 'frozen'"),
+        ({"now": 5}, "now=5: 5 is not a time"),
         ({"transport": None}, "transport=None of Cloud must be 'socket' or 'inprocess'"),
         ({"delivery": 1}, "delivery=1 of Cloud must be 'driven' or 'background'"),
     ],
@@ -322,6 +323,15 @@ def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
             cloud.kv_server(database_port=taken)
         assert [fake.name for fake in cloud.fakes()] == ["kv_server"]
         assert list(cloud._time.drive_ends) == []
+
+
+def test_a_fake_takes_the_socket_for_its_address_and_the_cloud_closes_the_others() -> None:
+    taken, left = (listen("127.0.0.1", 0) for _ in range(2))
+    with Cloud(seed=1) as cloud:
+        cloud._context.listeners = {sock.getsockname(): sock for sock in (taken, left)}
+        vectors = cloud.vector_index(port=taken.getsockname()[1])
+        assert vectors._mount.listener is taken
+    assert left.fileno() == -1
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ class Toy(Fake):
             self._engine.notes.append(self._config.first)
         return NotesApp(self._instruments, self._engine)
 
-    def _env_variables(self) -> dict[str, str]:
+    @property
+    def env(self) -> dict[str, str]:
         return {"TOY_URL": self.url}
 
     def notes(self) -> list[str]:

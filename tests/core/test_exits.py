@@ -64,21 +64,26 @@ def test_exits_raise_the_first_exception_although_a_function_fails_again(
         called.append("failing")
         raise ValueError
 
-    exits = Exits(interrupted, failing)
+    exits = Exits()
+    exits.callback(failing)
+    exits.callback(interrupted)
     with pytest.raises(first):
         exits.close()
     assert called == ["interrupted", "failing"] * 2
     assert len(exits) == 1
 
 
-def test_first_functions_are_called_in_their_order_after_all_later_ones() -> None:
-    called: list[str] = []
-    exits = Exits(lambda: called.append("first"), lambda: called.append("second"))
-    exits.callback(called.append, "later")
-    exits.callback(called.append, "latest")
-    assert len(exits) == 4
+def test_a_function_that_is_registered_twice_is_called_twice() -> None:
+    called: list[int] = []
+    exits = Exits()
+
+    def count() -> None:
+        called.append(len(exits))
+
+    exits.callback(count)
+    exits.callback(count)
     exits.close()
-    assert called == ["latest", "later", "first", "second"]
+    assert called == [2, 1]
     assert not exits
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_fakecloud import plugin
 from pytest_fakecloud.cloud.services import SERVICES, services_by_word
+from pytest_fakecloud.pytest_run.options import TEST_SETTINGS
 
 from ..harness import QUIET, Run, apart
 
@@ -101,7 +102,7 @@ def test_a_test_without_fakes_finds_the_process_as_it_was(
         ),
         ("clock='stopped'", "*clock='stopped' must be 'running' or 'frozen', or None*"),
         ("now='yesterday'", "*'yesterday' is not a time*"),
-        ("transport='pigeon'", "*transport='pigeon' must be 'socket' or 'inprocess', or None*"),
+        ("transport='pigeon'", "*transport='pigeon' must be 'socket' or 'inprocess'*"),
     ],
 )
 def test_wrong_settings_are_an_error_of_their_test(run: Run, marker: str, text: str) -> None:
@@ -230,5 +231,8 @@ def test_the_texts_of_the_plugin_name_every_service() -> None:
         assert {service.fixture, f"fakecloud_{service.word}"} - {
             "fakecloud_None"
         } <= plugin._FIXTURES
+    assert plugin.MARKER.startswith(
+        f"fakecloud({', '.join(f'{name}=' for name in TEST_SETTINGS)}, "
+    )
     early = [service.fixture for service in services_by_word().values()]
     assert f"'{' '.join(early)}'" in plugin.INI_SETTINGS["fakecloud_early"][0]

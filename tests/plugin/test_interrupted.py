@@ -76,7 +76,7 @@ def test_early_fakes_close_if_nothing_can_replace_them(
         raise LookupError("no credentials")
 
     monkeypatch.setattr(Cloud, "__init__", noted)
-    monkeypatch.setattr(Fake, "_take_over", failing)
+    monkeypatch.setattr(Fake, "_set_credentials", failing)
     pytester.makeini("[pytest]\nfakecloud_early = kv_server")
     pytester.makepyfile(
         """

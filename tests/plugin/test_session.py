@@ -734,6 +734,7 @@ def test_a_fixture_starts_a_fake_that_an_earlier_test_has_replayed_into(
         "fakecloud_strict = false\nfakecloud_early = ['kv_server']",
         "fakecloud_strict = false\nfakecloud_early = 'kv_server'",
         "fakecloud_strict = false\nfakecloud_early = ''",
+        "fakecloud_strict = false\nfakecloud_transport = ''",
     ],
 )  # fmt: skip
 def test_settings_in_toml(pytester: pytest.Pytester, table: str, setting: str) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.services import SERVICES, fake_class, find, services_by_word
-from pytest_fakecloud.core.settings import connection_settings, settings_of
-from pytest_fakecloud.pytest_run.options import CloudConfig
+from pytest_fakecloud.core.settings import connection_settings
+from pytest_fakecloud.pytest_run.options import TEST_SETTINGS
 
 from ..harness import QUIET, Run
 
@@ -84,7 +85,7 @@ def values(names: Iterable[str]) -> dict[str, object]:
 @pytest.mark.completeness
 def test_every_setting_has_an_effect_here(run: Run) -> None:
     own = {name for name in EFFECTS if name not in SERVICES}
-    assert own == set(settings_of(CloudConfig))
+    assert own == set(TEST_SETTINGS)
     run(source(TEST)).assert_outcomes(failed=len(EFFECTS))
 
 
@@ -210,6 +211,21 @@ def test_early_fakes_have_their_addresses_already(
     result = run("def test_it(): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([f"*{', '.join(names)} of {fixture} in *early has already chosen*"])
+
+
+def test_early_fakes_cannot_change_to_a_server_without_their_variables(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_early = kv_server")
+    with Cloud() as cloud:
+        pytester.makeconftest(
+            session_settings({"kv_server": {"engine": cloud.kv_server().database_url}})
+        )
+        result = run("def test_it(): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*change KV_URL, REDIS_URL, which fakecloud_early has already set*"]
+    )
 
 
 def test_early_fakes_cannot_change_to_https(run: Run, pytester: pytest.Pytester) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.cloud.services import services_by_word
-from pytest_fakecloud.http.ports import release
+from pytest_fakecloud.http.ports import Listeners, close_listeners
 from pytest_fakecloud.standalone import addresses
 from pytest_fakecloud.standalone.addresses import DEVELOPMENT, control_token
 from pytest_fakecloud.standalone.serving import Log, Options, with_defaults
@@ -74,28 +74,34 @@ def test_a_restart_changes_nothing_of_the_environment(development_server: Server
     assert env["QSTASH_DEV_PORT"] == env["QSTASH_URL"].rpartition(":")[2]
 
 
-def options(**changed: Any) -> Options:
-    """Return the options of ``serve kv``."""
-    return replace(Options({"kv": {}}, control_token="own"), **changed)
+MakeOptions = Callable[..., Options]
 
 
-@pytest.fixture(autouse=True)
-def no_port_is_kept() -> Iterator[None]:
-    yield
-    release()
+@pytest.fixture
+def kv_options() -> Iterator[MakeOptions]:
+    """A function that returns the options of ``serve kv`` with their defaults."""
+    listeners: Listeners = {}
+
+    def options_of(**changed: Any) -> Options:
+        options = Options({"kv": {}}, control_token="own", listeners=listeners)
+        return with_defaults(replace(options, **changed), Log())
+
+    yield options_of
+    close_listeners(listeners)
 
 
 def test_of_two_servers_that_start_at_the_same_moment_one_has_the_default_ports(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, kv_options: MakeOptions
 ) -> None:
     port, database = free_ports(2)
     ports = {**DEVELOPMENT["kv"], "port": port, "database_port": database}
     monkeypatch.setitem(DEVELOPMENT, "kv", ports)  # type: ignore[arg-type]
-    first, second = (with_defaults(options(control_port=1), Log()) for _ in range(2))
+    first, second = (kv_options(control_port=1) for _ in range(2))
     services = [settings.services["kv"] for settings in (first, second)]
     assert [service["port"] for service in services] == [port, 0]
     assert [service["database_port"] for service in services] == [database, 0]
     with Cloud() as cloud:
+        cloud._context.listeners = first.listeners
         kv = cloud.kv_server(port=port, database_port=database)
         assert kv.url.endswith(f":{port}")
         assert fetch("GET", f"{kv.url}/ping", headers=kv.headers).status == 200
@@ -104,7 +110,7 @@ def test_of_two_servers_that_start_at_the_same_moment_one_has_the_default_ports(
 
 
 def test_a_port_in_use_is_replaced_and_logged(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kv_options: MakeOptions
 ) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
@@ -114,7 +120,7 @@ def test_a_port_in_use_is_replaced_and_logged(
             "kv",
             {**DEVELOPMENT["kv"], "port": port, "database_port": database},
         )
-        settings = with_defaults(options(control_port=1), Log())
+        settings = kv_options(control_port=1)
     kv = settings.services["kv"]
     assert (kv["port"], kv["database_port"]) == (0, database)
     assert f"port {port} of kv is in use" in capsys.readouterr().err
@@ -135,9 +141,9 @@ def test_given_settings_replace_defaults(
     assert addresses.defaults(word, settings, public=False).keys() == left
 
 
-def test_credentials_of_ones_own_are_for_every_host(serve: Serve) -> None:
-    queue = with_defaults(
-        options(host="0.0.0.0", services={"queue": {"token": "own"}}), Log()
+def test_credentials_of_ones_own_are_for_every_host(serve: Serve, kv_options: MakeOptions) -> None:
+    queue = kv_options(
+        host="0.0.0.0", services={"queue": {"token": "own"}}
     ).services["queue"]  # fmt: skip
     assert "dev_credentials" not in queue
     server = serve("kv", "--host", "0.0.0.0", "--kv-token", "own", "--kv", "database_port=0",
@@ -184,10 +190,10 @@ def test_a_file_without_a_token_is_an_error(folder: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], kv_options: MakeOptions
 ) -> None:
     folder.parent.write_text("a file")
-    assert with_defaults(options(control_token=None), Log()).control_token is None
+    assert kv_options(control_token=None).control_token is None
     assert "the control token could not be stored" in capsys.readouterr().err
 
 

@@ -61,8 +61,8 @@ class ServerApp(App):
     def receive(self, request: Request) -> Answer:
         return self._receive(request)
 
-    def detach(self) -> None:
-        super().detach()
+    def leave_fake(self) -> None:
+        super().leave_fake()
         self._receive = lambda request: Answer(b"", 503)
 
 

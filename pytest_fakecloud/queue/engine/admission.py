@@ -88,8 +88,7 @@ class Admission:
         self.owner: Any = None
         """The fake whose data this is, for the actions of views; None for an engine alone."""
         self.closed = False
-        # The parts refer to the engine weakly. With a circle of references, the data of a closed queue
-        # would stay in memory until the next garbage collection.
+        # The parts refer to the engine weakly, without a circle of references (see ``cloud.base``).
         engine = weakref.proxy(self)
         self.queues = Queues(engine)
         self.flow_control = FlowKeys(engine)

@@ -228,13 +228,13 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
 
 
 def describe(fake: Any) -> shapes.FakeData:
-    """Return a fake's address and credentials without opening a port."""
+    """Return a fake's address and credentials."""
     return {
         "name": fake.name,
         "fixture": fake.fixture,
         "service": fake.service,
         "url": fake.url,
-        "env": fake._env_variables(),
+        "env": fake.env,
         "headers": fake.headers,
         "faults": len(fake.faults),
         "dead_letters": len(fake.dead_letters()) if find(fake.fixture).delivers else 0,
