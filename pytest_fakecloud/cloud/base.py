@@ -306,6 +306,8 @@ class BaseCloud:
         """
         __tracebackhide__ = True
         self._allowed.add(kind, where)
+        for fake in self._context.fakes:
+            self._context.recorder.note_change(fake.name)
 
     # -- data ------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
 from ..process.surroundings import Variables
 from .cloud_owner import CloudOwner
-from .lost_changes import AT_IMPORT, OPENING
-from .options import SESSION_SETTINGS, FixtureValues, fixture_of, misuse, words_of
+from .lost_changes import AT_IMPORT
+from .options import SESSION_SETTINGS, fixture_of, misuse, words_of
 from .run import Run
 
 
@@ -36,7 +36,8 @@ def start_early_fakes(run: Run) -> None:
     run.exits.callback(run.end_test)
     try:
         # The fixture with the settings of the session cannot be called yet.
-        run.session_owner = owner = run.new_session_owner({}, "session")
+        owner = CloudOwner(run.exits, run.options, None, {}, "session")
+        run.owners["session"] = owner
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
@@ -64,16 +65,14 @@ class EarlyFakes:
 
     @property
     def _owner(self) -> CloudOwner:
-        assert self._run.session_owner is not None, "early fakes are those of the session"
-        return self._run.session_owner
+        return self._run.owners["session"]
 
     def pytest_collection_finish(self) -> None:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._owner
-        owner.let_stay(owner.cloud.fakes())
-        owner.lost.add(AT_IMPORT, owner.cloud, OPENING)
+        self._owner.let_stay({})
+        self._owner.note_changes(AT_IMPORT, {})
 
     @pytest.fixture(scope="session", autouse=True)
     @staticmethod
@@ -83,17 +82,16 @@ class EarlyFakes:
         tests, so that ``Run.begin_call()`` checks them for each test.
         """
 
-    def apply(self, values: FixtureValues, test: str) -> CloudOwner:
+    def apply(self, value: Mapping[str, Any], test: str) -> CloudOwner:
         """Return the owner of a cloud with the settings of the session, in which fakes continue at the
         addresses of the early ones; the former owner if there are no settings. If that fails after the
         cloud has been opened, both clouds have ended.
         """
         former = self._owner
-        if not any(values.values()):
-            former.values = values
+        if not value:
             return former
-        _check_addresses(former.cloud, values[SESSION_SETTINGS])
-        owner = self._run.new_session_owner(values, test)
+        _check_addresses(former.cloud, value)
+        owner = CloudOwner(self._run.exits, self._run.options, None, value, test)
         owner.lost = former.lost
         # A copy, because closing the cloud empties the original.
         early_fakes = dict(former.cloud._fixture_fakes)
@@ -107,7 +105,7 @@ class EarlyFakes:
                 fake = fixture_fake(owner.cloud, fixture, port=early_fake._mount.port)
                 fake._take_over(early_fake)
                 _check_variables(early_fake, fake)
-            owner.let_stay(owner.cloud.fakes())
+            owner.let_stay({})
         except BaseException:
             call_all([former.close, owner.close])
             raise

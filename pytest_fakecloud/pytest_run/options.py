@@ -33,10 +33,6 @@ SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
 SESSION_SETTINGS = "fakecloud_session_settings"
 """The fixture that a suite overrides to give the settings of the session's fakes."""
-FixtureValues: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""The values of these two fixtures, by the name of the fixture: *values* are what suites return,
-*settings* what is merged from them, from markers, options and the ini file.
-"""
 PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although its fakes outlive it."""
 
@@ -276,16 +272,13 @@ class RunOptions:
             "share_tls_context": _switch(config, "fakecloud_share_tls_context"),
         }
 
-    def merged_settings(self, node: Node | None, values: FixtureValues) -> dict[str, Any]:
+    def merged_settings(self, node: Node | None, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return all settings of a test, or those that the tests of a class or module have in common:
-        markers of the function > of the class > of the module > ``fakecloud_settings`` >
-        ``fakecloud_session_settings`` > options > ini. Settings of a service are merged key by key.
+        markers of the function > of the class > of the module > the ``value`` of the fixture with the
+        settings of their cloud > options > ini. Settings of a service are merged key by key.
         """
         merged = dict(self.defaults)
-        layers = [
-            *(values[fixture] for fixture in (SESSION_SETTINGS, SETTINGS) if fixture in values),
-            *markers_of(node),
-        ]
+        layers = [value, *markers_of(node)]
         if not any(layers):
             return merged
         cloud_settings = settings_of(CloudConfig)
