@@ -22,8 +22,9 @@ from ..core.settings import connection_settings
 from ..http.ports import hand_over, release
 from ..process.surroundings import Variables
 from .cloud_owner import CloudOwner
+from .ini import words_of
 from .lost_changes import AT_IMPORT
-from .options import SESSION_SETTINGS, fixture_of, misuse, words_of
+from .options import SESSION_SETTINGS, fixture_of, misuse
 from .run import Run
 
 

@@ -1,8 +1,8 @@
 """The state of one pytest run: the current test, and the clouds of the fixtures.
 
-Every pytest run has this state, so this module imports only pytest and ``core.exits``. Its methods
-import what they need when a test first uses a fake, or for early fakes. ``docs/contributing/map.md``
-shows what owns what, and when it ends.
+Every pytest run has this state, so this module imports next to nothing. Its methods import what they
+need when a test first uses a fake, or for early fakes. ``docs/contributing/map.md`` shows what owns
+what, and when it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ..core.exits import Exits
+from .ini import ini_value
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
@@ -91,13 +92,7 @@ class Run:
     @cached_property
     def is_early(self) -> bool:
         """Whether fakes start before the first import."""
-        try:
-            return bool(self.config.getini("fakecloud_early"))
-        except (TypeError, ValueError, pytest.UsageError):
-            # Imported here, because few runs have such a value.
-            from .options import ini_value
-
-            return bool(ini_value(self.config, "fakecloud_early"))
+        return bool(ini_value(self.config, "fakecloud_early"))
 
     @property
     def scope(self) -> str:
