@@ -1,8 +1,8 @@
 """The pytest plugin: options, ini settings, marker, hooks and fixtures.
 
 Every pytest run in an environment imports it, so it imports only pytest, and when pytest starts
-``pytest_run.run`` with ``core.exits``. The modules of the fakes are imported when a test first uses a
-fake or the marker, or for early fakes.
+``pytest_run.run`` and ``pytest_run.ini``. Other modules are imported when a test first uses a fake or
+the marker, or for early fakes.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def run_of(config: pytest.Config) -> Run:
     return config.stash[_RUN]
 
 
-def _is_package_used() -> bool:
-    """Return whether this process has used fakes or their settings, maybe without a fixture: the modules
-    of both import ``core.errors``.
+def _has_used_fakes() -> bool:
+    """Return whether this process has used fakes or the marker, maybe without a fixture. Else no report
+    needs ``pytest_run.outcomes``, whose import takes 35 ms.
     """
-    return "pytest_fakecloud.core.errors" in sys.modules
+    return "pytest_fakecloud.cloud.fake" in sys.modules
 
 
 # -- hooks, in the order in which pytest calls them ------------------------------------------------
@@ -139,7 +139,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     run = run_of(early_config)
     if run.is_early:
         from .pytest_run.early import start_early_fakes
-        from .pytest_run.options import check_run_options
+        from .pytest_run.ini import check_run_options
 
         check_run_options(early_config)
         start_early_fakes(run)
@@ -150,8 +150,8 @@ def _keep_bytecode(config: pytest.Config) -> None:
     """Let Python load the other modules of this package from the bytecode of their installation.
 
     pytest rewrites the assertions in all modules of an installed plugin. For the modules of one fake
-    that takes several times as long as the fake itself, in the first run after an installation and in
-    every run that writes no bytecode. Uses a private name of pytest's import hook.
+    that takes 0.35 s, in the first run after an installation and in every run that writes no bytecode
+    (``PYTHONDONTWRITEBYTECODE=1``). Uses a private name of pytest's import hook.
     """
     marked: set[str] = getattr(config.pluginmanager.rewrite_hook, "_must_rewrite", set())
     marked.discard("pytest_fakecloud")
@@ -160,22 +160,9 @@ def _keep_bytecode(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
-    if _is_set(config):
-        from .pytest_run.options import check_run_options
+    from .pytest_run.ini import check_run_options
 
-        check_run_options(config)
-
-
-def _is_set(config: pytest.Config) -> bool:
-    """Return whether any option or setting differs from its default, and so may be invalid."""
-    if any(
-        config.getoption(name, None) != option.get("default") for name, option in OPTIONS.items()
-    ):
-        return True
-    try:
-        return any(config.getini(name) != default for name, (_, default) in INI_SETTINGS.items())
-    except (TypeError, ValueError, pytest.UsageError):
-        return True
+    check_run_options(config)
 
 
 def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
@@ -263,7 +250,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         from .pytest_run.checks import check_marker_effect
 
         check_marker_effect(
-            item, run.test.requested_cloud, has_session_cloud=run.session_owner is not None
+            item, run.test.requested_cloud, has_session_cloud="session" in run.owners
         )
 
 
@@ -284,7 +271,7 @@ def pytest_runtest_makereport(
     still read. Add the journal of its fakes to its reports, and advice to errors about scopes.
     """
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
-    if failed and _is_package_used():
+    if failed and _has_used_fakes():
         from .pytest_run.outcomes import hide_ours
 
         hide_ours(item, call)
@@ -310,7 +297,7 @@ def pytest_runtest_makereport(
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
     """Let pytest-xdist send the reports of tests that have used fakes, whatever their texts contain."""
     data = yield
-    if not _is_package_used():
+    if not _has_used_fakes():
         return data
     from .pytest_run.outcomes import encodable_data
 

@@ -271,7 +271,9 @@ def test_packages_have_no_functions_or_classes() -> None:
     assert not definitions
 
 
-@pytest.mark.parametrize("name", ["plugin", "pytest_run.run", "pytest_run.warning"])
+@pytest.mark.parametrize(
+    "name", ["plugin", "pytest_run.ini", "pytest_run.run", "pytest_run.warning"]
+)
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
     assert not [

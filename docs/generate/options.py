@@ -10,7 +10,7 @@ from typing import Any
 from pytest_fakecloud import Cloud, plugin
 from pytest_fakecloud.cli import make_parser
 from pytest_fakecloud.cloud.base import fixture_fake
-from pytest_fakecloud.pytest_run.options import CHOICES
+from pytest_fakecloud.pytest_run.ini import CHOICES
 from pytest_fakecloud.standalone.options import ELSEWHERE
 
 from .markdown import HEAD, PACKAGE, inline, table

@@ -228,7 +228,7 @@ class BaseCloud:
         file descriptor left.
         """
         service = find(fixture)
-        if not isinstance(settings, (dict, Mapping)):
+        if not isinstance(settings, Mapping):
             raise ContractError(
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
@@ -247,8 +247,8 @@ class BaseCloud:
     def _create(self, service: Service, settings: Mapping[str, Any]) -> Fake:
         try:
             kind: Any = fake_class(service)
-            if settings:
-                reject_unknown(kind._config_class, settings, kind.fixture)
+            # The fake also does this, but it would take a setting named context for its parameter.
+            reject_unknown(kind._config_class, settings, kind.fixture)
             fake: Fake = kind(self._context, **settings)
         except OSError as error:
             # Also of the import of the class, because a file can be the one too many.
@@ -324,6 +324,8 @@ class BaseCloud:
         """
         __tracebackhide__ = True
         self._allowed.add(kind, where)
+        for fake in self._context.fakes:
+            self._context.recorder.note_change(fake.name)
 
     # -- data ------------------------------------------------------------------------------------
 

@@ -381,10 +381,6 @@ class Fake:
         self._forget_expectations()
         self.journal.clear()
 
-    def _stubs(self) -> list[object]:
-        """Return the stubbed destinations, and expectations of requests, which no action records."""
-        return []
-
     def _forget_expectations(self) -> None:
         """Stop requiring what was expected before a reset (see ``_unmet()``)."""
 

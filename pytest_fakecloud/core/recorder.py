@@ -102,6 +102,10 @@ class SharedRecords:
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
+        self.changed: dict[str, int] = {}
+        """The number of the test's latest action on each fake, or of a later ``note_change()``, by the
+        name of the fake.
+        """
         self.keep_bytes = KEEP_BYTES
         """Maximum bytes of all large calls; beyond it the oldest are cut."""
         self.large: OrderedDict[Call, int] = OrderedDict()
@@ -196,6 +200,7 @@ class Recorder:
         self.below: set[weakref.ref[Recorder]] = set()
         """References to the recorders of a cloud's fakes. A fake's recorder has none."""
         self.shared: SharedRecords = SharedRecords() if parent is None else parent.shared
+        self.shared.changed[fake] = 0  # also if an earlier fake had this name
         if parent is not None:
             self.keep = parent.keep
             parent.names |= self.names
@@ -343,6 +348,7 @@ class Recorder:
         ``call`` are the arguments of the method ``kind``, and ``details`` those of ``details_of()``
         that follow it. Without a call, the only one of ``details`` is the action's data.
         """
+        self.shared.changed[self.fake] = number
         # Create the Action only for a report, because most tests need none.
         at_us = self._now_us()
         self.shared.recorded.append(
@@ -356,6 +362,15 @@ class Recorder:
         entries = (self._parent or self).entries
         number = entries[-1].number if entries else 0
         self.shared.looks.append(Look(fake or self.fake, method, place, arguments, number))
+
+    def note_change(self, fake: str) -> None:
+        """Note a change of a fake by the test that is no action, such as a new destination."""
+        self.shared.changed[fake] = self.reserve()
+
+    @property
+    def latest(self) -> int:
+        """The number of the latest entry of the journal, or of a later action or change by the test."""
+        return max(self.shared.changed[self.fake], self.entries[-1].number if self.entries else 0)
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""

@@ -1,9 +1,8 @@
 """Checks that fail a test whose settings would have no effect.
 
 They are made when the settings are known: those of markers before the fixtures of the test
-(``check_markers()``), the values of the two fixtures with settings when a cloud opens
-(``check_values()``). Both are repeated before the code of a test if a cloud is open, which may be that
-of an earlier one.
+(``check_markers()``), the value of a fixture with settings when a cloud is opened with it
+(``check_value()``), and those that a test has of its own before its code (``check_own_settings()``).
 ``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()`` looks at what a passing test has
 used.
 
@@ -20,15 +19,8 @@ import pytest
 
 from ..cloud.cloud import Cloud
 from ..cloud.services import SERVICES
-from .options import (
-    PER_TEST_SETTINGS,
-    SESSION_SETTINGS,
-    SETTINGS,
-    FixtureValues,
-    RunOptions,
-    fixture_of,
-    misuse,
-)
+from .cloud_owner import CloudOwner
+from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, SETTINGS, RunOptions, fixture_of, misuse
 from .warning import warn
 
 # -- before the fixtures of a test -----------------------------------------------------------------
@@ -62,7 +54,7 @@ def check_markers(options: RunOptions, item: pytest.Item) -> None:
 
 def check_own_markers(options: RunOptions, item: pytest.Item) -> None:
     """Fail a test whose own markers cannot apply to its fakes, because they outlive it."""
-    scope_node = options.node_of_scope(item)
+    scope, scope_node = options.scope, options.node_of_scope(item)
     if scope_node is item:
         return
     shared = scope_node.listchain()
@@ -72,11 +64,6 @@ def check_own_markers(options: RunOptions, item: pytest.Item) -> None:
         if node not in shared
         for name in marker.kwargs
     }
-    _check_narrow(options.scope, names)
-
-
-def _check_narrow(scope: str, names: set[str]) -> None:
-    """Fail a test with these own settings if its fakes outlive it and only all can have them."""
     if wrong := names.difference(PER_TEST_SETTINGS):
         advice = {
             "session": "(fakecloud_scope or fakecloud_early): set them in the session fixture "
@@ -95,19 +82,21 @@ def _check_narrow(scope: str, names: set[str]) -> None:
 # -- the values of the fixtures with settings ------------------------------------------------------
 
 
-def check_values(scope: str, values: Mapping[str, object], former: FixtureValues) -> None:
-    """Fail a test if the values of its fixtures with settings cannot apply to its clouds, which are
-    opened with them, or were opened with the ``former`` values for an earlier test.
+def check_value(fixture: str, value: object, scope: str) -> None:
+    """Fail a test if the value of a fixture with settings has no effect in a run whose fixtures' fakes
+    last for this scope.
     """
-    for fixture, value in values.items():
-        if not isinstance(value, Mapping):
-            raise misuse(f"the fixture {fixture} must return a dict of settings, got {value!r}")
-        if fixture == SETTINGS and scope == "session":
-            _check_narrow(scope, {*map(fixture_of, value)})
-        if fixture == SESSION_SETTINGS and scope != "session":
-            _check_session({*map(fixture_of, value)})
-        if fixture in former:
-            _check_unchanged(fixture, scope, value, former[fixture])
+    if not isinstance(value, Mapping):
+        raise misuse(f"the fixture {fixture} must return a dict of settings, got {value!r}")
+    names = {*map(fixture_of, value)}
+    if fixture == SETTINGS and scope == "session" and names:
+        raise misuse(
+            f"{', '.join(sorted(names))} in {SETTINGS} has no effect, because the fakes live for the "
+            "whole session (fakecloud_scope or fakecloud_early): set them in the session fixture "
+            f"{SESSION_SETTINGS}, and strict and env of single tests with a marker"
+        )
+    if fixture == SESSION_SETTINGS and scope != "session":
+        _check_session(names)
 
 
 def _check_session(names: set[str]) -> None:
@@ -142,27 +131,34 @@ def warn_of_session_settings(item: pytest.Item) -> None:
     )
 
 
-def _check_unchanged(
-    fixture: str, scope: str, value: Mapping[str, Any], former: Mapping[str, Any]
+def check_own_settings(
+    options: RunOptions, owners: Iterable[CloudOwner], item: pytest.Item
 ) -> None:
-    """Fail a test if a fixture has another value than the former one, with which the fakes of its scope
-    have started. Only ``strict`` of ``fakecloud_settings`` may differ. ``env`` may not, unless a marker
-    has it: variables are set before the fixtures of a test, when its markers are known, but not yet what
-    a fixture returns for it.
+    """Fail a test with settings of its own that cannot apply to the clouds of these owners, which may
+    have been opened for an earlier test.
+
+    A cloud has the value that its fixture with settings had when it was opened. pytest calls another
+    fixture of that name for a later test, but not the fixture of the cloud again.
     """
-    if fixture == SETTINGS:
-        value, former = {**value, "strict": None}, {**former, "strict": None}
-    if value is former or value == former:
-        return
-    reasons = {
-        SETTINGS: f"the fakes live for the whole {scope} (fakecloud_scope): override the fixture once "
-        f"for the {scope}",
-        SESSION_SETTINGS: "the session's fakes start only once: override the fixture once, without "
-        "parameters, in the top conftest.py",
-    }
-    raise misuse(
-        f"{fixture} has other settings for this test than for an earlier one, but {reasons[fixture]}"
-    )
+    # Not only when the test begins, because its fixtures can add markers.
+    check_own_markers(options, item)
+    values = getattr(item, "funcargs", {})
+    if SETTINGS in values:
+        check_value(SETTINGS, values[SETTINGS], options.scope)
+    for owner in owners:
+        fixture = owner.settings_fixture
+        if values.get(fixture, owner.value) != owner.value:
+            reasons = {
+                SETTINGS: f"the fakes live for the whole {options.scope} (fakecloud_scope): override "
+                f"the fixture once for the {options.scope}, and set strict and env of single tests "
+                "with a marker",
+                SESSION_SETTINGS: "the session's fakes start only once: override the fixture once, "
+                "without parameters, in the top conftest.py",
+            }
+            raise misuse(
+                f"{fixture} has other settings for this test than for an earlier one, but "
+                f"{reasons[fixture]}"
+            )
 
 
 def check_env(item: pytest.Item) -> None:

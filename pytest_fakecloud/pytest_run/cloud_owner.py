@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,22 +13,17 @@ from ..cloud.cloud import Cloud
 from ..cloud.config import CloudConfig
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
-from ..core.settings import DeliveryMode, settings_of
-from .lost_changes import OPENING, CloudMoment, LostChanges, moment_of
-from .options import FixtureValues, Node, RunOptions
+from ..core.settings import settings_of
+from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
 
 
-class BeforeFixture(NamedTuple):
-    """The state of a cloud before a fixture of a wide scope."""
+class FakeState(NamedTuple):
+    """The state of a fake before a fixture of a wide scope."""
 
-    credentials: Mapping[Fake, Mapping[str, Any]]
-    baselines: Mapping[Fake, Baseline]
-    moment: CloudMoment
-
-    def restore_baselines(self) -> None:
-        """Restore the baselines that the fixture has replaced."""
-        for fake, baseline in self.baselines.items():
-            fake._restore_baseline(baseline)
+    credentials: Mapping[str, Any]
+    baseline: Baseline
+    latest: int
+    """The journal number of what was recorded last (``Recorder.latest``)."""
 
 
 class CloudOwner:
@@ -38,29 +33,31 @@ class CloudOwner:
     fakes are closed before the next test. In a wide scope, ``kv_server`` and the plugin's other
     fixtures are such fixtures, and so is ``fakecloud_session``.
 
-    With the ``delivery`` ``"driven"``, the queues deliver only when the test runs them, so that no
-    outcome depends on the speed of a thread. The owner closes its cloud when it is closed itself: by
-    ``close()``, or else with the ``run_exits``.
+    The owner closes its cloud when it is closed itself: by ``close()``, or else with the
+    ``run_exits``.
     """
 
     def __init__(
         self,
         run_exits: Exits,
         options: RunOptions,
-        delivery: DeliveryMode,
         node: Node | None,
-        values: FixtureValues,
+        value: Mapping[str, Any],
         test: str,
     ) -> None:
         """Open the cloud for its first ``test``. It lasts for ``node``: a test, class or module, or if
-        None the session.
+        None the session. ``value`` is that of the fixture with its settings.
         """
-        self.values = values
-        """The values of the fixtures with settings with which the cloud was opened."""
-        self.settings = settings = options.merged_settings(node, values)
-        """The settings of the cloud: these values, merged with markers, options and the ini file."""
+        self.settings_fixture = SESSION_SETTINGS if node is None else SETTINGS
+        self.value = value
+        """The value of this fixture with which the cloud was opened."""
+        self.settings = settings = options.merged_settings(node, value)
+        """The settings of the cloud: this value, merged with markers, options and the ini file."""
         cloud_settings = {name: settings[name] for name in settings_of(CloudConfig)}
-        cloud_settings |= {"seed": self._seed_of(test), "delivery": delivery}
+        cloud_settings["seed"] = self._seed_of(test)
+        # "driven": the queues deliver only when the test runs them, so that no outcome depends on the
+        # speed of a thread. But applications use the queues of the session beside the tests.
+        cloud_settings["delivery"] = "background" if node is None else "driven"
         self.cloud = cloud = Cloud(**cloud_settings)
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
@@ -70,7 +67,12 @@ class CloudOwner:
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
-        self.lost = LostChanges()
+        self._changed: dict[str, Mapping[Fake, int]] = {}
+        """The fakes that each fixture of a wide scope has changed in this test, with the journal number
+        of the last change of each.
+        """
+        self.lost: dict[str, Mapping[Fake, int]] = {}
+        """What each of them changed in earlier tests. This is lost if no baseline contains it."""
         self.has_ended = False
         """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
         only when the test ends, because the report of its teardown reads the closed cloud.
@@ -92,6 +94,8 @@ class CloudOwner:
         """Return an open cloud of a wide scope to what each test begins with."""
         cloud = self.cloud
         self._is_reused = True
+        self.lost |= self._changed
+        self._changed = {}
         for fake in cloud.fakes():
             if fake not in self._staying:
                 fake.close()
@@ -99,8 +103,6 @@ class CloudOwner:
         self._staying = {
             fake: credentials for fake, credentials in self._staying.items() if not fake.closed
         }
-        # Before the reset, which these changes do not survive.
-        self.lost.note_losses()
         start_over(cloud)
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
@@ -114,31 +116,38 @@ class CloudOwner:
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def begin_fixture(self) -> BeforeFixture:
-        """Return the state of the cloud before a fixture of a wide scope."""
-        fakes = self.cloud.fakes()
-        return BeforeFixture(
-            {fake: fake._credentials() for fake in fakes},
-            {fake: fake._baseline for fake in fakes},
-            moment_of(self.cloud),
-        )
+    def states(self) -> Mapping[Fake, FakeState]:
+        """Return the states of the open fakes, before a fixture of a wide scope."""
+        return {
+            fake: FakeState(fake._credentials(), fake._baseline, fake._recorder.latest)
+            for fake in self.cloud.fakes()
+        }
 
-    def end_fixture(self, definition: pytest.FixtureDef[Any], before: BeforeFixture | None) -> None:
+    def end_fixture(
+        self, definition: pytest.FixtureDef[Any], before: Mapping[Fake, FakeState]
+    ) -> None:
         """Let the fakes stay that a fixture of a wide scope has started, or whose credentials it has
         rotated, even if a test requests the fixture at run time. A baseline that it has set ends with
-        it. Its other changes last until the next test, whose report says so. There is no state
-        ``before`` if the fixture itself has opened the cloud.
+        it. Its other changes last until the next test, whose report says so.
         """
-        before = before or BeforeFixture({}, {}, OPENING)
-        fakes, old = self.cloud.fakes(), before.credentials
-        started = [fake for fake in fakes if fake not in old]
-        rotated = [fake for fake in fakes if fake in old and fake._credentials() != old[fake]]
-        self.let_stay([*started, *rotated])
-        for fake, baseline in before.baselines.items():
-            if fake._baseline is not baseline:
-                definition.addfinalizer(partial(fake._restore_baseline, baseline))
-        self.lost.add(definition.argname, self.cloud, before.moment)
+        self.let_stay(before)
+        self.note_changes(definition.argname, before)
+        for fake, state in before.items():
+            if fake._baseline is not state.baseline:
+                definition.addfinalizer(partial(fake._restore_baseline, state.baseline))
 
-    def let_stay(self, fakes: Iterable[Fake]) -> None:
-        """Let each test begin with these fakes and their present credentials."""
-        self._staying |= {fake: fake._credentials() for fake in fakes}
+    def let_stay(self, before: Mapping[Fake, FakeState]) -> None:
+        """Let each test begin with the fakes that have started since, or have other credentials."""
+        for fake in self.cloud.fakes():
+            credentials = fake._credentials()
+            if fake not in before or before[fake].credentials != credentials:
+                self._staying[fake] = credentials
+
+    def note_changes(self, fixture: str, before: Mapping[Fake, FakeState]) -> None:
+        """Note which fakes a fixture has changed since, for the hint that a later test lacks this."""
+        self.lost.pop(fixture, None)
+        self._changed[fixture] = {
+            fake: fake._recorder.latest
+            for fake in self.cloud.fakes()
+            if fake._recorder.latest > (before[fake].latest if fake in before else 0)
+        }

@@ -19,8 +19,9 @@ from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
 from ..process.surroundings import Variables
 from .cloud_owner import CloudOwner
-from .lost_changes import AT_IMPORT, OPENING
-from .options import SESSION_SETTINGS, FixtureValues, fixture_of, misuse, words_of
+from .ini import words_of
+from .lost_changes import AT_IMPORT
+from .options import SESSION_SETTINGS, fixture_of, misuse
 
 if TYPE_CHECKING:
     from .run import Run
@@ -34,7 +35,8 @@ def start_early_fakes(run: Run) -> None:
     # The variables of a test end before those that they have replaced, even if it was interrupted.
     run.exits.callback(run.end_test)
     try:
-        run.session_owner = owner = run.new_session_owner({}, "session")
+        owner = CloudOwner(run.exits, run.options, None, {}, "session")
+        run.owners["session"], run.awaits_settings = owner, True
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
@@ -63,10 +65,9 @@ class _BeforeFirstTest:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._run.session_owner
-        assert owner is not None, "early fakes are those of the session"
-        owner.let_stay(owner.cloud.fakes())
-        owner.lost.add(AT_IMPORT, owner.cloud, OPENING)
+        owner = self._run.owners["session"]
+        owner.let_stay({})
+        owner.note_changes(AT_IMPORT, {})
 
     @pytest.fixture(scope="session", autouse=True)
     @staticmethod
@@ -77,13 +78,13 @@ class _BeforeFirstTest:
         """
 
 
-def with_settings(run: Run, early: CloudOwner, values: FixtureValues, test: str) -> CloudOwner:
+def with_settings(run: Run, early: CloudOwner, value: Mapping[str, Any], test: str) -> CloudOwner:
     """Return the owner of a cloud with the settings of the session, in which the early fakes have
     started again: at the same addresses, with the same credentials and without data. If one cannot
     start again, all have ended.
     """
-    _check_addresses(early.cloud, values[SESSION_SETTINGS])
-    owner = run.new_session_owner(values, test)
+    _check_addresses(early.cloud, value)
+    owner = CloudOwner(run.exits, run.options, None, value, test)
     owner.lost = early.lost
     early_fakes = dict(early.cloud._fixture_fakes)  # a copy, because close() empties the original
     try:
@@ -98,7 +99,7 @@ def with_settings(run: Run, early: CloudOwner, values: FixtureValues, test: str)
             fake = fixture_fake(owner.cloud, fixture, **ports)
             fake._set_credentials(early_fake._credentials())
             _check_variables(early_fake, fake)
-        owner.let_stay(owner.cloud.fakes())
+        owner.let_stay({})
     except BaseException:
         owner.close()
         raise

@@ -1,11 +1,10 @@
-"""The options and ini settings of a run, the settings of its tests, and their markers."""
+"""The options of a run, the settings of its tests, and their markers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cached_property, lru_cache
-from pathlib import Path
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import pytest
@@ -13,46 +12,14 @@ import pytest
 from ..cloud.config import CloudConfig
 from ..cloud.services import SERVICES, named, settings_class
 from ..core.errors import ContractError, unknown_name
-from ..core.settings import (
-    SWITCH,
-    SWITCH_WORDS,
-    Kind,
-    Setting,
-    Settings,
-    optional,
-    read,
-    setting,
-    settings_of,
-)
+from ..core.settings import SWITCH, Kind, Setting, Settings, optional, read, setting, settings_of
+from .ini import call_sites_of, folder_of, ini_value, kinds_of, strict_words, switch_of
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
 SESSION_SETTINGS = "fakecloud_session_settings"
 """The fixture that a suite overrides to give the settings of the session's fakes."""
-FixtureValues: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""The values of these two fixtures, by the name of the fixture: *values* are what suites return,
-*settings* what is merged from them, from markers, options and the ini file.
-"""
-
-
-def ini_value(config: pytest.Config, name: str) -> Any:
-    """Return the value of an ini setting. In TOML, it may be a boolean, a number, a string or a list,
-    whichever of them the setting is declared with.
-    """
-    try:
-        return config.getini(name)
-    except (TypeError, ValueError, pytest.UsageError):
-        # pytest checks the types of values in the table [tool.pytest], but does not convert them.
-        ini_entry: Any = getattr(config, "_inicfg", {}).get(name)
-        if ini_entry is None:
-            raise
-        return ini_entry.value
-
-
-def folder_of(config: pytest.Config, option: str) -> Path | None:
-    folder = config.getoption(option, None)
-    return config.invocation_params.dir / folder if folder else None
 
 
 def misuse(text: str) -> BaseException:
@@ -76,30 +43,6 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
         raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
 
 
-def kinds_of(strict: object) -> tuple[str, ...]:
-    """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
-    if isinstance(strict, str):
-        return _kinds_in(strict)
-    from ..core.violations import NAMED_KINDS, VIOLATION_KINDS
-
-    if isinstance(strict, bool):
-        return tuple(VIOLATION_KINDS) if strict else ()
-    kinds = tuple(strict) if isinstance(strict, list | tuple | set | frozenset) else (str(strict),)
-    valid_kinds = (*VIOLATION_KINDS, *NAMED_KINDS)
-    for kind in kinds:
-        if kind not in valid_kinds:
-            raise misuse(
-                unknown_name("kind of violation", kind, ("True", "False", *valid_kinds), "strict")
-            )
-    return kinds
-
-
-@lru_cache
-def _kinds_in(text: str) -> tuple[str, ...]:
-    switch = SWITCH_WORDS.get(text.strip().lower())
-    return kinds_of(text.lower().replace(",", " ").split() if switch is None else switch)
-
-
 @contextmanager
 def without_traceback() -> Iterator[None]:
     """Turn a ``ContractError`` into a failure without a traceback, because the plugin's frames in it do
@@ -109,90 +52,6 @@ def without_traceback() -> Iterator[None]:
         yield
     except ContractError as error:
         raise misuse(str(error)) from None
-
-
-# -- the options of a run --------------------------------------------------------------------------
-
-CHOICES = {
-    "fakecloud_clock": ("running", "frozen"),
-    "fakecloud_scope": ("function", "class", "module", "session"),
-    "fakecloud_transport": ("socket", "inprocess"),
-}
-"""Ini settings with a list of values, the default first. An empty string also means the default."""
-
-
-def check_run_options(config: pytest.Config) -> None:
-    """Reject invalid options and ini settings, whether or not a test uses fakes."""
-    for name, choices in CHOICES.items():
-        value = ini_value(config, name)
-        if value not in ("", *choices):
-            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(choices)}")
-    _call_sites(config)
-    for name in ("fakecloud_env", "fakecloud_share_tls_context"):
-        _switch(config, name)
-    scope = ini_value(config, "fakecloud_scope")
-    if words_of(config, "fakecloud_early") and scope not in ("", "session"):
-        raise pytest.UsageError(
-            f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
-            "start before the first test last for the whole run. Remove one of the two settings"
-        )
-    strict = _strict(config)
-    # Look kinds up only if necessary: a run without fakes never imports their modules.
-    if strict.lower() not in SWITCH_WORDS:
-        try:
-            kinds_of(strict)
-        except pytest.fail.Exception as error:
-            raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
-    for option in ("--fakecloud-record", "--fakecloud-report"):
-        folder = folder_of(config, option)
-        if folder is not None:
-            _check_folder(option, folder)
-    if config.getoption("--fakecloud-record", None):
-        from ..cloud.cloud import archive_writer
-
-        try:
-            archive_writer("--fakecloud-record")
-        except ContractError as error:
-            raise pytest.UsageError(str(error)) from None
-
-
-def words_of(config: pytest.Config, name: str) -> list[str]:
-    """Return the words of an ini setting: those of a list, of a string, or of a boolean."""
-    value = ini_value(config, name)
-    return [str(word) for word in value] if isinstance(value, list) else str(value).split()
-
-
-def _strict(config: pytest.Config) -> str:
-    return " ".join(words_of(config, "fakecloud_strict"))
-
-
-def _switch(config: pytest.Config, name: str, others: str = "") -> bool:
-    value = ini_value(config, name)
-    switch = SWITCH_WORDS.get(str(value).strip().lower())
-    if switch is None:
-        raise pytest.UsageError(f"{name} = {value} is unknown: pass {others}true or false")
-    return switch
-
-
-def _call_sites(config: pytest.Config) -> bool | None:
-    """Return whether call sites are recorded; None if that depends on the test."""
-    if ini_value(config, "fakecloud_call_sites") == "auto":
-        return None
-    return _switch(config, "fakecloud_call_sites", "auto, ")
-
-
-def _check_folder(option: str, folder: Path) -> None:
-    """Reject a folder that cannot be created, because the nearest existing place is a file."""
-    try:
-        for place in (folder, *folder.parents):
-            # Path.exists() would also hide other errors.
-            with suppress(FileNotFoundError, NotADirectoryError):
-                place.stat()
-                break
-    except (OSError, ValueError) as error:
-        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
-    if not place.is_dir():
-        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
 
 
 # -- the settings of a test ------------------------------------------------------------------------
@@ -244,7 +103,7 @@ class RunOptions:
             self.recordings or self.timelines
         )
         """Whether passing tests are also reported, recorded or kept."""
-        self._call_sites = _call_sites(config)
+        self._call_sites = call_sites_of(config)
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -254,23 +113,20 @@ class RunOptions:
         config = self.config
         return {name: setting.default for name, setting in settings_of(CloudConfig).items()} | {
             "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
-            "strict": kinds_of(_strict(config)),
-            "env": _switch(config, "fakecloud_env"),
+            "strict": kinds_of(strict_words(config)),
+            "env": switch_of(config, "fakecloud_env"),
             "seed": config.getoption("--fakecloud-seed", None) or None,
             "transport": ini_value(config, "fakecloud_transport") or "socket",
-            "share_tls_context": _switch(config, "fakecloud_share_tls_context"),
+            "share_tls_context": switch_of(config, "fakecloud_share_tls_context"),
         }
 
-    def merged_settings(self, node: Node | None, values: FixtureValues) -> dict[str, Any]:
+    def merged_settings(self, node: Node | None, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return all settings of a test, or those that the tests of a class or module have in common:
-        markers of the function > of the class > of the module > ``fakecloud_settings`` >
-        ``fakecloud_session_settings`` > options > ini. Settings of a service are merged key by key.
+        markers of the function > of the class > of the module > the ``value`` of the fixture with the
+        settings of their cloud > options > ini. Settings of a service are merged key by key.
         """
         merged = dict(self.defaults)
-        layers = [
-            *(values[fixture] for fixture in (SESSION_SETTINGS, SETTINGS) if fixture in values),
-            *markers_of(node),
-        ]
+        layers = [value, *markers_of(node)]
         if not any(layers):
             return merged
         for layer in layers:
@@ -286,7 +142,7 @@ class RunOptions:
             for name, service in SERVICES.items():
                 if name in merged:
                     read(settings_class(service), merged[name], name)
-        merged["strict"] = kinds_of(merged["strict"])
+            merged["strict"] = kinds_of(merged["strict"])
         self._check_ini_clock(merged)
         return merged
 
@@ -308,9 +164,7 @@ class RunOptions:
             return self._call_sites
         if self.timelines is not None:
             return True
-        failed = self._last_failed
-        # Usually none did; pytest puts a node ID together each time it is read.
-        return bool(failed) and item is not None and item.nodeid in failed
+        return item is not None and item.nodeid in self._last_failed
 
     @cached_property
     def _last_failed(self) -> frozenset[str]:
@@ -331,15 +185,8 @@ class RunOptions:
 
 def markers_of(node: Node | None) -> list[Mapping[str, Any]]:
     """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
-    # The same as ``node.iter_markers()`` in reverse, which takes longer than the rest of a fixture.
-    keywords: list[Mapping[str, Any]] = []
-    current: Any = node
-    while current is not None:
-        for marker in current.own_markers:
-            if marker.name == "fakecloud":
-                if marker.args:
-                    raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-                keywords.append(marker.kwargs)
-        current = current.parent
-    keywords.reverse()
-    return keywords
+    markers = [] if node is None else [*node.iter_markers("fakecloud")]
+    for marker in markers:
+        if marker.args:
+            raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
+    return [marker.kwargs for marker in reversed(markers)]

@@ -30,7 +30,8 @@ from ..core.errors import (
 from ..core.frames import is_own
 from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
-from .options import CHOICES, SESSION_SETTINGS, SETTINGS, fixture_of, misuse
+from .ini import CHOICES
+from .options import SESSION_SETTINGS, SETTINGS, fixture_of, misuse
 from .warning import warn
 
 if TYPE_CHECKING:

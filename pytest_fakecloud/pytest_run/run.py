@@ -1,8 +1,8 @@
 """The state of one pytest run: the current test, and the clouds of the fixtures.
 
-Every pytest run has this state, so this module imports only pytest and ``core.exits``. Its methods
-import what they need when a test first uses a fake, or for early fakes. ``docs/contributing/map.md``
-shows what owns what, and when it ends.
+Every pytest run has this state, so this module imports next to nothing. Its methods import what they
+need when a test first uses a fake, or for early fakes. ``docs/contributing/map.md`` shows what owns
+what, and when it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ..core.exits import Exits
+from .ini import ini_value
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
     from .observation import Observation
-    from .options import FixtureValues, RunOptions
+    from .options import RunOptions
 
 
 @dataclass
@@ -36,12 +37,8 @@ class TestState:
     """The test; None before the first test and after the last one."""
     requested_cloud: Cloud | None = None
     """The cloud of the fixture ``fakecloud``, if the test has requested it so far."""
-    values: FixtureValues = field(default_factory=dict)
-    """The value of ``fakecloud_settings`` for the test, if its fakes outlive it. It is known when the
-    code of the test begins.
-    """
-    has_variables: bool = False
-    """Whether the variables of the fixtures' fakes have been set."""
+    cloud_with_variables: Cloud | None = None
+    """The requested cloud, once the variables of its fakes have been set."""
     observation: Observation | None = None
     """What is recorded for the report, once a cloud is open."""
     compared: UnequalValues | None = None
@@ -67,7 +64,7 @@ class TestState:
 
 class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
-    owners of the clouds, one for the fixture ``fakecloud`` and one for the session.
+    ``owners`` of the open clouds.
 
     The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``
     and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``. The plugin's fixtures
@@ -80,13 +77,13 @@ class Run:
         self.exits = Exits()
         """What ends with the run: the clouds that are still open, then the test."""
         self.exits.callback(self.end_test)
-        self.fixture_owner: CloudOwner | None = None
-        """The owner of the cloud of the fixture ``fakecloud``, from its first use in a scope until the
-        last test of the scope has been reported. If the scope is the session, that of the session.
+        self.owners: dict[str, CloudOwner] = {}
+        """The owners of the clouds by their scope: that of the fixture ``fakecloud``, then that of the
+        session, unless they are the same. An owner is here from the first use of its cloud, or the start
+        of early fakes, until the last test of the scope has been reported.
         """
-        self.session_owner: CloudOwner | None = None
-        """The owner of the session's cloud, from its first use, or of the early fakes, until the last
-        test of the session has been reported.
+        self.awaits_settings = False
+        """Whether early fakes have started, but no test yet, whose fixture has their settings.
         """
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
@@ -96,13 +93,7 @@ class Run:
     @cached_property
     def is_early(self) -> bool:
         """Whether fakes start before the first import."""
-        try:
-            return bool(self.config.getini("fakecloud_early"))
-        except (TypeError, ValueError, pytest.UsageError):
-            # Imported here, because few runs have such a value.
-            from .options import ini_value
-
-            return bool(ini_value(self.config, "fakecloud_early"))
+        return bool(ini_value(self.config, "fakecloud_early"))
 
     @property
     def scope(self) -> str:
@@ -118,133 +109,111 @@ class Run:
     # -- clouds ----------------------------------------------------------------------------------
 
     def open_cloud(self, value: Any, session_value: Any) -> Cloud:
-        """Return the cloud of the fixtures, given the values of the fixtures with settings."""
-        from .checks import check_values, warn_of_session_settings
+        """Return the cloud of the fixture ``fakecloud``, given the values of the fixtures with settings.
+        With ``fakecloud_scope = session``, it is that of the session.
+        """
+        from .checks import check_value, warn_of_session_settings
         from .cloud_owner import CloudOwner
         from .options import SETTINGS, without_traceback
 
-        item, options, values = self._item(), self.options, {SETTINGS: value}
-        check_values(options.scope, values, {})
+        item, options = self._item(), self.options
+        check_value(SETTINGS, value, options.scope)
         if options.scope == "session":
             owner = self.open_session_cloud(session_value)
-            owner.values = {**owner.values, **values}
         else:
             if session_value and not self._has_warned:
                 self._has_warned = True
                 warn_of_session_settings(item)
             node = options.node_of_scope(item)
             with without_traceback():
-                owner = CloudOwner(self.exits, options, "driven", node, values, item.nodeid)
-        self.fixture_owner = owner
+                owner = CloudOwner(self.exits, options, node, value, item.nodeid)
+            # The first one, before that of the session; maybe in place of one that has ended.
+            self.owners.pop(options.scope, None)
+            self.owners = {options.scope: owner, **self.owners}
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._observe()
-        self._set_variables()
+        self._catch_up()
         return owner.cloud
 
     def close_cloud(self) -> None:
-        """Close the cloud of the fixtures at the end of their scope, unless it lasts for the session."""
-        owner = self.fixture_owner
-        if owner is not None and owner is not self.session_owner:
+        """Close the cloud of the fixture ``fakecloud`` at the end of its scope, unless it lasts for the
+        session.
+        """
+        owner = self.owners.get(self.scope)
+        if owner is not None and self.scope != "session":
             owner.close()
 
     def open_session_cloud(self, value: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
         first use opens the cloud, or starts the early fakes again if there are settings.
         """
-        from .checks import check_values
+        from .checks import check_value
+        from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, without_traceback
 
-        item, owner, values = self._item(), self.session_owner, {SESSION_SETTINGS: value}
-        check_values(self.options.scope, values, {} if owner is None else owner.values)
-        if owner is not None and SESSION_SETTINGS in owner.values:
+        item, owner = self._item(), self.owners.get("session")
+        check_value(SESSION_SETTINGS, value, self.options.scope)
+        if owner is not None and not self.awaits_settings:
             return owner
         with without_traceback():
+            # Without an owner, this is the first use, or early fakes have ended with an earlier test.
             if owner is None:
-                owner = self.new_session_owner(values, item.nodeid)
+                owner = CloudOwner(self.exits, self.options, None, value, item.nodeid)
             elif value:
                 from .early import with_settings
 
-                owner = with_settings(self, owner, values, item.nodeid)
-        owner.values = values  # those of early fakes without settings, too
-        self.session_owner = owner
+                owner = with_settings(self, owner, value, item.nodeid)
+        self.owners["session"], self.awaits_settings = owner, False
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._observe()
+        self._catch_up()
         return owner
-
-    def new_session_owner(self, values: FixtureValues, test: str) -> CloudOwner:
-        """Return a new owner of the cloud of the session: on first use, or before that for early fakes,
-        whose settings are not known yet.
-        """
-        from .cloud_owner import CloudOwner
-
-        # Applications use the queues beside the tests, so no test could run them for all.
-        return CloudOwner(self.exits, self.options, "background", None, values, test)
 
     def _item(self) -> pytest.Item:
         assert self.test.item is not None, "fixtures of fakes are for tests"
         return self.test.item
 
-    @property
-    def owners(self) -> tuple[CloudOwner, ...]:
-        """The owners of the clouds that are open, or have been closed with the test; first that of the
-        fixture ``fakecloud``, or else that of the session, which the application can use.
-        """
-        owners = dict.fromkeys((self.fixture_owner, self.session_owner))
-        return tuple(owner for owner in owners if owner is not None)
-
-    def _note_request(self) -> None:
-        """Note whether the test has requested the fixture ``fakecloud`` so far.
-
-        pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests
-        it. So this reads the names in pytest's private ``_request``: a public one has what was requested
-        at run time only in a fixture, and an autouse fixture would be part of every test of every suite.
-        """
-        item = self.test.item
-        names = getattr(getattr(item, "_request", None), "fixturenames", ())
-        # A doctest requests fixtures at run time only, too late for variables: count each as a user.
-        is_requested = "fakecloud" in names or isinstance(item, pytest.DoctestItem)
-        if is_requested and self.fixture_owner is not None:
-            self.test.requested_cloud = self.fixture_owner.cloud
-
     def settings_of_test(self) -> dict[str, Any]:
         """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
         read from them, because the fakes have the others from the settings of their cloud.
         """
-        values = self.owners[0].values if self.owners else {}
-        return self.options.merged_settings(self._item(), {**values, **self.test.values})
+        owner = self.owners.get(self.options.scope)
+        return self.options.merged_settings(self._item(), {} if owner is None else owner.value)
 
-    def _observe(self) -> None:
-        """Record what the report of the test needs to know of the open clouds, until the test ends.
+    def strict_kinds(self) -> tuple[str, ...]:
+        """Return the kinds of strict-mode violations that fail the current test."""
+        return cast("tuple[str, ...]", self.settings_of_test()["strict"])
 
-        Called when a cloud opens, when a later test begins, and after the set-up of each test, which may
-        have imported a framework whose requests are recorded.
+    def _catch_up(self) -> None:
+        """Note whether the test has requested the fixture ``fakecloud`` so far. Record what its report
+        needs to know of the open clouds, and set the variables of the requested one if the settings of
+        the test say so; both until the test ends.
+
+        Called when a test begins, when a cloud opens, and after the set-up and the code of the test,
+        which may have requested fixtures at run time, and imported a framework whose requests are
+        recorded.
         """
-        test = self.test
-        if not self.owners:
+        # Early fakes have no settings yet.
+        if not self.owners or self.awaits_settings:
             return
+        test, item, owner = self.test, self._item(), self.owners.get(self.options.scope)
+        if owner is not None and _requests_fakecloud(item):
+            test.requested_cloud = owner.cloud
         if test.observation is None:
             from .observation import Observation
 
-            test.observation = Observation(self.options, self._item(), test.exits)
-        test.observation.observe([owner.cloud for owner in self.owners])
-
-    def _set_variables(self) -> None:
-        """Set the variables of the fakes until the test ends, if it has requested their cloud and its
-        settings say so.
-
-        Called when the fixture opens the cloud, when a later test begins, and after the set-up of each
-        test, in which a fixture may have requested the cloud at run time.
-        """
-        test = self.test
-        if test.requested_cloud is None or test.has_variables:
+            test.observation = Observation(self.options, item, test.exits)
+        test.observation.observe([owner.cloud for owner in self.owners.values()])
+        cloud = test.requested_cloud
+        if cloud is None or cloud is test.cloud_with_variables:
             return
         if self.settings_of_test()["env"]:
             from .env import set_variables
 
-            test.has_variables = True
-            set_variables(test.requested_cloud, test.exits)
+            test.cloud_with_variables = cloud
+            set_variables(cloud, test.exits)
+
+    # -- for the outcome of a test ---------------------------------------------------------------
 
     def clouds_to_report(self) -> list[Cloud]:
         """Return the cloud that the test has requested, and the other open ones, if they were used: an
@@ -252,7 +221,7 @@ class Run:
         """
         requested = self.test.requested_cloud
         clouds = [] if requested is None else [requested]
-        for owner in self.owners:
+        for owner in self.owners.values():
             cloud = owner.cloud
             if cloud is requested:
                 continue
@@ -262,13 +231,14 @@ class Run:
 
     def hints(self, cloud: Cloud, item: pytest.Item) -> list[str]:
         """Return the hints about a cloud that several tests share."""
-        return [
-            hint for owner in self.owners if owner.cloud is cloud for hint in owner.lost.hints(item)
-        ]
+        from .lost_changes import hints_about_lost_changes
 
-    def strict_kinds(self) -> tuple[str, ...]:
-        """Return the kinds of strict-mode violations that fail the current test."""
-        return cast("tuple[str, ...]", self.settings_of_test()["strict"])
+        return [
+            hint
+            for owner in self.owners.values()
+            if owner.cloud is cloud
+            for hint in hints_about_lost_changes(owner, item)
+        ]
 
     # -- the phases of a test --------------------------------------------------------------------
 
@@ -276,7 +246,7 @@ class Run:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
         self.test = TestState(item)
-        for owner in self.owners:
+        for owner in self.owners.values():
             owner.begin_test(item)
         self._catch_up()
 
@@ -284,27 +254,23 @@ class Run:
         """Note what the fixtures of the test have requested and imported at run time."""
         self._catch_up()
 
-    def _catch_up(self) -> None:
-        """Note what the test has requested so far, and begin what follows from it."""
-        self._note_request()
-        self._observe()
-        self._set_variables()
-
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
-        """Note what a fixture of a wide scope, which a with-block calls, changes in the open clouds. If
-        it raises an exception, restore their baselines at once, because other tests of its scope run
-        without it. What it has started then ends before the next test.
+        """Return a context manager around a fixture of a wide scope, which notes what it changes in the
+        open clouds. If the fixture raises an exception, restore their baselines at once, because other
+        tests of its scope run without it. What it has started then ends before the next test.
         """
-        befores = {owner.cloud: owner.begin_fixture() for owner in self.owners}
+        before = {owner: owner.states() for owner in self.owners.values()}
         try:
             yield
         except BaseException:
-            for before in befores.values():
-                before.restore_baselines()
+            for states in before.values():
+                for fake, state in states.items():
+                    fake._restore_baseline(state.baseline)
             raise
-        for owner in self.owners:
-            owner.end_fixture(definition, befores.get(owner.cloud))
+        for owner in self.owners.values():
+            # A cloud without states is that of the fixture itself.
+            owner.end_fixture(definition, before.get(owner, {}))
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
@@ -312,44 +278,18 @@ class Run:
         """
         if not self.owners:
             return
+        from .checks import check_own_settings
+
         if self.test.observation is not None:
             self.test.observation.begin_call()
-        self._note_values()
-        self._check_values()
-        for owner in self.owners:
+        check_own_settings(self.options, self.owners.values(), self._item())
+        for owner in self.owners.values():
             owner.begin_call()
-
-    def _note_values(self) -> None:
-        """Note the value of ``fakecloud_settings`` for a test in a wide scope, in which pytest returns
-        the value of ``fakecloud`` without calling ``open_cloud()``.
-        """
-        from .options import SETTINGS
-
-        arguments = getattr(self.test.item, "funcargs", {})
-        if self.options.scope != "function" and SETTINGS in arguments:
-            self.test.values = {SETTINGS: arguments[SETTINGS]}
-
-    def _check_values(self) -> None:
-        """Fail a test whose settings cannot apply to the clouds that outlive it."""
-        from .checks import check_own_markers, check_values
-        from .options import SESSION_SETTINGS, SETTINGS
-
-        test, scope = self.test, self.options.scope
-        arguments = getattr(test.item, "funcargs", {})
-        former = {name: value for owner in self.owners for name, value in owner.values.items()}
-        if test.requested_cloud is None:
-            former.pop(SETTINGS, None)
-        values = dict(test.values)
-        is_session_used = scope == "session" or "fakecloud_session" in arguments
-        if is_session_used and SESSION_SETTINGS in former and SESSION_SETTINGS in arguments:
-            values[SESSION_SETTINGS] = arguments[SESSION_SETTINGS]
-        check_own_markers(self.options, self._item())
-        check_values(scope, values, former)
 
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it has requested at run time."""
         self.test.has_run = True
-        self._note_request()
+        self._catch_up()
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called
@@ -358,11 +298,20 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self.fixture_owner is not None and self.fixture_owner.has_ended:
-            self.fixture_owner = None
-        if self.session_owner is not None and self.session_owner.has_ended:
-            self.session_owner = None
+        self.owners = {scope: owner for scope, owner in self.owners.items() if not owner.has_ended}
 
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""
         self.exits.close()
+
+
+def _requests_fakecloud(item: pytest.Item) -> bool:
+    """Return whether a test has requested the fixture ``fakecloud`` so far.
+
+    pytest keeps the value of a fixture of a wide scope, and calls nothing when a later test requests it.
+    So this reads the names in pytest's private ``_request``: a public one has what was requested at run
+    time only in a fixture, and an autouse fixture would be part of every test of every suite.
+    """
+    names = getattr(getattr(item, "_request", None), "fixturenames", ())
+    # A doctest requests fixtures at run time only, too late for variables: count each as a user.
+    return "fakecloud" in names or isinstance(item, pytest.DoctestItem)

@@ -265,9 +265,6 @@ class Queue(QueueActions, Fake):
         """Return the current data and the state of the destinations."""
         return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
 
-    def _stubs(self) -> list[object]:
-        return [*self.destinations.routes()]
-
     def _forget_expectations(self) -> None:
         for route in self.destinations.routes():
             route._forget_expectation()

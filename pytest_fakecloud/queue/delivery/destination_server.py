@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_httpserver import HTTPServer
-from pytest_httpserver.httpserver import Error, HandlerType, RequestHandler, RequestHandlerList
+from pytest_httpserver.httpserver import (
+    Error,
+    HandlerType,
+    RequestHandler,
+    RequestHandlerList,
+    RequestMatcher,
+)
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
@@ -119,6 +125,12 @@ class DestinationServer(HTTPServer):
     def is_running(self) -> bool:
         """Return whether the server accepts requests."""
         return not self._destination.closed
+
+    def create_matcher(self, *args: Any, **kwargs: Any) -> RequestMatcher:
+        """Return the matcher of a new expectation."""
+        destination = self._destination
+        destination._recorder.note_change(destination.name)
+        return super().create_matcher(*args, **kwargs)
 
     def clear_all_handlers(self) -> None:
         super().clear_all_handlers()
@@ -227,10 +239,6 @@ class Destination(Fake):
         return Snapshot(
             self.fixture, saved | {"permanently_failed": self._server.permanently_failed}
         )
-
-    def _stubs(self) -> list[object]:
-        lists = ("ordered_handlers", "oneshot_handlers", "handlers")
-        return [handler for name in lists for handler in getattr(self._server, name)]
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations from a snapshot."""

@@ -391,6 +391,8 @@ class Destinations:
         with self._lock:
             self._routes.pop(scope, None)
             self._routes[scope] = route
+        if self._recorder is not None:
+            self._recorder.note_change(self._name)
         return route
 
     # -- for all routes --------------------------------------------------------------------------
