@@ -36,13 +36,13 @@ from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
-from ..command_fields import HANDSHAKE, facts_of
+from ..command_fields import facts_of
 from ..engine.engine import KVEngine
 from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
-from ..model import TURN_SECONDS
+from ..model import HANDSHAKE, TURN_SECONDS
 from ..reply import NIL_ARRAY, NO_REPLY, Blocked, Encoded, Push, Reply, resp_parts, size_of, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
@@ -77,8 +77,6 @@ _TLS = b"\x16\x03"
 _OF_BROWSERS = frozenset({b"POST", b"HOST:"})
 """The first words of lines of HTTP requests, at which a real server closes the connection."""
 _HANDSHAKE = frozenset({name.encode() for name in HANDSHAKE})
-_UNCOUNTED = frozenset({"connection", "transactions"})
-"""Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
 
 def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
@@ -436,7 +434,6 @@ class PortConnection:
             arrival: Arrival = "alone" if session.queue is None else "queued"
             if self.app.interruptions.before(CommandSender(self.client), line, arrival):
                 set_interruptions_end(call, self.app.recorder.reserve())
-        limits = self.app.command_limits
         mode = session.reply_mode  # which the command may change
 
         def block_or_conclude(reply: Reply) -> T | Waiter:
@@ -446,10 +443,10 @@ class PortConnection:
 
         self._executing = self._thread
         try:
-            if limits.counts_commands or size > limits.largest:
-                self._check_limits(line)
+            self.app.command_limits.check(line, is_known=session.user is not ANONYMOUS)
             result = engine.reply_then(session, line, block_or_conclude)
         except CommandError as error:  # of a limit
+            session.abort_transaction()
             result = block_or_conclude(error)
         finally:
             self._executing = None
@@ -465,20 +462,6 @@ class PortConnection:
         self.app.record(call, reply.answer())
         for part in reply.parts:
             self.outbox.put(part)
-
-    def _check_limits(self, line: list[bytes]) -> None:
-        """Raise ``CommandError`` if a limit forbids a command."""
-        session = self.session
-        spec = self.engine.table.find(line)
-        if spec is None or not spec.least <= len(line) <= spec.most:
-            return  # The engine reports an unknown command and a wrong number of arguments.
-        try:
-            if spec.group not in _UNCOUNTED:
-                self.app.command_limits.check(line)
-        except CommandError:
-            session.last_command = spec.full_name
-            session.abort_transaction()
-            raise
 
     def _encode(self, line: list[bytes], mode: str, reply: Reply) -> EncodedReply:
         """Encode the reply to a command line, with the messages that belong to it. ``mode`` is that of

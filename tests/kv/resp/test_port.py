@@ -894,15 +894,21 @@ class TestJournalAndFaults:
         context.violations.clear()
 
     def test_limits(self) -> None:
-        with KVServer(Context.alone(), max_request_size=100, daily_limit=3) as server:
-            client = Client(server)
+        with KVServer(Context.alone(), max_request_size=100, daily_limit=4) as server:
+            client = Client(server, login=False)
+            assert client("GET k") == Error(b"NOAUTH Authentication required.")
+            assert client("GET", "x" * 200) == Error(errors.max_request_size(100, 203))
+            assert client("AUTH", client.password) == OK
             assert client("SET", "k", "x" * 200) == Error(errors.max_request_size(100, 204))
             client("MULTI")
             client("SET", "k", "x" * 200)
             assert client("EXEC").text.startswith(b"EXECABORT")
-            assert client("GET k") is None
-            assert client("GET k") == Error(errors.max_daily_requests(3, 3))
+            assert client("SELECT", "x" * 200) == Error(errors.max_request_size(100, 206))
+            assert b"NOSUCH" in client("NOSUCH").text
             assert client("PING") == Status(b"PONG")
+            assert client("GET k") == Error(errors.max_daily_requests(4, 4))
+            assert client("PING") == Error(errors.max_daily_requests(4, 4))
+            assert client("SELECT 0") == OK
             client.close()
 
 
