@@ -466,7 +466,7 @@ class PortConnection:
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
-        self.outbox.send()
+        self._send_before_wait()
         if self.signal.closed:
             waiter.signal.close()
 
@@ -479,12 +479,17 @@ class PortConnection:
             ) as resume:
                 engine.clock.wait(waiter.signal, over, waiter.deadline_us)
         finally:
+            # Reserve first: as long as there is a waiter that is done, messages follow its reply, too.
             self.outbox.reserve()
             self._waiter = None
             reply = engine.unblock(waiter)
         if not waiter.done and (waiter.signal.closed or self._gone):
             self.session.closing = True
         return NO_REPLY if self.session.closing else reply
+
+    def _send_before_wait(self) -> None:
+        with contextlib.suppress(OSError):  # The wait notices that the client has left.
+            self.outbox.send()
 
     def _poll_client(self, resume: Callable[[], None]) -> bool:
         """Pass bytes that have arrived to the parser; return whether the client closed its side.
@@ -525,7 +530,7 @@ class PortConnection:
                 self.signal.close()
             return self.signal.closed or not engine.pauses.delays(self.session, line) or None
 
-        self.outbox.send()
+        self._send_before_wait()
         # Register this wait, so that it ends like other waits if the clock is frozen.
         engine.pauses.delayed.add(self.session.id)
         try:

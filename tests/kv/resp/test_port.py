@@ -864,23 +864,27 @@ class TestJournalAndFaults:
         assert server.value("n") == "1"
         assert [c.outcome for c in server.journal.calls(command="INCR")] == ["dropped", "lost"]
 
-    @pytest.mark.parametrize("kind", ["lose_response", "truncate"])
+    @pytest.mark.parametrize("kind", ["lose_response", "truncate", "wait", "pause"])
     def test_a_client_that_has_reset_its_connection_is_no_bug(
         self, kind: str, server: KVServer, client: Client, context: Context
     ) -> None:
-        """The reply to the first command is unsent when the second one ends the connection."""
+        """The reply to the first command is unsent when the second one ends the connection or waits."""
 
         def reset() -> None:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.stream.close()
             client.socket.close()
 
-        keep = {"keep": 4} if kind == "truncate" else {}
-        getattr(server.faults, kind)(command="GET", **keep)
-        with server.between(("ECHO", "GET"), run=reset):
-            client.raw(wire.pack([b"ECHO", b"hello"]) + wire.pack([b"GET", b"key"]))
-            wait_until(lambda: len(server.journal.calls(command="GET")) == 1)
-            wait_until(lambda: not server._app.clients)
+        server.faults.call(reset, "after", command="ECHO")
+        if kind == "lose_response":
+            server.faults.lose_response(command="GET")
+        elif kind == "truncate":
+            server.faults.truncate(keep=4, command="GET")
+        elif kind == "pause":
+            pause = ("CLIENT", "PAUSE", "60000")
+            server.faults.call(lambda: server.execute(*pause), "after", command="ECHO")
+        client.raw(b"ECHO hello\r\nGET key\r\nBLPOP key 0\r\n")
+        wait_until(lambda: not server._app.clients)
         assert not context.violations
 
     def test_truncate(self, server: KVServer, client: Client) -> None:
