@@ -68,10 +68,6 @@ class Chain:
         self._members: Registry[tuple[int, Interceptor]] = Registry()
 
     @property
-    def is_empty(self) -> bool:
-        return not self._members
-
-    @property
     def members(self) -> list[tuple[int, Interceptor]]:
         """The positions and the interceptors, in order."""
         return sorted(self._members, key=itemgetter(0))

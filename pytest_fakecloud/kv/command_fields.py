@@ -13,6 +13,7 @@ from ..core.errors import ContractError, did_you_mean
 from ..core.field_types import TEXT, FieldType
 from ..core.matching import Field, Question
 from .acl import keys_of as key_positions
+from .model import HANDSHAKE
 from .table.registry import COMMANDS, spec_of
 
 
@@ -123,8 +124,6 @@ COMMAND_FIELDS: Mapping[str, Field] = {
     "index": Field(TEXT, several=True, optional=False, parts=_each_line(_indexes_of)),
 }
 """The fields that commands can be filtered by, in calls, faults and interruptions."""
-HANDSHAKE = frozenset({"AUTH", "CLIENT", "HELLO", "QUIT", "RESET", "SELECT"})
-"""Commands that client libraries send by themselves when they open or close a connection."""
 _PREPARING = HANDSHAKE | {"MULTI", "DISCARD", "UNWATCH"}
 
 

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
 from ..core.registry import Registry
-from .command_fields import COMMAND, COMMAND_FIELDS, HANDSHAKE, command_name, facts_of
+from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
+from .model import HANDSHAKE
 
 Place: TypeAlias = "int | tuple[Condition[str], Condition[str]] | None"
 """A position: a number of commands before it, two names, or None for all positions."""

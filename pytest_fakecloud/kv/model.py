@@ -20,6 +20,11 @@ Interface = Literal["local", "rest", "port"]
 """The origin of a command: the test, the REST interface, or the database port."""
 TURN_SECONDS = 0.05
 """Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
+HANDSHAKE = frozenset({"AUTH", "CLIENT", "HELLO", "QUIT", "RESET", "SELECT"})
+"""Commands that client libraries send by themselves when they open or close a connection."""
+_OF_TRANSACTIONS = frozenset({"DISCARD", "EXEC", "MULTI", "UNWATCH", "WATCH"})
+_UNCOUNTED = frozenset(name.encode() for name in HANDSHAKE | _OF_TRANSACTIONS)
+"""Commands that do not count towards the limits on their number."""
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
 
@@ -113,6 +118,11 @@ class CommandLimits:
     A command whose reply is too large has run, so what it removes or replaces is lost: LPOP, SPOP,
     GETDEL, GETSET and others (decided here). Redis behaves in this way, too: it closes the connection
     of a client whose reply exceeds ``client-output-buffer-limit``.
+
+    Commands count over both protocols, also those in pipelines and transactions (specification), and
+    those that are rejected. Only those of a handshake (AUTH, SELECT) and those around a transaction
+    (MULTI, EXEC) do not count, because REST needs none of them, nor do those of a client that has not
+    logged in. The limit on their size applies to all commands (decided here).
     """
 
     def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
@@ -129,14 +139,15 @@ class CommandLimits:
             )
             if limit is not None
         ]
-        self.counts_commands = bool(self._windows)
-        """Whether the number of commands is limited."""
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
 
-    def check(self, line: list[bytes]) -> None:
-        """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""
-        self.count()
+    def check(self, line: list[bytes], *, is_known: bool = True) -> None:
+        """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit. The
+        client has logged in if it ``is_known``.
+        """
+        if is_known:
+            self.count([line])
         if error := self.size_error(sum(map(len, line))):
             raise error
 
@@ -146,10 +157,11 @@ class CommandLimits:
             return None
         return CommandError(errors.max_request_size(self.largest, size))
 
-    def count(self, commands: int = 1) -> None:
+    def count(self, lines: list[list[bytes]]) -> None:
         """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""
         if not self._windows:
             return
+        commands = sum(line[0].upper() not in _UNCOUNTED for line in lines)
         with self._lock:
             now_us, used = self._now_us(), {}
             for width_us, limit, error in self._windows:

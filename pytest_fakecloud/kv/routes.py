@@ -207,11 +207,11 @@ class KVApp(App):
         response_format = format_of(request)._replace(resp2=False)
         lines = self._checked_lines(request)
         try:
-            self.command_limits.count(len(lines))
+            self.command_limits.count(lines)
         except CommandError as rejection:
-            # A rejected transaction counts as one command, if the limits allow one more.
+            # A rejected transaction counts as its first command, if the limits allow that.
             with suppress(CommandError):
-                self.command_limits.count()
+                self.command_limits.count(lines[:1])
             raise RestError(400, rejection.text.decode()) from None
         if self.interruptions:
             self._run_interruptions(request, [[b"MULTI"]])
@@ -293,7 +293,7 @@ class KVApp(App):
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
-        self.command_limits.count()
+        self.command_limits.count([line])
         if self.is_full():
             raise CommandError(self.too_many_connections())
         spec = self.engine.table.commands[line[0].decode().upper()]

@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...core import budget
 from ...core.budget import OverBudget
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
     from ..search.index import Search
 
-T = TypeVar("T")
 Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
 """A function that raises ``CommandError`` to reject a line."""
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
@@ -50,10 +49,6 @@ _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
 })  # fmt: skip
-
-
-def _unchanged(reply: Reply) -> Reply:
-    return reply
 
 
 def _is_queued(session: Session, spec: CommandSpec) -> bool:
@@ -203,24 +198,22 @@ class KVEngine:
         finally:
             del reply  # The error's traceback refers to this frame.
 
-    def reply_to(self, session: Session, line: list[bytes]) -> Reply:
-        """Return the reply to a client's command line, which can be an error."""
-        return self.reply_then(session, line, _unchanged)
-
-    def reply_then(self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]) -> T:
-        """Return what ``conclude`` returns for the reply to a client's command line. It is called before
-        another client gets its turn.
+    def reply_to(
+        self, session: Session, line: list[bytes], on_reply: Callable[[Reply], None] | None = None
+    ) -> Reply:
+        """Return the reply to a client's command line, which can be an error. ``on_reply`` is called
+        with it before another client gets its turn.
         """
         try:
             if line[0].upper() in _SEARCHES:
                 self._index_ahead(session, line)
-            return self.turns.in_turn(line, partial(self._accept_and_run, session, line, conclude))
+            return self.turns.in_turn(line, partial(self._accept_and_run, session, line, on_reply))
         except ScriptRunning:
-            return conclude(self._reply_during_script(session, line))
+            return self._reply_during_script(session, line)
 
     def _accept_and_run(
-        self, session: Session, line: list[bytes], conclude: Callable[[Reply], T]
-    ) -> T:
+        self, session: Session, line: list[bytes], on_reply: Callable[[Reply], None] | None
+    ) -> Reply:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
         try:
@@ -236,7 +229,9 @@ class KVEngine:
             budget.end()
             if self._records_changes:
                 self.process_changes(session)
-        return conclude(reply)
+        if on_reply is not None:
+            on_reply(reply)
+        return reply
 
     def _reply_during_script(self, session: Session, line: list[bytes]) -> Reply:
         """Return the reply to a line that does not wait for the script of another client, which holds

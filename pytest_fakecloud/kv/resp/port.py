@@ -24,8 +24,9 @@ import selectors
 import ssl
 import threading
 from collections.abc import Callable
+from copy import copy
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut, set_interruptions_end
 from ...core.errors import ContractError, ServiceError
@@ -36,14 +37,14 @@ from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
-from ..command_fields import HANDSHAKE, facts_of
+from ..command_fields import facts_of
 from ..engine.engine import KVEngine
 from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
-from ..model import TURN_SECONDS, ClientConnection
-from ..reply import NIL_ARRAY, NO_REPLY, Blocked, Encoded, Push, Reply, resp_parts, size_of, to_resp
+from ..model import HANDSHAKE, TURN_SECONDS, ClientConnection
+from ..reply import NIL_ARRAY, NO_REPLY, Blocked, Encoded, Push, Reply, size_of, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .wire import (
@@ -59,7 +60,6 @@ from .wire import (
     reply_in,
 )
 
-T = TypeVar("T")
 READ_BYTES = 64 * 1024
 
 LARGE = 1024 * 1024
@@ -77,8 +77,8 @@ _TLS = b"\x16\x03"
 _OF_BROWSERS = frozenset({b"POST", b"HOST:"})
 """The first words of lines of HTTP requests, at which a real server closes the connection."""
 _HANDSHAKE = frozenset({name.encode() for name in HANDSHAKE})
-_UNCOUNTED = frozenset({"connection", "transactions"})
-"""Groups of commands that do not count towards the daily limit, because REST has none of them."""
+_Place: TypeAlias = Literal["instead", "nowhere", "between", "behind", "now"]
+"""The place of a pushed message (``PortConnection._place_of``)."""
 
 
 def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
@@ -156,31 +156,8 @@ class PortHandler:
         return len(self._app.clients) >= self._engine.config.number("maxclients")
 
 
-class EncodedReply(NamedTuple):
-    """The bytes of a reply."""
-
-    parts: list[bytes]
-    """One, except for a large reply, whose long strings are parts, so that they are not copied."""
-    status: int
-    """The status of a REST response with this reply, for the journal."""
-
-    def answer(self, *, whole: bool = False) -> Answer:
-        """Return the reply as an answer: the ``whole``, or only the beginning of a large one, which is
-        enough for the journal.
-        """
-        if whole or len(self.parts) == 1:
-            return Answer(b"".join(self.parts), self.status, (), RESP_TYPE)
-        size = sum(map(len, self.parts))
-        beginning = b"".join(part[:SHOWN_BYTES] for part in self.parts[:SHOWN_BYTES])
-        return Answer(CutBytes.of(beginning[:SHOWN_BYTES], size), self.status, (), RESP_TYPE)
-
-
 class PortConnection:
-    """A client's connection that uses the Redis protocol.
-
-    Most pushed messages are sent immediately. A message that the client's own command causes follows
-    its reply, and in a transaction the confirmations of SUBSCRIBE are part of the reply to EXEC.
-    """
+    """A client's connection that uses the Redis protocol: its session, and what runs its commands."""
 
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self.engine = engine
@@ -209,10 +186,6 @@ class PortConnection:
         """Encoded confirmations of SUBSCRIBE to include in the reply to EXEC, by its elements."""
         self._messages: dict[int, bytes] = {}
         """Encoded messages to include in the reply to EXEC, each before one of its elements."""
-        self._after_reply: list[bytes] = []
-        """Encoded messages to send after the reply of the running command."""
-        self._thread = 0
-        """The connection's own thread, which runs its commands."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._gone = False
@@ -233,14 +206,14 @@ class PortConnection:
         self.reader.feed(data)
         if not self.connection.enter("a command of the database port"):
             return False
-        self._thread = threading.get_ident()
-        self.outbox.owner_will_send = True
         try:
             going_on = self._run_all()
         finally:
             self.connection.leave()
         self.outbox.send()
-        return going_on
+        # Read `closing` after leave(). A thread that closes the connection sets it before it looks
+        # whether commands are running, so one of the two threads ends the connection.
+        return going_on and not self.session.closing
 
     def _receive_secured(self, size: int) -> bytes:
         # Read only when data is available: a TLS connection cannot be read while another thread
@@ -251,7 +224,7 @@ class PortConnection:
             selector.register(sock, selectors.EVENT_READ)
             while not sock.pending() and not selector.select():
                 pass
-        with self.outbox.sending:
+        with self.outbox.socket_lock:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
@@ -274,7 +247,6 @@ class PortConnection:
             if self.outbox.waiting_bytes > SEND_BYTES:
                 # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
-                self.outbox.owner_will_send = True
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
@@ -288,29 +260,29 @@ class PortConnection:
         if line[0].upper() in _OF_BROWSERS:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             return False
-        size = sum(map(len, line))
-        call = self._open_call(line, size, app.settle())
+        call = self._open_call(line, app.settle())
+        request = self._request_of(line, call)
+        mode = session.reply_mode  # which the command may change
         response: AnyResponse
         try:
             if self.engine.pauses.delays_end_us:
                 self.wait_for_pause(line)
-            passes_chain = self._passes_chain(line)
             if self.signal.closed:
                 # The connection was closed while the command waited, before it reached the engine.
                 response = ConnectionEffect("drop")
-            elif passes_chain and not app.chain.is_empty:
-                response = self._respond_in_chain(line, size, call)
+            elif self._passes_chain(line):
+                perform = partial(self._perform_once, line, call)
+                response = self._checked(line, call, app.chain.run(request, perform))
             else:
-                # Nothing can replace the reply, so it is recorded and put into the outbox at once.
-                reply = partial(self._reply_at_once, call, passes_chain)
-                self.perform(line, size, call, reply)
-                return not session.closing
+                response = self._perform(line, call)
         except BaseException as error:
-            response = self._render_error(app.report_bug(self._request_of(call), error))
-        return self._deliver(call, response) and not session.closing
+            response = self._render_error(app.report_bug(request, error))
+        is_silent = self._is_silent(line, mode)
+        return self._deliver(call, response, is_silent) and not session.closing
 
-    def _open_call(self, line: list[bytes], size: int, at_us: int) -> Call:
+    def _open_call(self, line: list[bytes], at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
+        size = sum(map(len, line))
         whole = without_secrets(line)
         shown = whole if size <= LARGE else [word[:SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
         call = self.app.recorder.open_call(
@@ -326,27 +298,12 @@ class PortConnection:
             record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
         return call
 
-    def _request_of(self, call: Call) -> Request:
+    def _request_of(self, line: list[bytes], call: Call) -> Request:
         """Return a command as interceptors see it."""
         request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
         request.principal, request.route, request.call = self.session.user, call.route, call
-        return request
-
-    def _respond_in_chain(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
-        """Return the response of the interceptors around the engine."""
-        request = self._request_of(call)
         request.is_handshake = line[0].upper() in _HANDSHAKE
-        mode = self.session.reply_mode
-        response = self.app.chain.run(request, partial(self._perform_once, line, size, call))
-        if isinstance(response, Answer) and response.content_type != RESP_TYPE:
-            return self._injected(line, response, mode)
-        if isinstance(response, Answer) and response.altered:
-            raise ContractError(
-                f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
-                "after which the client would wait for the rest or misread later replies: limit the "
-                "fault to REST requests with route=, or use truncate"
-            )
-        return response
+        return request
 
     def _passes_chain(self, line: list[bytes]) -> bool:
         """Return whether a command passes the chain: its client is authenticated, or need not be."""
@@ -355,23 +312,84 @@ class PortConnection:
         spec = self.engine.table.find(line)
         return spec is not None and "no_auth" in spec.flags
 
-    def _render_error(self, error: ServiceError) -> Answer:
-        """Return an internal error as a reply. It also makes a transaction fail."""
-        self.session.abort_transaction()
-        text = f"ERR {error.message}".encode("utf-8", "replace")
-        return Answer(to_resp(CommandError(text)), error.status, (), RESP_TYPE)
-
-    def _perform_once(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
+    def _perform_once(self, line: list[bytes], call: Call) -> Answer:
+        """Run the command of a call, at the end of the chain."""
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        answer = self.perform(line, size, call, lambda reply: reply.answer(whole=True))
+        answer = self._perform(line, call)
         call.reached = True
         return answer
 
-    def _injected(self, line: list[bytes], answer: Answer, mode: str) -> Answer:
+    def _perform(self, line: list[bytes], call: Call) -> Answer:
+        """Run the command of a call; return its encoded reply."""
+        app, engine, session = self.app, self.engine, self.session
+        if app.interruptions:
+            arrival: Arrival = "queued" if session.is_queuing else "alone"
+            if app.interruptions.before(CommandSender(self.client), line, arrival):
+                set_interruptions_end(call, app.recorder.reserve())
+        reply: Reply
+        self._executing = threading.get_ident()
+        try:
+            app.command_limits.check(line, is_known=session.user is not ANONYMOUS)
+            reply = engine.reply_to(session, line, self._note_reply)
+            if isinstance(reply, Blocked):
+                with engine.lock:
+                    self._waiter = engine.block(session, reply)
+        except CommandError as error:  # of a limit
+            session.abort_transaction()
+            reply = error
+        finally:
+            self._executing = None
+        if self._waiter is not None:
+            reply = self._wait(self._waiter)
+        reply = app.with_int_text(reply)
+        if self._confirmations or self._messages:
+            reply = self._with_messages(reply)
+        reply = app.command_limits.size_error(size_of(reply)) or reply
+        status = 400 if isinstance(reply, CommandError) else 200
+        return Answer(to_resp(reply, session.resp), status, (), RESP_TYPE)
+
+    def _note_reply(self, reply: Reply) -> None:
+        """Reserve the place of a reply in the outbox. Called under the engine's lock."""
+        if not isinstance(reply, Blocked):
+            self.outbox.reserve()
+
+    def _with_messages(self, reply: Reply) -> Reply:
+        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
+
+        Before 7.2, messages stand where the transaction published them, before the next reply.
+        """
+        confirmations, self._confirmations = self._confirmations, {}
+        messages, self._messages = self._messages, {}
+        if not isinstance(reply, list):
+            return reply
+        replies: list[Reply] = list(reply)
+        for at, confirmation in confirmations.items():
+            replies[at] = Encoded(confirmation)
+        for at, message in messages.items():
+            replies[at] = Encoded(message + to_resp(replies[at], self.session.resp))
+        return replies
+
+    def _checked(self, line: list[bytes], call: Call, response: AnyResponse) -> AnyResponse:
+        """Return the response of the chain, a fault's as a reply; raise ``ContractError`` if a fault has
+        changed the bytes of a reply.
+        """
+        if not isinstance(response, Answer):
+            return response
+        if response.content_type != RESP_TYPE:
+            return self._injected(line, response)
+        if response.altered:
+            raise ContractError(
+                f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
+                "after which the client would wait for the rest or misread later replies: limit the "
+                "fault to REST requests with route=, or use truncate"
+            )
+        return response
+
+    def _injected(self, line: list[bytes], answer: Answer) -> Answer:
         """Return a fault's response as a reply, and change a transaction as a real server would.
 
         An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
@@ -397,129 +415,56 @@ class PortConnection:
                 )
             elif name in ("DISCARD", "RESET"):
                 session.discard_transaction()
-        if mode != "on" and session.reply_mode == "skip":
-            session.reply_mode = "on"
-        data = to_resp(reply, session.resp) if mode == "on" else b""
-        injected = Answer(data, answer.status, (), RESP_TYPE)
+        injected = Answer(to_resp(reply, session.resp), answer.status, (), RESP_TYPE)
         injected.altered = answer.altered
         return injected
 
-    def _deliver(self, call: Call, response: AnyResponse) -> bool:
+    def _render_error(self, error: ServiceError) -> Answer:
+        """Return an internal error as a reply. It also makes a transaction fail."""
+        self.session.abort_transaction()
+        text = f"ERR {error.message}".encode("utf-8", "replace")
+        return Answer(to_resp(CommandError(text)), error.status, (), RESP_TYPE)
+
+    def _is_silent(self, line: list[bytes], mode: str) -> bool:
+        """Return whether CLIENT REPLY suppresses the reply to a command, before which its ``mode`` was
+        set. Afterwards, SKIP is over, unless the command has set it again.
+        """
+        session = self.session
+        if mode == session.reply_mode == "skip":
+            if [word.upper() for word in line[:2]] != [b"CLIENT", b"REPLY"]:
+                session.reply_mode = "on"
+            return True
+        return session.reply_mode == "off"
+
+    def _deliver(self, call: Call, response: AnyResponse, is_silent: bool) -> bool:
         """Record a response, and send it or apply a fault's effect; return False if the connection must
         be closed.
         """
         assert not isinstance(response, Stream)
-        self.app.record(call, response)
+        outbox = self.outbox
         if isinstance(response, Answer):
-            self.outbox.put(as_resp(response, self.session.resp))
+            if is_silent:
+                response.body = b""
+            # Another thread may send the reply as soon as it is in the outbox, so record it first.
+            self.app.record(call, _shown(response))
+            outbox.put(response.body)
             return True
-        if response.kind == "truncate" and response.answer is not None:
-            self.outbox.put(as_resp(response.answer, self.session.resp)[: response.keep])
+        self.app.record(call, response)
+        if response.kind == "truncate" and response.answer is not None and not is_silent:
+            data = as_resp(response.answer, self.session.resp)[: response.keep]
+            outbox.put(data, is_last=True)
         with contextlib.suppress(OSError):  # The client may have closed its side already.
-            self.outbox.send()
+            outbox.send()
         if response.kind == "hang":
             self.connection.hang()
         if response.reset:
             self.connection.reset_when_closed()
         return False
 
-    def perform(
-        self, line: list[bytes], size: int, call: Call, conclude: Callable[[EncodedReply], T]
-    ) -> T:
-        """Run the command of a call, which has about ``size`` bytes. Return what ``conclude`` returns
-        for its encoded reply. It is called before another client gets its turn.
-        """
-        engine, session = self.engine, self.session
-        if self.app.interruptions:
-            arrival: Arrival = "queued" if session.is_queuing else "alone"
-            if self.app.interruptions.before(CommandSender(self.client), line, arrival):
-                set_interruptions_end(call, self.app.recorder.reserve())
-        limits = self.app.command_limits
-        mode = session.reply_mode  # which the command may change
-
-        def block_or_conclude(reply: Reply) -> T | Waiter:
-            if isinstance(reply, Blocked):
-                return engine.block(session, reply)
-            return conclude(self._encode(line, mode, reply))
-
-        self._executing = self._thread
-        try:
-            if limits.counts_commands or size > limits.largest:
-                self._check_limits(line)
-            result = engine.reply_then(session, line, block_or_conclude)
-        except CommandError as error:  # of a limit
-            result = block_or_conclude(error)
-        finally:
-            self._executing = None
-        if not isinstance(result, Waiter):
-            return result
-        reply = self._wait(result)
-        with engine.lock:
-            return conclude(self._encode(line, mode, reply))
-
-    def _reply_at_once(self, call: Call, reached: bool, reply: EncodedReply) -> None:
-        """Record a reply, and put it into the outbox, so that later pushes follow it."""
-        call.reached = reached
-        self.app.record(call, reply.answer())
-        for part in reply.parts:
-            self.outbox.put(part)
-
-    def _check_limits(self, line: list[bytes]) -> None:
-        """Raise ``CommandError`` if a limit forbids a command."""
-        session = self.session
-        spec = self.engine.table.find(line)
-        if spec is None or not spec.least <= len(line) <= spec.most:
-            return  # The engine reports an unknown command and a wrong number of arguments.
-        try:
-            if spec.group not in _UNCOUNTED:
-                self.app.command_limits.check(line)
-        except CommandError:
-            session.last_command = spec.full_name
-            session.abort_transaction()
-            raise
-
-    def _encode(self, line: list[bytes], mode: str, reply: Reply) -> EncodedReply:
-        """Encode the reply to a command line, with the messages that belong to it. ``mode`` is that of
-        CLIENT REPLY before the command.
-        """
-        session = self.session
-        reply = self.app.with_int_text(reply)
-        if self._confirmations or self._messages:
-            reply = self._with_messages(reply)
-        size = size_of(reply)
-        reply = self.app.command_limits.size_error(size) or reply
-        parts = resp_parts(reply, session.resp) if size > LARGE else [to_resp(reply, session.resp)]
-        if mode == "skip" and session.reply_mode == "skip":
-            if [word.upper() for word in line[:2]] != [b"CLIENT", b"REPLY"]:
-                session.reply_mode = "on"
-            parts = [b""]
-        elif session.reply_mode == "off":
-            parts = [b""]
-        parts[-1] += b"".join(self._after_reply)
-        self._after_reply.clear()
-        return EncodedReply(parts, 400 if isinstance(reply, CommandError) else 200)
-
-    def _with_messages(self, reply: Reply) -> Reply:
-        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
-
-        Before 7.2, messages stand where the transaction published them, before the next reply.
-        """
-        confirmations, self._confirmations = self._confirmations, {}
-        messages, self._messages = self._messages, {}
-        if not isinstance(reply, list):
-            return reply
-        replies: list[Reply] = list(reply)
-        for at, confirmation in confirmations.items():
-            replies[at] = Encoded(confirmation)
-        for at, message in messages.items():
-            replies[at] = Encoded(message + to_resp(replies[at], self.session.resp))
-        return replies
-
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
-        self.outbox.send()
-        self._waiter = waiter
+        self._send_before_wait()
         if self.signal.closed:
             waiter.signal.close()
 
@@ -532,12 +477,17 @@ class PortConnection:
             ) as resume:
                 engine.clock.wait(waiter.signal, over, waiter.deadline_us)
         finally:
+            # Reserve first: as long as there is a waiter that is done, messages follow its reply, too.
+            self.outbox.reserve()
             self._waiter = None
-            self.outbox.owner_will_send = True
             reply = engine.unblock(waiter)
         if not waiter.done and (waiter.signal.closed or self._gone):
             self.session.closing = True
         return NO_REPLY if self.session.closing else reply
+
+    def _send_before_wait(self) -> None:
+        with contextlib.suppress(OSError):  # The wait notices that the client has left.
+            self.outbox.send()
 
     def _poll_client(self, resume: Callable[[], None]) -> bool:
         """Pass bytes that have arrived to the parser; return whether the client closed its side.
@@ -559,7 +509,7 @@ class PortConnection:
         sock = self.connection.sock
         if not isinstance(sock, ssl.SSLSocket):
             return sock.recv(READ_BYTES) if self.connection.has_arrived() else None
-        with self.outbox.sending:
+        with self.outbox.socket_lock:
             sock.setblocking(False)
             try:
                 return sock.recv(READ_BYTES)
@@ -578,7 +528,7 @@ class PortConnection:
                 self.signal.close()
             return self.signal.closed or not engine.pauses.delays(self.session, line) or None
 
-        self.outbox.send()
+        self._send_before_wait()
         # Register this wait, so that it ends like other waits if the clock is frozen.
         engine.pauses.delayed.add(self.session.id)
         try:
@@ -591,54 +541,73 @@ class PortConnection:
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.delayed.discard(self.session.id)
-        self.outbox.owner_will_send = True
 
     # -- calls from other threads ----------------------------------------------------------------
 
     def _push(self, message: list[Any]) -> None:
-        """Add a message to the outbox. Called under the engine's lock."""
+        """Add a message to the outbox, or to the reply to EXEC. Called under the engine's lock."""
         session, outbox = self.session, self.outbox
-        if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
-            encoded = to_resp(message, session.resp)
-            at = session.exec_position
-            self._confirmations[at] = self._confirmations.get(at, b"") + encoded
-            return
-        if session.closing:
-            return
-        if isinstance(message, Push):
-            data = to_resp(message, session.connection_resp)
-        else:
-            data = b"".join(map(to_resp, message))
-        # A message that the client itself caused follows the reply: an invalidation, or lines of
-        # MONITOR, which are a list of strings.
-        waiter = self._waiter
-        is_own = self._executing == threading.get_ident() or (waiter is not None and waiter.done)
-        is_later = (
-            not isinstance(message, Push)
-            or message[0] in _INVALIDATIONS
-            or message[1:2] == [b"__redis__:invalidate"]
+        at = session.exec_position
+        match self._place_of(message):
+            case "instead":
+                encoded = to_resp(message, session.resp)
+                self._confirmations[at] = self._confirmations.get(at, b"") + encoded
+            case "between":
+                self._messages[at] = self._messages.get(at, b"") + self._encoded(message)
+            case "behind":
+                outbox.push(self._encoded(message), behind=True)
+            case "now":
+                is_first = outbox.push(self._encoded(message))
+                if outbox.exceeds_limits():
+                    self._cut()
+                elif is_first and not self._is_executing():
+                    outbox.send_later()
+
+    def _place_of(self, message: list[Any]) -> _Place:
+        """Return the place of a message:
+
+        - ``"instead"``: in the reply to EXEC, instead of the reply to a command. This is the place of
+          a confirmation of SUBSCRIBE in a transaction.
+        - ``"nowhere"``, while the connection is being closed.
+        - ``"between"``: in the reply to EXEC, before the reply to the command that follows. Before
+          Redis 7.2, this is the place of a message that a transaction publishes to its own client.
+        - ``"behind"`` the reply to the running command: that is the place of these messages since then;
+          of an invalidation and a line of MONITOR that the client's own command causes, unless a key
+          was evicted before the command; and of all messages after another client has ended a wait.
+        - ``"now"``: any other message. The outbox keeps it back if the reply has its place already.
+        """
+        session, waiter = self.session, self._waiter
+        is_push = isinstance(message, Push)  # A line of MONITOR is not.
+        is_invalidation = is_push and (
+            message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]
         )
-        if session.in_exec and not is_later:
-            # It is a message that the transaction published.
-            if not self.engine.table.knows[MESSAGES_FOLLOW]:
-                at = session.exec_position
-                self._messages[at] = self._messages.get(at, b"") + data
-                return
-            is_later = True
-        if is_own and is_later and not self.engine.tracking.evicting:
-            self._after_reply.append(data)
-            return
-        outbox.push(data)
-        if outbox.exceeds_limits():
-            self._cut()
-        elif not outbox.owner_will_send:
-            outbox.send_later()
+        if session.in_exec and is_push and message[0] not in _MESSAGES:
+            return "instead"
+        if session.closing:
+            return "nowhere"
+        if session.in_exec and is_push and not is_invalidation:
+            return "behind" if self.engine.table.knows[MESSAGES_FOLLOW] else "between"
+        if waiter is not None and waiter.done:
+            return "behind"
+        is_caused = self._is_executing() and not self.engine.tracking.evicting
+        return "behind" if is_caused and (is_invalidation or not is_push) else "now"
+
+    def _is_executing(self) -> bool:
+        """Return whether the calling thread is running a command of this connection."""
+        return self._executing == threading.get_ident()
+
+    def _encoded(self, message: list[Any]) -> bytes:
+        if isinstance(message, Push):
+            return to_resp(message, self.session.connection_resp)
+        return b"".join(map(to_resp, message))
 
     def _cut(self) -> None:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
         self.session.closing = True
         self.wake()
-        if not self.outbox.owner_will_send:
+        # The thread that runs commands closes the connection after the current one, but not while it
+        # sends to a client that reads nothing.
+        if not self.connection.inside or self.outbox.socket_lock.locked():
             self.connection.shut_down()
 
     def wake(self) -> None:
@@ -666,6 +635,15 @@ class PortConnection:
         session.connection = None
         self.signal.close()
         self.engine.abandon(session)
+
+
+def _shown(answer: Answer) -> Answer:
+    """Return what the journal keeps of a reply: only the beginning of a large one."""
+    if len(answer.body) <= LARGE:
+        return answer
+    shown = copy(answer)
+    shown.body = CutBytes.of(answer.body[:SHOWN_BYTES], len(answer.body))
+    return shown
 
 
 def _cut_facts(line: list[bytes], shown: list[bytes]) -> list[str]:

@@ -300,7 +300,15 @@ _PER_MESSAGE = 64
 
 
 class Outbox:
-    """The messages to send over a connection, which the engine adds and one thread at a time sends."""
+    """The messages to send over a connection: replies, and what is pushed to its client.
+
+    The thread that runs the connection's commands puts their replies here, and sends all messages before
+    it waits for the client. Any thread can push a message. If the running command has reserved the place
+    of its reply, the message follows the reply.
+
+    A message stays here until it is sent, and a thread that sends goes on until there is none. So the
+    thread that adds the first message has to see that it is sent, and no other.
+    """
 
     def __init__(
         self, connection: Connection, clock: Timekeeper, buffer_limits_text: Callable[[], str]
@@ -308,42 +316,82 @@ class Outbox:
         self._connection = connection
         self._clock = clock
         self._buffer_limits_text = buffer_limits_text
-        self._messages: deque[bytes] = deque()
-        # Each of these numbers has a single writer at a time, so that counting takes no lock.
-        self._replied_bytes = 0  # written by the connection's own thread
-        self._pushed_bytes = 0  # written under ``_lock``
-        self._sent_bytes = 0  # written under ``sending``
         self._lock = threading.Lock()
-        """The lock of pushes."""
+        """The lock of the messages. No thread waits while it holds it."""
+        self._messages: deque[bytes] = deque()
+        """The messages to send, in order."""
+        self._behind: list[bytes] = []
+        """The messages that follow the reply to the running command."""
+        self._is_reserved = False
+        """Whether all messages follow this reply, because its place is reserved."""
+        self.waiting_bytes = 0
+        """Size of all these messages."""
         self._over_since_us: int | None = None
-        self.sending = threading.Lock()
-        """The lock that a thread holds while it uses the socket."""
-        self._pushing = False
-        """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
-        self.owner_will_send = False
-        """Whether the connection's own thread, which alone writes this, will soon send."""
+        self.socket_lock = threading.Lock()
+        """The lock that a thread holds while it uses the socket, and in which it may wait."""
 
-    @property
-    def waiting_bytes(self) -> int:
-        return self._replied_bytes + self._pushed_bytes - self._sent_bytes
-
-    def put(self, data: bytes) -> None:
-        """Add a reply, or a part of one, in the connection's own thread."""
-        self._replied_bytes += len(data) + _PER_MESSAGE
-        self._messages.append(data)
-
-    def push(self, data: bytes) -> None:
-        """Add a message in any thread."""
+    def reserve(self) -> None:
+        """Reserve the place of the reply to the running command. What is pushed now follows it."""
         with self._lock:
-            self._pushed_bytes += len(data) + _PER_MESSAGE
+            self._is_reserved = True
+
+    def put(self, data: bytes, *, is_last: bool = False) -> None:
+        """Add a reply, which can be empty, and the messages that follow it, unless it ``is_last``."""
+        with self._lock:
+            if data:
+                self._messages.append(data)
+                self.waiting_bytes += len(data) + _PER_MESSAGE
+            if not is_last:
+                self._is_reserved = False
+                self._messages += self._behind
+                self._behind.clear()
+
+    def push(self, data: bytes, *, behind: bool = False) -> bool:
+        """Add a message. It follows the reply to the running command if it belongs ``behind`` it, or if
+        the reply's place is reserved. Return whether the caller has to see that it is sent.
+        """
+        with self._lock:
+            self.waiting_bytes += len(data) + _PER_MESSAGE
+            if behind or self._is_reserved:
+                self._behind.append(data)
+                return False
             self._messages.append(data)
+            return len(self._messages) == 1
 
     def send(self) -> None:
-        """Send all messages. Afterwards, other threads may send new ones."""
-        # Clear `owner_will_send` before sending. A thread that pushes adds its message before it
-        # reads the attribute, so one of the two threads sends the message.
-        self.owner_will_send = False
-        self._flush()
+        """Send all messages."""
+        with self.socket_lock:
+            while batch := self._next_batch():
+                self._connection.sock.sendall(b"".join(batch))
+                self._remove(batch)
+
+    def send_later(self) -> None:
+        """Send all messages in a thread of the pool."""
+
+        def send() -> None:
+            # Ignore the error of a disconnected client, because the connection's own thread handles it.
+            with suppress(OSError):
+                self.send()
+
+        self._connection.send_later(send, self._connection.shut_down)
+
+    def _next_batch(self) -> list[bytes]:
+        """Return the first message, with the small ones that follow it."""
+        batch: list[bytes] = []
+        size = 0
+        with self._lock:
+            for message in self._messages:
+                size += len(message)
+                if batch and size > SEND_BYTES:
+                    break
+                batch.append(message)
+        return batch
+
+    def _remove(self, batch: list[bytes]) -> None:
+        with self._lock:
+            for message in batch:
+                self._messages.popleft()
+                self.waiting_bytes -= len(message) + _PER_MESSAGE
 
     def exceeds_limits(self) -> bool:
         """Return whether the bytes that wait to be sent exceed ``client-output-buffer-limit``.
@@ -361,50 +409,6 @@ class Outbox:
         if self._over_since_us is None:
             self._over_since_us = now_us
         return now_us - self._over_since_us > seconds * 1_000_000
-
-    def send_later(self) -> None:
-        """Send the messages in a thread of the pool, unless one is already sending."""
-        with self._lock:
-            if self._pushing:
-                return
-            self._pushing = True
-        self._connection.send_later(self._send_pushes, self._abandon_pushes)
-
-    def _send_pushes(self) -> None:
-        # Ignore the error of a disconnected client, because the connection's own thread handles it.
-        # `_pushing` then stays set: nothing can be sent any more.
-        with suppress(OSError):
-            while True:
-                self._flush()
-                with self._lock:
-                    if not self._messages:
-                        self._pushing = False
-                        return
-
-    def _abandon_pushes(self) -> None:
-        with self._lock:
-            self._pushing = False
-
-    def _flush(self) -> None:
-        messages = self._messages
-        with self.sending:
-            while messages:
-                data = messages.popleft()
-                self._sent_bytes += len(data) + _PER_MESSAGE
-                if messages:
-                    data = self._with_more(data)
-                if data:
-                    self._connection.sock.sendall(data)
-
-    def _with_more(self, first: bytes) -> bytes:
-        """Return a message together with the small messages that follow it."""
-        messages, parts, size = self._messages, [first], len(first)
-        # Only this thread removes messages, because it holds ``sending``.
-        while messages and size + len(messages[0]) <= SEND_BYTES:
-            parts.append(messages.popleft())
-            size += len(parts[-1])
-            self._sent_bytes += len(parts[-1]) + _PER_MESSAGE
-        return b"".join(parts)
 
 
 @functools.lru_cache(maxsize=16)

@@ -29,6 +29,7 @@ from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import AnyResponse, Proceed, Request
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.fake import KVServer
+from pytest_fakecloud.kv.resp.port import PortConnection
 from pytest_fakecloud.kv.resp.wire import RESP_TYPE, Outbox
 from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
@@ -532,6 +533,41 @@ class TestListening:
         in_threads(ping, *[publish] * 4)
         wait_until(lambda: connection.outbox.waiting_bytes == 0)
 
+    @pytest.mark.parametrize("line", ["GET k", "BLPOP l 0"])
+    def test_messages_follow_the_reply_that_a_fault_holds_back(
+        self, server: KVServer, client: Client, line: str
+    ) -> None:
+        client.each("HELLO 3", "CLIENT TRACKING ON", "SUBSCRIBE a")
+        server.execute("RPUSH", "l", "v")
+        executed = threading.Event()
+
+        def publish() -> None:
+            server.execute("PUBLISH", "a", "m")
+            server.execute("SET", "k", "1")
+            executed.set()
+
+        server.faults.call(publish, "after", command=line.split()[0])
+        client.send(line)
+        assert executed.wait(PATIENCE)
+        assert client.read() in (None, [b"l", b"v"])
+        assert client.read() == Typed(b">", [b"message", b"a", b"m"])
+        if line == "GET k":
+            assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
+
+    def test_messages_follow_the_reply_that_ends_a_wait(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client.each("HELLO 3", "SUBSCRIBE a")
+        client.send("BLPOP k 0")
+        blocked(server)
+        server.execute("PUBLISH", "a", "before")
+        with server._engine.lock:
+            server.execute("RPUSH", "k", "v")
+            server.execute("PUBLISH", "a", "after")
+        assert client.read() == Typed(b">", [b"message", b"a", b"before"])
+        assert client.read() == [b"k", b"v"]
+        assert client.read() == Typed(b">", [b"message", b"a", b"after"])
+
     def test_monitor(self, server: KVServer, connect: Connect) -> None:
         watching, working = connect(), connect()
         assert watching("MONITOR") == OK
@@ -596,6 +632,21 @@ class TestClients:
         assert third.ended()
         assert first(f"CLIENT KILL ID {first('CLIENT ID')} SKIPME no") == 1
         assert first.ended()
+
+    def test_a_client_that_is_killed_after_its_last_command_ran(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its thread has not sent the reply yet."""
+        run_all = PortConnection._run_all
+
+        def run_all_and_be_killed(connection: PortConnection) -> bool:
+            goes_on = run_all(connection)
+            in_threads(connection.session.disconnect)
+            return goes_on
+
+        monkeypatch.setattr(PortConnection, "_run_all", run_all_and_be_killed)
+        assert client("PING") == Status(b"PONG")
+        assert client.ended()
 
     def test_a_client_that_is_killed_in_a_pause(self, server: KVServer, connect: Connect) -> None:
         first, second = connect(), connect()
@@ -807,23 +858,27 @@ class TestJournalAndFaults:
         assert server.value("n") == "1"
         assert [c.outcome for c in server.journal.calls(command="INCR")] == ["dropped", "lost"]
 
-    @pytest.mark.parametrize("kind", ["lose_response", "truncate"])
+    @pytest.mark.parametrize("kind", ["lose_response", "truncate", "wait", "pause"])
     def test_a_client_that_has_reset_its_connection_is_no_bug(
         self, kind: str, server: KVServer, client: Client, context: Context
     ) -> None:
-        """The reply to the first command is unsent when the second one ends the connection."""
+        """The reply to the first command is unsent when the second one ends the connection or waits."""
 
         def reset() -> None:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.stream.close()
             client.socket.close()
 
-        keep = {"keep": 4} if kind == "truncate" else {}
-        getattr(server.faults, kind)(command="GET", **keep)
-        with server.between(("ECHO", "GET"), run=reset):
-            client.raw(wire.pack([b"ECHO", b"hello"]) + wire.pack([b"GET", b"key"]))
-            wait_until(lambda: len(server.journal.calls(command="GET")) == 1)
-            wait_until(lambda: not server._app.clients)
+        server.faults.call(reset, "after", command="ECHO")
+        if kind == "lose_response":
+            server.faults.lose_response(command="GET")
+        elif kind == "truncate":
+            server.faults.truncate(keep=4, command="GET")
+        elif kind == "pause":
+            pause = ("CLIENT", "PAUSE", "60000")
+            server.faults.call(lambda: server.execute(*pause), "after", command="ECHO")
+        client.raw(b"ECHO hello\r\nGET key\r\nBLPOP key 0\r\n")
+        wait_until(lambda: not server._app.clients)
         assert not context.violations
 
     def test_truncate(self, server: KVServer, client: Client) -> None:
@@ -886,16 +941,31 @@ class TestJournalAndFaults:
         assert [violation.kind for violation in context.violations] == ["bug"]
         context.violations.clear()
 
+    def test_messages_do_not_follow_a_truncated_reply(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client.each("HELLO 3", "SUBSCRIBE a")
+        server.faults.truncate(keep=4, command="ECHO")
+        server.faults.call(lambda: server.execute("PUBLISH", "a", "m"), "after", command="ECHO")
+        client.send("ECHO hello")
+        assert client.stream.read() == b"$5\r\n"
+
     def test_limits(self) -> None:
-        with KVServer(Context.alone(), max_request_size=100, daily_limit=3) as server:
-            client = Client(server)
+        with KVServer(Context.alone(), max_request_size=100, daily_limit=4) as server:
+            client = Client(server, login=False)
+            assert client("GET k") == Error(b"NOAUTH Authentication required.")
+            assert client("GET", "x" * 200) == Error(errors.max_request_size(100, 203))
+            assert client("AUTH", client.password) == OK
             assert client("SET", "k", "x" * 200) == Error(errors.max_request_size(100, 204))
             client("MULTI")
             client("SET", "k", "x" * 200)
             assert client("EXEC").text.startswith(b"EXECABORT")
-            assert client("GET k") is None
-            assert client("GET k") == Error(errors.max_daily_requests(3, 3))
+            assert client("SELECT", "x" * 200) == Error(errors.max_request_size(100, 206))
+            assert b"NOSUCH" in client("NOSUCH").text
             assert client("PING") == Status(b"PONG")
+            assert client("GET k") == Error(errors.max_daily_requests(4, 4))
+            assert client("PING") == Error(errors.max_daily_requests(4, 4))
+            assert client("SELECT 0") == OK
             client.close()
 
 
