@@ -501,7 +501,8 @@ class _LockOfCheck(_SharedLock):
         if not blocking or timeout <= 0 or self._real.acquire(False):
             return super().acquire(blocking, timeout)
         # Another thread that runs may end the wait, which real time alone can show.
-        if self._world.has_other_threads() and self._real.acquire(True, timeout):
+        patience = self._world.patience_with_threads(timeout)
+        if patience and self._real.acquire(True, patience):
             return True
         self._world.wait_in_check(self._is_free, timeout)
         return bool(self._real.acquire(False))

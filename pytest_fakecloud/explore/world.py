@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from ..cloud.base import BaseCloud
 from ..core.accesses import ALL, READS_CLOCK, Touch
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ..queue.model import Deliver, Delivery, Exchange, Message, Outcome
 
 T = TypeVar("T")
+_PATIENCE_SECONDS = 1.0
 
 
 class World(Fakes):
@@ -66,6 +68,8 @@ class World(Fakes):
         """The threads whose waits move the clock between trials: those of the checks and of
         ``setup=``.
         """
+        self._earlier_threads = WeakSet(threading.enumerate())
+        """The threads that were there before the exploration."""
         self._moving = threading.RLock()
         # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
@@ -239,13 +243,21 @@ class World(Fakes):
         """Return whether the waits of this thread move the clock, because it runs a check."""
         return self.simulation is None and threading.get_ident() in self.waiting_threads
 
-    def has_other_threads(self) -> bool:
-        """Return whether a thread runs that is neither this one, one of the fakes, nor abandoned."""
+    def patience_with_threads(self, timeout: float) -> float:
+        """Return for how many real seconds a wait with a time-out may still be ended by another thread:
+        not by one of the fakes, nor by an abandoned one. A thread that was there before the exploration
+        can be idle for good, as libraries keep some for later, so such a one gets a second (decided
+        here).
+        """
         me = threading.current_thread()
-        return any(
-            thread is not me and not thread.name.startswith(("fakecloud-", ABANDONED))
+        others = [
+            thread
             for thread in threading.enumerate()
-        )
+            if thread is not me and not thread.name.startswith(("fakecloud-", ABANDONED))
+        ]
+        if all(thread in self._earlier_threads for thread in others):
+            return min(timeout, _PATIENCE_SECONDS) if others else 0.0
+        return timeout
 
     def _check_wait(self, seconds: float | None) -> None:
         """Raise ``ContractError`` if a promise that is checked after every step is about to wait."""

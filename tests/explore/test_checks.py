@@ -426,6 +426,44 @@ def test_waits_of_a_check_take_fake_time(
     assert monotonic() - before < 9
 
 
+def test_an_idle_thread_from_before_does_not_hold_up_the_wait_of_a_check(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    ends = threading.Event()
+    idle = threading.Thread(target=ends.wait, daemon=True)
+    idle.start()
+    try:
+        test_waits_of_a_check_take_fake_time(cloud, kv, redis, "an event", 60)
+    finally:
+        ends.set()
+        idle.join()
+
+
+def test_a_thread_from_before_ends_the_wait_of_a_check(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    work = queue.SimpleQueue[threading.Event | None]()
+
+    def serve() -> None:
+        while (event := work.get()) is not None:
+            event.set()
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+
+    def check() -> None:
+        before = cloud.clock.now()
+        work.put(event := threading.Event())
+        assert event.wait(60)
+        assert cloud.clock.now() == before
+
+    try:
+        cloud.explore(lambda: redis.incr("n"), check, schedule="")
+    finally:
+        work.put(None)
+        server.join()
+
+
 def test_a_thread_of_a_check_ends_a_wait_before_its_time_out(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
