@@ -186,7 +186,7 @@ class BaseCloud:
 
     @property
     def authority(self) -> Authority | None:
-        """The certificate authority of HTTPS; None without HTTPS or if another process holds it."""
+        """The certificate authority of HTTPS; None without HTTPS."""
         return self._authority
 
     @property

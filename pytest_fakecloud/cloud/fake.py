@@ -169,10 +169,8 @@ class Fake:
     """The name in reports and in the control API."""
     closed = False
     """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
-    _given_settings: Mapping[str, Any] | None = None
-    """The keyword arguments that the fake was started with, for reports that replay its journal; None
-    if the fake runs in another process.
-    """
+    _given_settings: Mapping[str, Any]
+    """The keyword arguments that the fake was started with, for reports that replay its journal."""
     faults: FaultPlan
     """The injected faults."""
     _rewound = 0
@@ -332,8 +330,6 @@ class Fake:
         if self.closed:
             # Check first: a fake that is already closed would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
-        if self._given_settings is None:
-            raise ContractError("intercept() needs a fake that was started by a Cloud")
         from ..process.inprocess import Interception
 
         interception = Interception(self.url, origin, self._context.ca_file)

@@ -291,7 +291,7 @@ class ObservedTest:
     @cached_property
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {fake.name: getattr(fake, "_rewound", 0) for fake in self.fakes}
+        rewound = {fake.name: fake._rewound for fake in self.fakes}
         every = self.cloud.journal.entries
         return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.fake, 0)]
 
