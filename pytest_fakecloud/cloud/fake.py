@@ -68,7 +68,7 @@ class Context:
         self.closed = False
         """Whether the cloud is closed or closing."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
-        """The fixture and the address of each fake that closed before the cloud, by name."""
+        """The fixture and the address of each closed fake, by name."""
         self.former_secrets: Set[str] = frozenset()
         """Credentials of closed fakes, and replaced ones, which reports must hide."""
         self.listeners: Listeners = {}
@@ -430,7 +430,7 @@ class Fake:
     def _forget(self) -> None:
         context = self._context
         context.fakes.remove(self)
-        if self._mounts and not context.closed:
+        if self._mounts:
             context.closed_addresses[self.name] = self.fixture, self.url
             context.former_secrets |= secrets_of(self)
             # Last, because a repetition after an interruption must not add them twice.
