@@ -128,9 +128,7 @@ class BaseCloud:
         # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
         # nothing else refers closes.
         user = object()
-        self._exits = Exits()
-        """What ends with the cloud."""
-        ends_in_order: list[Callable[[], object]] = [
+        self._exits = Exits(
             self._start_no_more,
             self._stop_delivering,
             self._close_fakes,
@@ -139,9 +137,8 @@ class BaseCloud:
             *(partial(change.leave, user) for change in self._changes),
             *([] if self._authority is None else [self._authority.close]),
             self._forget_timers,
-        ]
-        for end in reversed(ends_in_order):  # Exits call the latest first.
-            self._exits.callback(end)
+        )
+        """What ends with the cloud."""
         try:
             for change in self._changes:
                 change.enter(user)

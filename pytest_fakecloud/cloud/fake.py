@@ -195,20 +195,17 @@ class Fake:
         left the fake: this wakes handlers that wait in a part, and the journal of a closed fake must not
         record how they end.
         """
-        self._exits = Exits()
-        """What ends with the fake: first what is registered while it is open, such as functions of
-        ``on_close()``, clients and interceptions.
-        """
-        ends_in_order: list[Callable[[], object]] = [
+        self._exits = Exits(
             self._stop_serving,
             self.faults._close,
             self._let_app_leave,
             self._part_exits.close,
             self._await_handlers,
             self._forget,
-        ]
-        for end in reversed(ends_in_order):  # Exits call the latest first.
-            self._exits.callback(end)
+        )
+        """What ends with the fake: first what is registered while it is open, such as functions of
+        ``on_close()``, clients and interceptions.
+        """
         try:
             self._open(self._make_app())
             context.fakes.add(self)
@@ -223,8 +220,8 @@ class Fake:
         raise NotImplementedError
 
     def _open(self, app: App) -> None:
-        """Connect the app, and serve it. Clients can connect at the end, so all else exists before.
-        Subclasses can then open more ports.
+        """Connect the app, and serve it: clients can connect from the last line on, so what requests
+        need exists before. Subclasses can then open more ports.
         """
         config, context = self._config, self._context
         if not app.token:
