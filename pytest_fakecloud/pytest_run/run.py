@@ -107,7 +107,7 @@ class Run:
 
     @property
     def owners(self) -> list[CloudOwner]:
-        """The owners of both clouds, or the one of the only cloud."""
+        """The owners of both clouds, that of the fixtures first; one owner with the scope session."""
         owners = (self.fixtures_owner, self.session_owner)
         return list(dict.fromkeys(owner for owner in owners if owner is not None))
 
@@ -119,7 +119,7 @@ class Run:
         from .cloud_owner import CloudOwner
         from .options import SETTINGS, without_traceback
 
-        item, options = self._item(), self.options
+        item = self._item()
         check_value(SETTINGS, value, self.scope)
         if self.scope == "session":
             owner = self.open_session_cloud(session_value)
@@ -127,9 +127,9 @@ class Run:
             if session_value and not self._has_warned:
                 self._has_warned = True
                 warn_of_session_settings(item)
-            node = options.node_of_scope(item)
+            node = self.options.node_of_scope(item)
             with without_traceback():
-                owner = CloudOwner(self.exits, options, node, value, item.nodeid)
+                owner = CloudOwner(self.exits, self.options, node, value, item.nodeid)
             self.fixtures_owner = owner
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
