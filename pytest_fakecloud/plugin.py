@@ -250,7 +250,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         from .pytest_run.checks import check_marker_effect
 
         check_marker_effect(
-            item, run.test.requested_cloud, has_session_cloud="session" in run.owners
+            item, run.test.requested_cloud, has_session_cloud=run.session_owner is not None
         )
 
 

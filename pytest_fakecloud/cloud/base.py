@@ -18,7 +18,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from operator import attrgetter
 from os import urandom
@@ -100,10 +100,6 @@ class BaseCloud:
         """The violations and warnings that ``allow()`` covers."""
         self._listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that has been started."""
-        self._last_fakes: Sequence[Fake] = ()
-        """The fakes that were open when the cloud began to close. Reports read their addresses and
-        secrets.
-        """
         self._fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
         self._fixture_settings: Mapping[str, Any] = {}
@@ -132,9 +128,7 @@ class BaseCloud:
         # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
         # nothing else refers closes.
         user = object()
-        self._exits = Exits()
-        """What ends with the cloud."""
-        ends_in_order: list[Callable[[], object]] = [
+        self._exits = Exits(
             self._start_no_more,
             self._stop_delivering,
             self._close_fakes,
@@ -143,9 +137,8 @@ class BaseCloud:
             *(partial(change.leave, user) for change in self._changes),
             *([] if self._authority is None else [self._authority.close]),
             self._forget_timers,
-        ]
-        for end in reversed(ends_in_order):  # Exits call the latest first.
-            self._exits.callback(end)
+        )
+        """What ends with the cloud."""
         try:
             for change in self._changes:
                 change.enter(user)
@@ -186,7 +179,7 @@ class BaseCloud:
 
     @property
     def authority(self) -> Authority | None:
-        """The certificate authority of HTTPS; None without HTTPS or if another process holds it."""
+        """The certificate authority of HTTPS; None without HTTPS."""
         return self._authority
 
     @property
@@ -302,7 +295,7 @@ class BaseCloud:
     def violations(self) -> Results[Violation]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         violations = [*self._context.violations]
-        for fake in self._last_fakes or self._context.fakes:
+        for fake in self._context.fakes:
             violations += fake._left_behind()
         covers = self._allowed.covers
         counted = (
@@ -350,7 +343,6 @@ class BaseCloud:
         self.journal.clear()
         self._context.closed_addresses.clear()
         self._context.former_secrets = frozenset()
-        self._last_fakes = ()
 
     # -- closing ---------------------------------------------------------------------------------
 
@@ -369,14 +361,11 @@ class BaseCloud:
         self._exits.close()
 
     def _start_no_more(self) -> None:
-        """Let no fake start any more, and keep those that are open for reports on the closed cloud."""
         with self._starting:
-            if not self.closed:
-                self._last_fakes = tuple(self._context.fakes)
             self._context.closed = True
 
     def _close_fakes(self) -> None:
-        call_all(map(attrgetter("close"), reversed(self._last_fakes)))
+        call_all(map(attrgetter("close"), reversed([*self._context.fakes])))
         self._fixture_fakes.clear()
 
     def _close_listeners(self) -> None:
@@ -487,17 +476,10 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     return texts
 
 
-def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
-    """Return the fixture and the address of each closed fake of a cloud, by name."""
-    closed = {fake.name: (fake.fixture, fake.url) for fake in cloud._last_fakes}
-    return cloud._context.closed_addresses | closed
-
-
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
     context = cloud._context
-    fakes = (*context.fakes, *cloud._last_fakes)
-    return {*context.former_secrets}.union(*map(secrets_of, fakes))
+    return {*context.former_secrets}.union(*map(secrets_of, context.fakes))
 
 
 _dropped: deque[BaseCloud] = deque()

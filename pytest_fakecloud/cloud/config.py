@@ -48,8 +48,8 @@ _SEED: Kind[int | str] = Kind(
 
 
 class CloudConfig(Settings):
-    """The settings of a cloud: the keyword arguments of ``Cloud``. All but the last two are also
-    settings of a test (``pytest_run.options``).
+    """The settings of a cloud: the keyword arguments of ``Cloud``. They are also settings of a
+    test (``pytest_run.options``), except ``delivery`` and ``share_tls_context``.
     """
 
     now: Instant | None = setting(None, optional(_INSTANT))

@@ -68,7 +68,7 @@ class Context:
         self.closed = False
         """Whether the cloud is closed or closing."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
-        """The fixture and the address of each fake that closed before the cloud, by name."""
+        """The fixture and the address of each closed fake, by name."""
         self.former_secrets: Set[str] = frozenset()
         """Credentials of closed fakes, and replaced ones, which reports must hide."""
         self.listeners: Listeners = {}
@@ -169,10 +169,8 @@ class Fake:
     """The name in reports and in the control API."""
     closed = False
     """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
-    _given_settings: Mapping[str, Any] | None = None
-    """The keyword arguments that the fake was started with, for reports that replay its journal; None
-    if the fake runs in another process.
-    """
+    _given_settings: Mapping[str, Any]
+    """The keyword arguments that the fake was started with, for reports that replay its journal."""
     faults: FaultPlan
     """The injected faults."""
     _rewound = 0
@@ -197,20 +195,17 @@ class Fake:
         left the fake: this wakes handlers that wait in a part, and the journal of a closed fake must not
         record how they end.
         """
-        self._exits = Exits()
-        """What ends with the fake: first what is registered while it is open, such as functions of
-        ``on_close()``, clients and interceptions.
-        """
-        ends_in_order: list[Callable[[], object]] = [
+        self._exits = Exits(
             self._stop_serving,
             self.faults._close,
             self._let_app_leave,
             self._part_exits.close,
             self._await_handlers,
             self._forget,
-        ]
-        for end in reversed(ends_in_order):  # Exits call the latest first.
-            self._exits.callback(end)
+        )
+        """What ends with the fake: first what is registered while it is open, such as functions of
+        ``on_close()``, clients and interceptions.
+        """
         try:
             self._open(self._make_app())
             context.fakes.add(self)
@@ -225,8 +220,8 @@ class Fake:
         raise NotImplementedError
 
     def _open(self, app: App) -> None:
-        """Connect the app, and serve it. Clients can connect at the end, so all else exists before.
-        Subclasses can then open more ports.
+        """Connect the app, and serve it: clients can connect from the last line on, so what requests
+        need exists before. Subclasses can then open more ports.
         """
         config, context = self._config, self._context
         if not app.token:
@@ -332,8 +327,6 @@ class Fake:
         if self.closed:
             # Check first: a fake that is already closed would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
-        if self._given_settings is None:
-            raise ContractError("intercept() needs a fake that was started by a Cloud")
         from ..process.inprocess import Interception
 
         interception = Interception(self.url, origin, self._context.ca_file)
@@ -434,7 +427,7 @@ class Fake:
     def _forget(self) -> None:
         context = self._context
         context.fakes.remove(self)
-        if self._mounts and not context.closed:
+        if self._mounts:
             context.closed_addresses[self.name] = self.fixture, self.url
             context.former_secrets |= secrets_of(self)
             # Last, because a repetition after an interruption must not add them twice.

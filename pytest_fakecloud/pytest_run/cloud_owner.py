@@ -73,6 +73,8 @@ class CloudOwner:
         """
         self.lost: dict[str, Mapping[Fake, int]] = {}
         """What each of them changed in earlier tests. This is lost if no baseline contains it."""
+        self.awaits_settings = False
+        """Whether its fakes are early ones that may start again with the settings of the session."""
         self.has_ended = False
         """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
         only when the test ends, because the report of its teardown reads the closed cloud.

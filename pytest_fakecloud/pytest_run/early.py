@@ -36,7 +36,8 @@ def start_early_fakes(run: Run) -> None:
     run.exits.callback(run.end_test)
     try:
         owner = CloudOwner(run.exits, run.options, None, {}, "session")
-        run.owners["session"], run.awaits_settings = owner, True
+        owner.awaits_settings = True
+        run.session_owner = run.fixtures_owner = owner  # Early fakes imply the scope session.
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
@@ -65,7 +66,8 @@ class _BeforeFirstTest:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._run.owners["session"]
+        owner = self._run.session_owner
+        assert owner is not None, "early fakes last until the first test"
         owner.let_stay({})
         owner.note_changes(AT_IMPORT, {})
 

@@ -130,11 +130,11 @@ class RunOptions:
         if not any(layers):
             return merged
         for layer in layers:
-            for name, value in layer.items():
+            for name, new_value in layer.items():
                 if name in TEST_SETTINGS:
-                    merged[name] = self.defaults[name] if value is None else value
+                    merged[name] = self.defaults[name] if new_value is None else new_value
                 else:
-                    merge_service(merged, fixture_of(name), value, TEST_SETTINGS)
+                    merge_service(merged, fixture_of(name), new_value, TEST_SETTINGS)
         # Check the merged settings, because some only go together; even if the test has no such fake.
         with without_traceback():
             for declared in (CloudConfig, PerTestConfig):

@@ -64,7 +64,8 @@ class TestState:
 
 class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
-    ``owners`` of the open clouds.
+    owners of the clouds. An owner is here from the first use of its cloud, or the start of early fakes,
+    until the last test of its scope has been reported.
 
     The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``
     and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``. The plugin's fixtures
@@ -77,14 +78,10 @@ class Run:
         self.exits = Exits()
         """What ends with the run: the clouds that are still open, then the test."""
         self.exits.callback(self.end_test)
-        self.owners: dict[str, CloudOwner] = {}
-        """The owners of the clouds by their scope: that of the fixture ``fakecloud``, then that of the
-        session, unless they are the same. An owner is here from the first use of its cloud, or the start
-        of early fakes, until the last test of the scope has been reported.
-        """
-        self.awaits_settings = False
-        """Whether early fakes have started, but no test yet, whose fixture has their settings.
-        """
+        self.fixtures_owner: CloudOwner | None = None
+        """The owner of the cloud of the fixture ``fakecloud``."""
+        self.session_owner: CloudOwner | None = None
+        """The owner of the cloud of the session; with the scope session, the same one."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -108,6 +105,12 @@ class Run:
 
     # -- clouds ----------------------------------------------------------------------------------
 
+    @property
+    def owners(self) -> list[CloudOwner]:
+        """The owners of both clouds, that of the fixtures first; one owner with the scope session."""
+        owners = (self.fixtures_owner, self.session_owner)
+        return list(dict.fromkeys(owner for owner in owners if owner is not None))
+
     def open_cloud(self, value: Any, session_value: Any) -> Cloud:
         """Return the cloud of the fixture ``fakecloud``, given the values of the fixtures with settings.
         With ``fakecloud_scope = session``, it is that of the session.
@@ -116,32 +119,30 @@ class Run:
         from .cloud_owner import CloudOwner
         from .options import SETTINGS, without_traceback
 
-        item, options = self._item(), self.options
-        check_value(SETTINGS, value, options.scope)
-        if options.scope == "session":
+        item = self._item()
+        check_value(SETTINGS, value, self.scope)
+        if self.scope == "session":
             owner = self.open_session_cloud(session_value)
         else:
             if session_value and not self._has_warned:
                 self._has_warned = True
                 warn_of_session_settings(item)
-            node = options.node_of_scope(item)
+            node = self.options.node_of_scope(item)
             with without_traceback():
-                owner = CloudOwner(self.exits, options, node, value, item.nodeid)
-            # The first one, before that of the session; maybe in place of one that has ended.
-            self.owners.pop(options.scope, None)
-            self.owners = {options.scope: owner, **self.owners}
+                owner = CloudOwner(self.exits, self.options, node, value, item.nodeid)
+            self.fixtures_owner = owner
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._catch_up()
+        self._observe()
+        self._set_variables()
         return owner.cloud
 
     def close_cloud(self) -> None:
         """Close the cloud of the fixture ``fakecloud`` at the end of its scope, unless it lasts for the
         session.
         """
-        owner = self.owners.get(self.scope)
-        if owner is not None and self.scope != "session":
-            owner.close()
+        if self.fixtures_owner is not None and self.scope != "session":
+            self.fixtures_owner.close()
 
     def open_session_cloud(self, value: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given the value of the fixture with its settings. The
@@ -151,22 +152,26 @@ class Run:
         from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, without_traceback
 
-        item, owner = self._item(), self.owners.get("session")
-        check_value(SESSION_SETTINGS, value, self.options.scope)
-        if owner is not None and not self.awaits_settings:
+        item, owner = self._item(), self.session_owner
+        check_value(SESSION_SETTINGS, value, self.scope)
+        if owner is not None and not owner.awaits_settings:
             return owner
         with without_traceback():
-            # Without an owner, this is the first use, or early fakes have ended with an earlier test.
             if owner is None:
                 owner = CloudOwner(self.exits, self.options, None, value, item.nodeid)
             elif value:
                 from .early import with_settings
 
                 owner = with_settings(self, owner, value, item.nodeid)
-        self.owners["session"], self.awaits_settings = owner, False
+        owner.awaits_settings = False
+        self.session_owner = owner
+        if self.scope == "session":
+            self.fixtures_owner = owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._catch_up()
+        self._note_request()
+        self._observe()
+        self._set_variables()
         return owner
 
     def _item(self) -> pytest.Item:
@@ -177,34 +182,38 @@ class Run:
         """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
         read from them, because the fakes have the others from the settings of their cloud.
         """
-        owner = self.owners.get(self.options.scope)
+        owner = self.fixtures_owner
         return self.options.merged_settings(self._item(), {} if owner is None else owner.value)
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
         return cast("tuple[str, ...]", self.settings_of_test()["strict"])
 
-    def _catch_up(self) -> None:
-        """Note whether the test has requested the fixture ``fakecloud`` so far. Record what its report
-        needs to know of the open clouds, and set the variables of the requested one if the settings of
-        the test say so; both until the test ends.
-
-        Called when a test begins, when a cloud opens, and after the set-up and the code of the test,
-        which may have requested fixtures at run time, and imported a framework whose requests are
-        recorded.
-        """
-        # Early fakes have no settings yet.
-        if not self.owners or self.awaits_settings:
+    def _note_request(self) -> None:
+        """Note whether the test has requested the fixture ``fakecloud`` so far."""
+        owner = self.fixtures_owner
+        # Another cloud may replace that of early fakes without settings.
+        if owner is None or owner.awaits_settings:
             return
-        test, item, owner = self.test, self._item(), self.owners.get(self.options.scope)
-        if owner is not None and _requests_fakecloud(item):
-            test.requested_cloud = owner.cloud
+        if _requests_fakecloud(self._item()):
+            self.test.requested_cloud = owner.cloud
+
+    def _observe(self) -> None:
+        """Record what the report of the test needs to know of the open clouds, until the test ends. Can
+        be repeated after a cloud has opened, or the test may have imported a framework.
+        """
+        if not self.owners:
+            return
+        test = self.test
         if test.observation is None:
             from .observation import Observation
 
-            test.observation = Observation(self.options, item, test.exits)
-        test.observation.observe([owner.cloud for owner in self.owners.values()])
-        cloud = test.requested_cloud
+            test.observation = Observation(self.options, self._item(), test.exits)
+        test.observation.observe([owner.cloud for owner in self.owners])
+
+    def _set_variables(self) -> None:
+        """Set the variables of the requested cloud until the test ends, if its settings have ``env``."""
+        test, cloud = self.test, self.test.requested_cloud
         if cloud is None or cloud is test.cloud_with_variables:
             return
         if self.settings_of_test()["env"]:
@@ -221,7 +230,7 @@ class Run:
         """
         requested = self.test.requested_cloud
         clouds = [] if requested is None else [requested]
-        for owner in self.owners.values():
+        for owner in self.owners:
             cloud = owner.cloud
             if cloud is requested:
                 continue
@@ -235,7 +244,7 @@ class Run:
 
         return [
             hint
-            for owner in self.owners.values()
+            for owner in self.owners
             if owner.cloud is cloud
             for hint in hints_about_lost_changes(owner, item)
         ]
@@ -246,13 +255,17 @@ class Run:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
         self.test = TestState(item)
-        for owner in self.owners.values():
+        for owner in self.owners:
             owner.begin_test(item)
-        self._catch_up()
+        self._note_request()
+        self._observe()
+        self._set_variables()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._catch_up()
+        self._note_request()
+        self._observe()
+        self._set_variables()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -260,7 +273,7 @@ class Run:
         open clouds. If the fixture raises an exception, restore their baselines at once, because other
         tests of its scope run without it. What it has started then ends before the next test.
         """
-        before = {owner: owner.states() for owner in self.owners.values()}
+        before = {owner: owner.states() for owner in self.owners}
         try:
             yield
         except BaseException:
@@ -268,7 +281,7 @@ class Run:
                 for fake, state in states.items():
                     fake._restore_baseline(state.baseline)
             raise
-        for owner in self.owners.values():
+        for owner in self.owners:
             # A cloud without states is that of the fixture itself.
             owner.end_fixture(definition, before.get(owner, {}))
 
@@ -282,14 +295,15 @@ class Run:
 
         if self.test.observation is not None:
             self.test.observation.begin_call()
-        check_own_settings(self.options, self.owners.values(), self._item())
-        for owner in self.owners.values():
+        check_own_settings(self.options, self.owners, self._item())
+        for owner in self.owners:
             owner.begin_call()
 
     def end_call(self) -> None:
-        """Note that the test's own code has ended, and what it has requested at run time."""
+        """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
-        self._catch_up()
+        self._note_request()
+        self._observe()
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called
@@ -298,7 +312,10 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        self.owners = {scope: owner for scope, owner in self.owners.items() if not owner.has_ended}
+        if self.fixtures_owner is not None and self.fixtures_owner.has_ended:
+            self.fixtures_owner = None
+        if self.session_owner is not None and self.session_owner.has_ended:
+            self.session_owner = None
 
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""

@@ -346,9 +346,8 @@ def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
 
 
 def records_of(cloud: BaseCloud) -> SharedRecords:
-    """Return the actions and call sites of a cloud; none if it runs in another process."""
-    recorder = getattr(cloud.journal, "_recorder", None)
-    return SharedRecords() if recorder is None else recorder.shared
+    """Return the actions and call sites of a cloud."""
+    return cloud.journal._recorder.shared
 
 
 def _tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:

@@ -73,10 +73,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
 
 def _obstacle(fake: Fake) -> str:
     """Return why a fake cannot be replayed; empty if a replay can be tried."""
-    settings = fake._given_settings
-    if settings is None:
-        return "it runs in another process"
-    if settings.get("engine") is not None:
+    if fake._given_settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
     # A request without valid credentials changes no data, and its body is not read.
     calls = (call for call in fake.journal.calls() if call.status != 401)
@@ -166,7 +163,7 @@ class ReplayedFake:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
     def __init__(self, real: Fake, context: Context, time: Time) -> None:
-        settings = {**(real._given_settings or {}), "name": real.name}
+        settings = {**real._given_settings, "name": real.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
         if "delivery" in settings:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from ..cloud.base import BaseCloud, closed_addresses
+from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event
@@ -64,7 +64,7 @@ def report_of(
             history = history_of(test_data, every)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups)
-    shared, closed = cloud._context, closed_addresses(cloud).items()
+    shared, closed = cloud._context, cloud._context.closed_addresses.items()
     # A delivery has two journal numbers.
     shown = ((entry, row) for row in every for entry in (row, row.delivery) if entry is not None)
     numbers = {entry.number: row.number for entry, row in shown}
@@ -291,7 +291,7 @@ class ObservedTest:
     @cached_property
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {fake.name: getattr(fake, "_rewound", 0) for fake in self.fakes}
+        rewound = {fake.name: fake._rewound for fake in self.fakes}
         every = self.cloud.journal.entries
         return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.fake, 0)]
 

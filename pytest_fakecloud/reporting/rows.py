@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..cloud.base import BaseCloud, closed_addresses
+from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, faults_end
 from ..core.errors import describe_error
@@ -131,7 +131,7 @@ class _Builder:
         self._lookups, self._mask = lookups, mask
         self._fakes = {fake.name: fake for fake in cloud._context.fakes}
         self._sites, self._stacks = records_of(cloud).sites, records_of(cloud).stacks
-        self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
+        self._names = {url: name for name, (_, url) in cloud._context.closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
 

@@ -441,10 +441,8 @@ def test_a_cut_journal_is_not_replayed(cloud: Cloud) -> None:
     assert "the journal has cut its requests" in result["note"]
 
 
-def test_a_fake_of_another_process_is_not_replayed(cloud: Cloud) -> None:
+def test_a_fake_with_a_real_server_is_not_replayed(cloud: Cloud) -> None:
     kv = cloud.kv_server()
-    kv._given_settings = None
-    assert "it runs in another process" in found(cloud)["note"]
     kv._given_settings = {"engine": "redis://127.0.0.1:1"}
     assert "it uses a real server" in found(cloud)["note"]
 

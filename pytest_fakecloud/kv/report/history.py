@@ -223,8 +223,7 @@ def with_expiries(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[tuple[
         expiries.follow(command)
 
 
-def _history(test: ObservedTest, fake: Any) -> Iterator[Command]:
-    since = getattr(fake, "_rewound", 0)
+def _history(test: ObservedTest, fake: KVServer) -> Iterator[Command]:
     entries: list[Call | Action] = [*test.calls_of(fake), *test.actions_on(fake)]
     entries.sort(key=lambda entry: entry.number)
     selected = 0  # by the test itself
@@ -234,7 +233,7 @@ def _history(test: ObservedTest, fake: Any) -> Iterator[Command]:
             continue
         for command in _of_action(test, entry, selected):
             selected = _selected_after(command, selected)
-            if entry.number > since:
+            if entry.number > fake._rewound:
                 yield command
         if entry.kind == "reset":
             selected = 0
