@@ -78,6 +78,15 @@ def test_files_contain_the_names_that_messages_and_recipes_mention() -> None:
         )
 
 
+def test_tests_that_pages_name_exist() -> None:
+    text = "\n".join(file.read_text(encoding="utf-8") for file in DOCS.glob("contributing/*.md"))
+    named = {*re.findall(r"`(test_\w+)`", text)}
+    files = [path for path in ROOT.glob("tests/**/test_*.py") if "node_modules" not in path.parts]
+    sources = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    assert named - {*re.findall(r"(?m)^def (test_\w+)", sources)} == set()
+    assert "test_command_info_is_that_of_redis" in named
+
+
 def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (heading, rows), *others = parts("Add a key-value command")
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
