@@ -33,6 +33,7 @@ from ..model import (
     HeaderPairs,
     LogEntry,
     Message,
+    OrderedQueue,
     Outcome,
     PublishSettings,
     Redaction,
@@ -230,8 +231,7 @@ def schedule_record(engine: Publisher, schedule_id: str) -> Record:
     return record | without_none(nextScheduleTime=ms(due_us))
 
 
-def queue_record(engine: Publisher, name: str) -> Record:
-    queue = engine.queues.get(name)
+def queue_record(engine: Publisher, queue: OrderedQueue) -> Record:
     return {
         "name": queue.name,
         "parallelism": queue.parallelism,
