@@ -78,6 +78,15 @@ def test_files_contain_the_names_that_messages_and_recipes_mention() -> None:
         )
 
 
+def test_tests_that_pages_name_exist() -> None:
+    text = "\n".join(file.read_text(encoding="utf-8") for file in DOCS.glob("contributing/*.md"))
+    named = {*re.findall(r"`(test_\w+)`", text)}
+    files = [path for path in ROOT.glob("tests/**/test_*.py") if "node_modules" not in path.parts]
+    sources = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    assert named - {*re.findall(r"(?m)^def (test_\w+)", sources)} == set()
+    assert "test_command_info_is_that_of_redis" in named
+
+
 def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (heading, rows), *others = parts("Add a key-value command")
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
@@ -116,9 +125,10 @@ def test_the_recipe_for_an_endpoint(
     """Its scenario passes. It fails without a line of the engine's method, and if a GET changes data
     without `changes=True`.
     """
-    (_, function), (_, of_queue), (_, method), (_, of_record), (_, lines), (_, changed) = parts(
-        "Add an endpoint"
-    )
+    (
+        (_, function), (_, of_queue), (_, method), (_, of_record), (_, of_item), (_, not_loaded),
+        (_, lines), (_, changed),
+    ) = parts("Add an endpoint")  # fmt: skip
     route_line, function = function.split("\n", 1)
     define(queues, function, monkeypatch)
     note_queue = eval(route_line.strip(" ,").replace("PUT", http_method), vars(queues))
@@ -129,6 +139,8 @@ def test_the_recipe_for_an_endpoint(
     define(Queues, method.replace(removed, "pass  # ") if removed else method, monkeypatch)
     *_, last = re.findall(r'"paused": queue.paused,\n', getsource(records.queue_record))
     define(records, getsource(records.queue_record).replace(last, last + of_record), monkeypatch)
+    assert eval(f"{{{of_item}}}", {"queue": OrderedQueue("orders", 0, 0)}) == {"note": ""}
+    assert not_loaded == '"note",\n'
     file = tmp_path / "recipe.txt"
     file.write_text(f"\n{lines.replace('PUT', http_method)}", encoding="utf-8")
     for settings, scenario in notations.scenarios(file).values():

@@ -22,7 +22,7 @@ from ..syntax import parse_float, parse_int
 from ..table.registry import Args, CommandSpec, command, variant
 from ..values.zset import SortedSet
 from .arguments import get_or_empty, parse_options
-from .sorted_set import add_scores, leading_words
+from .sorted_set import add_scores, leading_options
 
 STEPS = 26
 """Number of bits for each coordinate in a stored score."""
@@ -242,7 +242,7 @@ def _position_reply(session: Session, score: float) -> list[Reply]:
 @command("GEOADD")
 def geoadd(session: Session, args: Args) -> Reply:
     """Add members with their longitude and latitude to a geospatial index."""
-    words, at = leading_words(args, (b"NX", b"XX", b"CH"))
+    words, at = leading_options(session, args)
     if (len(args) - at) % 3 or at == len(args) or {b"NX", b"XX"} <= words:
         raise CommandError(errors.SYNTAX)
     pairs = [

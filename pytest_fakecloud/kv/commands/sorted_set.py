@@ -6,7 +6,7 @@ Ranges are by rank, by score or by name. Union, intersection and difference also
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -63,11 +63,10 @@ variant(
     kind=SortedSet,
 )(remove_all)
 
-_ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
-
-def leading_words(args: Args, accepted: Collection[bytes]) -> tuple[set[bytes], int]:
-    """Return the known words after the key, in upper case, and the index of the first other one."""
+def leading_options(session: Session, args: Args) -> tuple[set[bytes], int]:
+    """Return the options after the key, in upper case, and the index of the first other word."""
+    accepted = session.command.option_words
     words: set[bytes] = set()
     at = 1
     while at < len(args) and (word := args[at].upper()) in accepted:
@@ -79,7 +78,7 @@ def leading_words(args: Args, accepted: Collection[bytes]) -> tuple[set[bytes], 
 @command("ZADD")
 def zadd(session: Session, args: Args) -> Reply:
     """Add members to a sorted set, or update their scores."""
-    words, at = leading_words(args, _ZADD_WORDS)
+    words, at = leading_options(session, args)
     if (len(args) - at) % 2 or at == len(args):
         raise CommandError(errors.SYNTAX)
     if words:
@@ -171,7 +170,7 @@ def zmscore(session: Session, args: Args) -> Reply:
 def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     if len(args) > 3:
         raise arity_error(session)
-    with_score = bool(choice(args[2:], (b"WITHSCORE",)))
+    with_score = bool(choice(args[2:], session.command.option_words))
     members = get_or_empty(session, args[0], SortedSet)
     rank = members.rank(args[1], reverse=reverse)
     if rank is None:

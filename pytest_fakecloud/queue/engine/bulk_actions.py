@@ -22,7 +22,7 @@ from ..errors import QueueError, quota
 from ..model import DAY, MINUTE
 
 if TYPE_CHECKING:
-    from .publishing import Publisher
+    from .engine import Engine
 
 Source = Literal["qstash", "workflow"]
 _KEPT_US = 7 * DAY
@@ -62,7 +62,7 @@ class BulkAction:
 class BulkActions:
     """The bulk actions of a queue, oldest first."""
 
-    def __init__(self, engine: Publisher) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.by_id: dict[str, BulkAction] = {}
         self.timers: dict[str, Timer] = {}

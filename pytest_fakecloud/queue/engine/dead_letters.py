@@ -17,7 +17,8 @@ from ..wire.headers import read_given, settings_to_republish
 from ..wire.records import Filters, page
 
 if TYPE_CHECKING:
-    from .publishing import Accepted, Publisher
+    from .engine import Engine
+    from .publishing import Accepted
 
 
 def _number(letter: Message) -> int:
@@ -30,7 +31,7 @@ class DeadLetters:
     access.
     """
 
-    def __init__(self, engine: Publisher) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.by_id: dict[str, str] = {}
         self.count = 0

@@ -73,12 +73,15 @@ class QueueCopy(NamedTuple):
 class Engine(Publisher):
     """The data and rules of one queue.
 
-    Methods about messages are those of the engine itself, in four layers, each of which knows only those
-    below it: which due messages may start (``admission``), their life (``messages``), publishing
-    (``publishing``), and here their attempts. All other methods are those of a part, which has the name
-    of its module and of the module in ``queue/rest``: ``queues``, ``flow_control``, ``url_groups``,
-    ``schedules``, ``dead_letters``, ``bulk_actions``, ``workflow`` (``queue/workflow/runs.py``),
-    ``keys`` (``queue/model.py``) and ``quota``, the limits of the plan.
+    Methods about messages are those of the engine itself. They all change the same data, but are too
+    many for one module, so they are in four layers, each of which knows only those below it: the data,
+    the timers, and which due messages may start (``admission``), the life of messages (``messages``),
+    publishing (``publishing``), and here the attempts. Look for an attribute in this order.
+
+    What else endpoints change is in a part with data of its own. It has the name of its module and of
+    the module in ``queue/rest``, so that one finds it from the endpoint: ``queues``, ``flow_control``,
+    ``url_groups``, ``schedules``, ``dead_letters``, ``bulk_actions``, ``workflow``
+    (``queue/workflow/runs.py``), ``keys`` (``queue/model.py``) and ``quota``, the limits of the plan.
 
     An endpoint has the lock, unless it lingers (`QueueApp.run_endpoint()`); timers and the actions and
     views of tests take it. It is re-entrant: methods that other threads may call without it take it

@@ -17,13 +17,13 @@ from ..errors import existing
 from ..model import FlowKey, Message
 
 if TYPE_CHECKING:
-    from .publishing import Publisher
+    from .engine import Engine
 
 
 class FlowKeys:
     """The flow-control keys of a queue by name. ``timers`` are those for their next periods."""
 
-    def __init__(self, engine: Publisher) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.by_name: dict[str, FlowKey] = {}
         self.timers: dict[str, Timer] = {}

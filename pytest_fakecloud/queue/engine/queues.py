@@ -19,14 +19,13 @@ from ..model import Message, OrderedQueue
 from ..wire.values import check_name
 
 if TYPE_CHECKING:
-    from .publishing import Publisher
+    from .engine import Engine
 
 
 class Queues:
     """The ordered queues by name."""
 
-    def __init__(self, engine: Publisher) -> None:
-        # The `Engine`, weakly; the clock, the settings and the messages are attributes of `Admission`.
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.by_name: dict[str, OrderedQueue] = {}
 

@@ -38,7 +38,7 @@ from ..wire.values import LATEST_US
 from ..wire.waits import go_duration_us
 
 if TYPE_CHECKING:
-    from .publishing import Publisher
+    from .engine import Engine
 
 _ALIASES = {
     "@hourly": "0 * * * *",
@@ -290,7 +290,7 @@ class MessageSchedule:
 class Schedules:
     """The schedules by id."""
 
-    def __init__(self, engine: Publisher) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.by_id: dict[str, MessageSchedule] = {}
         self.timers: dict[str, Timer] = {}

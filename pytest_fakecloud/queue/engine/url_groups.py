@@ -21,7 +21,7 @@ from ..wire.headers import check_url
 from ..wire.values import check_name
 
 if TYPE_CHECKING:
-    from .publishing import Publisher
+    from .engine import Engine
 
 
 @dataclass(eq=False)
@@ -103,7 +103,7 @@ class UrlGroup:
 class UrlGroups:
     """The URL groups, which can be found by name, by id, or by the id of an endpoint."""
 
-    def __init__(self, engine: Publisher) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._most = engine.limits.groups
         self._most_endpoints = engine.limits.endpoints_per_group

@@ -11,7 +11,7 @@ from .routing import QueueRoute
 
 
 def list_queues(engine: Engine, request: Request) -> object:
-    return [records.queue_record(engine, name) for name in engine.queues.by_name]
+    return [records.queue_record(engine, queue) for queue in engine.queues.by_name.values()]
 
 
 def upsert_queue(engine: Engine, request: Request) -> None:
@@ -23,7 +23,7 @@ def upsert_queue(engine: Engine, request: Request) -> None:
 
 
 def get_queue(engine: Engine, request: Request) -> object:
-    return records.queue_record(engine, _queue_name(request))
+    return records.queue_record(engine, engine.queues.get(_queue_name(request)))
 
 
 def delete_queue(engine: Engine, request: Request) -> None:

@@ -33,6 +33,7 @@ from ..model import (
     HeaderPairs,
     LogEntry,
     Message,
+    OrderedQueue,
     Outcome,
     PublishSettings,
     Redaction,
@@ -55,7 +56,8 @@ from .values import (
 
 if TYPE_CHECKING:
     from ..engine.bulk_actions import BulkAction
-    from ..engine.publishing import Accepted, Publisher
+    from ..engine.engine import Engine
+    from ..engine.publishing import Accepted
 
 Record = dict[str, Any]
 
@@ -155,7 +157,7 @@ def error_record(error: QueueError) -> Record:
     return {"error": error.message, "status": error.status}
 
 
-def dead_letter_record(engine: Publisher, message: Message) -> Record:
+def dead_letter_record(engine: Engine, message: Message) -> Record:
     outcome = message.last_outcome or Outcome()
     record = message_record(message)
     record["dlqId"] = message.dlq_id
@@ -202,7 +204,7 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
     return record
 
 
-def schedule_record(engine: Publisher, schedule_id: str) -> Record:
+def schedule_record(engine: Engine, schedule_id: str) -> Record:
     schedule = engine.schedules.get(schedule_id)
     settings, due_us = schedule.settings, engine.schedules.next_run_us(schedule)
     record: Record = {
@@ -230,8 +232,7 @@ def schedule_record(engine: Publisher, schedule_id: str) -> Record:
     return record | without_none(nextScheduleTime=ms(due_us))
 
 
-def queue_record(engine: Publisher, name: str) -> Record:
-    queue = engine.queues.get(name)
+def queue_record(engine: Engine, queue: OrderedQueue) -> Record:
     return {
         "name": queue.name,
         "parallelism": queue.parallelism,
@@ -242,7 +243,7 @@ def queue_record(engine: Publisher, name: str) -> Record:
     }
 
 
-def flow_record(engine: Publisher, key: FlowKey) -> Record:
+def flow_record(engine: Engine, key: FlowKey) -> Record:
     """Return the record of a flow-control key, with times and periods in seconds. Cancelled messages do
     not wait.
     """

@@ -38,7 +38,7 @@ from ..wire.values import (
 )
 
 if TYPE_CHECKING:
-    from ..engine.publishing import Publisher
+    from ..engine.engine import Engine
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""
@@ -239,7 +239,7 @@ def callback_state(message: Message) -> str:
     return _CALLBACK_STATES.get(message.state, "CALLBACK_INPROGRESS")
 
 
-def run_record(engine: Publisher, run: WorkflowRun) -> Record:
+def run_record(engine: Engine, run: WorkflowRun) -> Record:
     """Return the record of a run. The engine's lock must be held."""
     record: Record = {
         "workflowRunId": run.id,
@@ -267,7 +267,7 @@ def run_record(engine: Publisher, run: WorkflowRun) -> Record:
     return record
 
 
-def _groups(engine: Publisher, run: WorkflowRun) -> list[Record]:
+def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
     groups: list[Record] = []
     shown = set()
     calls = _calls(engine, run)
@@ -294,7 +294,7 @@ def _groups(engine: Publisher, run: WorkflowRun) -> list[Record]:
     return groups
 
 
-def _calls(engine: Publisher, run: WorkflowRun) -> dict[str, Message]:
+def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
     """Return the messages that make the HTTP requests of a run's call steps, by the step's id."""
     # A resumed run begins with steps of the run that it continues, which made their requests.
     messages = [engine.messages.get(step.message_id) for step in run.steps]
@@ -322,7 +322,7 @@ def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
 
 
 def _step(
-    engine: Publisher, run: WorkflowRun, step: RunStep, index: int, calls: dict[str, Message]
+    engine: Engine, run: WorkflowRun, step: RunStep, index: int, calls: dict[str, Message]
 ) -> Record:
     message = engine.messages.get(step.message_id)
     redaction = run.settings.redaction if message is None else message.settings.redaction
@@ -392,7 +392,7 @@ def _wait(message: Message) -> Record:
     }
 
 
-def _invoked(engine: Publisher, message: Message, redaction: Redaction) -> Record:
+def _invoked(engine: Engine, message: Message, redaction: Redaction) -> Record:
     """Return the fields about the invoked run that a message is the result of. Both redactions apply."""
     run = engine.workflow.runs.get(message.invoked_run_id or "")
     if run is None:
@@ -446,7 +446,7 @@ def _errors(message: Message) -> Record:
     return {"errors": errors} if errors else {}
 
 
-def _failure(engine: Publisher, run: WorkflowRun, message: Message) -> Record:
+def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:
     source = engine.messages.get(run.failed_message_id or "")
     answer = (source and source.last_outcome) or Outcome()
     redaction = run.settings.redaction if source is None else source.settings.redaction

@@ -84,7 +84,7 @@ from .model import (
 )
 
 if TYPE_CHECKING:
-    from ..engine.publishing import Publisher
+    from ..engine.engine import Engine
 
 MOST_STEPS = 1000
 """Maximum number of steps of a run (vendor's page on limits)."""
@@ -106,7 +106,7 @@ class WorkflowRuns:
     ``notified`` are the notifications for which no run has waited yet.
     """
 
-    def __init__(self, engine: Publisher) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.runs: dict[str, WorkflowRun] = {}
         self.waiters: list[EventWait] = []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from pytest_fakecloud.http.routing import RouteTable
 from pytest_fakecloud.queue.rest.app import QueueApp
 
-from ...notations import cases
+from ...notations import cases, complete
 from . import FOLDER, play, scenarios
 
 # `tests/queue/rest/test_table.py` plays `headers.txt`.
@@ -22,3 +25,21 @@ def test_a_scenario(settings: dict[str, object], lines: list[str]) -> None:
 def test_scenarios_of_endpoints_have_the_names_of_routes() -> None:
     names = {name.partition(":")[0] for name in scenarios("endpoints")}
     assert names <= {route.name for route in QueueApp.routes()}
+
+
+@pytest.mark.completeness
+def test_a_scenario_has_the_routes_to_which_the_burst_limit_does_not_apply() -> None:
+    title = "a burst limit does not apply to publishing, triggers and events"
+    _, lines = scenarios("limits")[title]
+    requests = [match for line in lines if (match := re.search(r"([A-Z]+) (/\S*)", line))]
+    table = RouteTable(QueueApp.routes())
+    played = [table.find(request[1], request[2]) for request in requests]
+    patterns = {match[0].pattern for match in played if isinstance(match, tuple)}
+    complete(
+        FOLDER / "limits.txt",
+        (
+            f"to `== {title}`: {route.methods.split()[0]} {route.pattern}"
+            for route in QueueApp.routes()
+            if route.unlimited and route.pattern not in patterns
+        ),
+    )
