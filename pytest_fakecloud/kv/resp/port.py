@@ -20,8 +20,6 @@ affected by faults (decided here):
 from __future__ import annotations
 
 import contextlib
-import selectors
-import ssl
 import threading
 from collections.abc import Callable
 from copy import copy
@@ -60,8 +58,6 @@ from .wire import (
     reply_in,
 )
 
-READ_BYTES = 64 * 1024
-
 LARGE = 1024 * 1024
 """Size in bytes above which the journal keeps only the beginning of a command or reply."""
 _SHOWN_WORDS = 256
@@ -98,59 +94,51 @@ def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
 
 
 class PortHandler:
-    """Serves a connection with the protocol that its first bytes determine."""
+    """Passes a connection's bytes to the handler of the protocol that the first bytes determine."""
 
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self._engine = engine
         self._app = app
         self._connection = connection
         self._begun = b""
-        self._chosen: HTTPHandler | PortConnection | None = None
-        self._is_refused = False
-
-    def run(self) -> None:
-        while self._chosen is None:
-            data = self._connection.sock.recv(READ_BYTES)
-            if not data:
-                return
-            self._choose(data)
-            if self._is_refused:
-                return
-        self._chosen.run(self._begun)
+        """The first bytes, which do not determine the protocol yet."""
+        self._handler: HTTPHandler | PortConnection | None = None
 
     def receive(self, data: bytes) -> bool:
-        if self._chosen is not None:
-            return self._chosen.receive(data)
-        self._choose(data)
-        return not self._is_refused if self._chosen is None else self._chosen.receive(self._begun)
-
-    def renew(self) -> bool:
-        return not self._begun if self._chosen is None else self._chosen.renew()
-
-    def close(self) -> None:
-        if self._chosen is not None:
-            self._chosen.close()
-
-    def _choose(self, data: bytes) -> None:
-        """Choose the protocol, if these first bytes are enough; refuse one client too many."""
-        self._begun += data
-        kind = protocol_of(self._begun)
-        if self._begun.startswith(_TLS):
-            self._is_refused = True
+        """Pass bytes on; return False to close the connection, also that of one client too many."""
+        if self._handler is not None:
+            return self._handler.receive(data)
+        begun = self._begun = self._begun + data
+        if begun.startswith(_TLS):
             self._app.record_malformed(
                 400, "received TLS, but the database port uses none: use redis://"
             )
-        elif kind == "http":
-            self._chosen = HTTPHandler(self._connection)
-        elif kind is not None and (self._app.is_full() or self._exceeds_maxclients()):
-            self._is_refused = True
-            self._engine.statistics.rejected_connections += 1
-            is_stock = self._engine.dialect == "redis"
-            text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
-            self._connection.sock.sendall(to_resp(CommandError(text)))
-        elif kind is not None:
+            return False
+        protocol = protocol_of(begun)
+        if protocol is None:
+            return True
+        if protocol == "http":
+            self._handler = HTTPHandler(self._connection)
+        elif self._app.is_full() or self._exceeds_maxclients():
+            self._send_max_clients()
+            return False
+        else:
             self._engine.statistics.received_connections += 1
-            self._chosen = PortConnection(self._engine, self._app, self._connection)
+            self._handler = PortConnection(self._engine, self._app, self._connection)
+        return self._handler.receive(begun)
+
+    def renew(self) -> bool:
+        return not self._begun if self._handler is None else self._handler.renew()
+
+    def close(self) -> None:
+        if self._handler is not None:
+            self._handler.close()
+
+    def _send_max_clients(self) -> None:
+        self._engine.statistics.rejected_connections += 1
+        is_stock = self._engine.dialect == "redis"
+        text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
+        self._connection.sock.sendall(to_resp(CommandError(text)))
 
     def _exceeds_maxclients(self) -> bool:
         return len(self._app.clients) >= self._engine.config.number("maxclients")
@@ -194,13 +182,6 @@ class PortConnection:
 
     # -- the connection's own thread -------------------------------------------------------------
 
-    def run(self, begun: bytes) -> None:
-        sock = self.connection.sock
-        receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
-        data = begun
-        while data and self.receive(data):
-            data = receive(READ_BYTES)
-
     def receive(self, data: bytes) -> bool:
         """Run the commands that these bytes complete; return False to close the connection."""
         self.reader.feed(data)
@@ -214,18 +195,6 @@ class PortConnection:
         # Read `closing` after leave(). A thread that closes the connection sets it before it looks
         # whether commands are running, so one of the two threads ends the connection.
         return going_on and not self.session.closing
-
-    def _receive_secured(self, size: int) -> bytes:
-        # Read only when data is available: a TLS connection cannot be read while another thread
-        # writes to it, and a push may be written at any time.
-        sock = self.connection.sock
-        assert isinstance(sock, ssl.SSLSocket)
-        with selectors.DefaultSelector() as selector:
-            selector.register(sock, selectors.EVENT_READ)
-            while not sock.pending() and not selector.select():
-                pass
-        with self.outbox.socket_lock:
-            return sock.recv(size)
 
     def _run_all(self) -> bool:
         """Run all complete commands; return False if the connection must be closed."""
@@ -495,7 +464,7 @@ class PortConnection:
         ``resume()`` watches the connection again for further bytes.
         """
         try:
-            data = self._read_arrived()
+            data = self.connection.read_arrived()
         except OSError:
             data = b""
         self._gone = data == b""
@@ -503,20 +472,6 @@ class PortConnection:
             self.reader.feed(data)
         resume()
         return self._gone
-
-    def _read_arrived(self) -> bytes | None:
-        """Return bytes that can be read without waiting, an empty string at the end, or None."""
-        sock = self.connection.sock
-        if not isinstance(sock, ssl.SSLSocket):
-            return sock.recv(READ_BYTES) if self.connection.has_arrived() else None
-        with self.outbox.socket_lock:
-            sock.setblocking(False)
-            try:
-                return sock.recv(READ_BYTES)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return None
-            finally:
-                sock.setblocking(True)
 
     def wait_for_pause(self, line: list[bytes]) -> None:
         engine = self.engine
@@ -607,7 +562,7 @@ class PortConnection:
         self.wake()
         # The thread that runs commands closes the connection after the current one, but not while it
         # sends to a client that reads nothing.
-        if not self.connection.inside or self.outbox.socket_lock.locked():
+        if not self.connection.inside or self.connection.socket_lock.locked():
             self.connection.shut_down()
 
     def wake(self) -> None:
