@@ -36,6 +36,7 @@ from .statistics import Statistics
 from .turns import CommandTurns, ScriptRunning
 
 if TYPE_CHECKING:
+    from ...core.signals import Signal
     from ..scripting.scripts import Script, Scripting
     from ..search.index import Search
 
@@ -438,12 +439,13 @@ class KVEngine:
             self.tracking.invalidate_evicted()
         return has_room
 
-    def block(self, session: Session, blocked: Blocked) -> Waiter:
-        """Register a session as blocked; the interface must call ``unblock()`` in any case."""
+    def block(self, session: Session, blocked: Blocked, signal: Signal) -> Waiter:
+        """Register a session as blocked until its client's ``signal`` wakes it; the interface must call
+        ``unblock()`` in any case.
+        """
         with self.lock:
             spec = None if blocked.is_delay else session.command
-            begun_us, signal = self.clock.now_us(), self.clock.signal()
-            waiter = Waiter(session, blocked, spec, session.line, begun_us, signal)
+            waiter = Waiter(session, blocked, spec, session.line, self.clock.now_us(), signal)
             self.waiters[session.id] = waiter
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.
