@@ -22,9 +22,11 @@ from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.http.server import Connection
 
 
-def handled_by(serve: Callable[[Connection], None]) -> Callable[[Connection], Any]:
-    """Return a protocol that serves a connection with a function, in a thread."""
-    return lambda connection: SimpleNamespace(run=partial(serve, connection), close=lambda: None)
+def handled_by(receive: Callable[[Connection, bytes], bool]) -> Callable[[Connection], Any]:
+    """Return a protocol whose handler receives bytes with a function."""
+    return lambda connection: SimpleNamespace(
+        receive=partial(receive, connection), close=lambda: None
+    )
 
 
 class Engine:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import http
 import select
+import selectors
 import socket
 import ssl
 import sys
@@ -64,12 +65,7 @@ def has_arrived(sock: socket.socket) -> bool:
 
 
 class Handler(Protocol):
-    """Handles one connection: ``run()`` to its end in a worker thread, or ``receive()`` whenever
-    bytes arrive on a connection in memory, which explored code uses.
-    """
-
-    def run(self) -> None:
-        """Read and handle requests until either side closes the connection."""
+    """Handles what a client sends over one connection."""
 
     def receive(self, data: bytes) -> bool:
         """Respond to the requests that these bytes complete; return False to close the connection."""
@@ -104,6 +100,10 @@ class Connection:
         """The protocol's part that serves the connection; None until the first bytes are awaited."""
         self.early = b""
         """The beginning of the client's next requests, received while a response was being sent."""
+        self.socket_lock = threading.Lock()
+        """The lock that a thread holds while it uses a socket that several threads use, and in which
+        it may wait: messages can be pushed to a client of the Redis protocol while it is read.
+        """
 
     def enter(self, doing: object) -> bool:
         """Mark the beginning of a call into the engine; return False if the connection has been
@@ -162,9 +162,11 @@ class Connection:
         mount = self.mount
         try:
             if self._prepare():
-                self.handler = mount.protocol(self)
-                with contextlib.closing(self.handler):
-                    self.handler.run()
+                self.handler = handler = mount.protocol(self)
+                with contextlib.closing(handler):
+                    # An incomplete request at the end is dropped, and never reaches the engine.
+                    while (data := self._read()) and handler.receive(data):
+                        pass
         except (TimeoutError, ConnectionError, ssl.SSLError):
             # The client disconnected, or the mount was closed while serving.
             pass
@@ -191,6 +193,36 @@ class Connection:
         except (OSError, ValueError):
             return False
         return True
+
+    def _read(self) -> bytes:
+        """Wait for bytes, and return them; return an empty string at the end of the connection."""
+        early, self.early = self.early, b""
+        if early:
+            return early
+        sock = self.sock
+        if not isinstance(sock, ssl.SSLSocket):
+            return sock.recv(_READ_BYTES)
+        # Wait without the lock: a TLS connection cannot be read while another thread writes to it.
+        with selectors.DefaultSelector() as selector:
+            selector.register(sock, selectors.EVENT_READ)
+            while not sock.pending() and not selector.select():
+                pass
+        with self.socket_lock:
+            return sock.recv(_READ_BYTES)
+
+    def read_arrived(self) -> bytes | None:
+        """Return bytes that can be read without waiting, an empty string at the end, or None."""
+        sock = self.sock
+        if not isinstance(sock, ssl.SSLSocket):
+            return sock.recv(_READ_BYTES) if self.has_arrived() else None
+        with self.socket_lock:
+            sock.setblocking(False)
+            try:
+                return sock.recv(_READ_BYTES)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return None
+            finally:
+                sock.setblocking(True)
 
     def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
         # Call the plain socket's method: a TLS socket's shutdown() breaks its reader.
@@ -307,15 +339,6 @@ class HTTPHandler:
         self.app: App = connection.mount.app
         limit = connection.mount.body_limit
         self.reader = RequestReader(connection.address, body_limit=limit)
-
-    def run(self, begun: bytes = b"") -> None:
-        """Handle requests until either side closes. ``begun`` has been read to detect the protocol."""
-        connection = self.connection
-        # A request that is incomplete at the end is dropped and never reaches the engine.
-        data = begun or self.sock.recv(_READ_BYTES)
-        while data and self.receive(data):
-            data, connection.early = connection.early, b""
-            data = data or self.sock.recv(_READ_BYTES)
 
     def receive(self, data: bytes) -> bool:
         """Respond to all requests that are complete, and to bytes that are not one."""

@@ -158,8 +158,6 @@ Reply: TypeAlias = (
 )
 
 
-STREAMED = 16 * 2**20
-"""REST replies with more than this many bytes of strings are sent in pieces."""
 LARGEST = 2**29
 """Maximum size of a reply in bytes; equal to the maximum size of a string (decided here)."""
 _LARGE_PART = 2**16
@@ -227,14 +225,9 @@ def size_of(reply: Reply) -> int:
 
 def to_resp(reply: Reply, version: int = 2) -> bytes:
     """Encode a reply in the Redis protocol, version 2 or 3."""
-    return b"".join(resp_parts(reply, version))
-
-
-def resp_parts(reply: Reply, version: int = 2) -> list[bytes]:
-    """Encode a reply as a list of parts; large strings are separate parts, so they are not copied."""
-    out: list[bytes] = []
-    _write(out.append, reply, version >= 3)
-    return out
+    parts: list[bytes] = []
+    _write(parts.append, reply, version >= 3)
+    return b"".join(parts)
 
 
 def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import itertools
 import json
 import re
-from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
-
-import orjson
 
 from ..core.calls import set_interruptions_end
 from ..core.field_types import OneOf
@@ -39,7 +34,7 @@ from .command_fields import COMMAND_FIELDS, facts_of
 from .errors import CommandError, RestError, as_reply
 from .interruptions import Arrival, CommandSender, Interruptions
 from .model import TURN_SECONDS, AnyEngine, AnySession, CommandLimits
-from .reply import EACH_BYTE, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
+from .reply import Reply, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
 
@@ -155,7 +150,7 @@ class KVApp(App):
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
             return response_format.error(reply)
-        return response_format.reply(reply, size, self._headers(request))
+        return response_format.reply(reply, self._headers(request))
 
     def pipeline(self, request: Request) -> Result:
         """Run commands in order. Commands of other clients may run in between (specification)."""
@@ -171,7 +166,7 @@ class KVApp(App):
         if error is not None:
             return response_format.error(error)
         self.with_int_text(replies)
-        return response_format.replies(replies, size, self._headers(request))
+        return response_format.replies(replies, self._headers(request))
 
     def _run_each(self, lines: list[list[bytes]], request: Request) -> tuple[list[Reply], int]:
         """Run commands; return the replies, and the total size of their strings in bytes."""
@@ -456,11 +451,7 @@ def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes
 
 # -- formats of responses --------------------------------------------------------------------------
 
-# Large replies, for which max_request_size must be larger than by default, are encoded in pieces, so
-# that memory never contains a second copy of a reply.
 _BINARY = "application/octet-stream"
-_PIECE = 3 * 2**16
-"""Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
 
 
 class Format(NamedTuple):
@@ -469,22 +460,14 @@ class Format(NamedTuple):
     base64: bool
     resp2: bool
 
-    def reply(self, reply: Reply, size: int, headers: HeaderPairs) -> Result:
-        """Return the response to a command, whose reply has ``size`` bytes of strings."""
-        if size > STREAMED:
-            parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
-            return self._in_pieces(parts, headers)
+    def reply(self, reply: Reply, headers: HeaderPairs) -> Result:
+        """Return the response to a command."""
         if self.resp2:
             return Answer(to_resp(reply), 200, headers, _BINARY)
         return Json({"result": to_json(reply, self.base64)}, 200, headers)
 
-    def replies(self, replies: list[Reply], size: int, headers: HeaderPairs) -> Result:
-        """Return the response to several commands, which have ``size`` bytes of strings."""
-        if size > STREAMED:
-            encoded = chain.from_iterable(map(resp_parts, replies))
-            items = (json_of(reply, self.base64) for reply in replies)
-            parts = encoded if self.resp2 else json_array(items)
-            return self._in_pieces(parts, headers)
+    def replies(self, replies: list[Reply], headers: HeaderPairs) -> Result:
+        """Return the response to several commands."""
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
         envelopes = [
@@ -499,11 +482,6 @@ class Format(NamedTuple):
         if self.resp2:
             return Answer(to_resp(error), 400, (), _BINARY)
         return Json({"error": str(error)}, 400)
-
-    def _in_pieces(self, parts: Iterable[bytes], headers: HeaderPairs) -> Stream:
-        """Return a response in pieces."""
-        pieces = (part[at : at + _PIECE] for part in parts for at in range(0, len(part), _PIECE))
-        return Stream(pieces, _BINARY if self.resp2 else "application/json", 200, headers)
 
 
 def format_of(request: Request) -> Format:
@@ -523,43 +501,3 @@ def option(request: Request, name: str) -> str:
     """
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip().lower()
-
-
-def json_of(reply: Reply, base64: bool) -> Iterator[bytes]:
-    if isinstance(reply, CommandError):
-        yield orjson.dumps({"error": str(reply)})
-    else:
-        yield b'{"result":'
-        yield from _value(reply, base64)
-        yield b"}"
-
-
-def json_array(items: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
-    separator = b"["
-    for item in items:
-        yield separator
-        separator = b","
-        yield from item
-    yield b"[]" if separator == b"[" else b"]"
-
-
-def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
-    if isinstance(reply, bytes | bytearray) and len(reply) > _PIECE:
-        yield b'"'
-        yield from _long_string(reply, base64)
-        yield b'"'
-    elif isinstance(reply, list):
-        yield from json_array(_value(item, base64) for item in reply)
-    else:
-        yield orjson.dumps(to_json(reply, base64))
-
-
-def _long_string(text: bytes | bytearray, base64: bool) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder("utf-8")(EACH_BYTE)
-    with memoryview(text) as view:
-        for at in range(0, len(view), _PIECE):
-            piece = view[at : at + _PIECE]
-            if base64:
-                yield b2a_base64(piece, newline=False)
-            else:
-                yield orjson.dumps(decoder.decode(piece, final=at + _PIECE >= len(view)))[1:-1]

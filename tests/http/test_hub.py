@@ -560,11 +560,12 @@ def test_when_no_thread_can_be_started_the_connection_ends(
 
 
 def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str]) -> None:
-    def broken(connection: Connection) -> None:
+    def broken(connection: Connection, data: bytes) -> bool:
         raise KeyError("no such command")
 
     mount = hub.mount(None, protocol=handled_by(broken))
     with Raw(mount.address) as raw:
+        raw.send("x")
         assert raw.is_closed()
     wait_until(lambda: not mount.live)
     assert "KeyError: 'no such command'" in capfd.readouterr().err
@@ -580,13 +581,14 @@ def test_not_even_pytest_fail_ends_a_worker(hub: Hub) -> None:
         assert raw.get("/").status == 500
     assert "said the handler" in str(taken.get(timeout=10))
 
-    def protocol(connection: Connection) -> None:
+    def protocol(connection: Connection, data: bytes) -> bool:
         pytest.fail("said the protocol")
 
     mount = hub.mount(None, protocol=handled_by(protocol))
     mount.on_error.append(taken.put)
     for _ in range(3):
         with Raw(mount.address) as raw:
+            raw.send("x")
             assert raw.is_closed()
     wait_until(lambda: len(hub.workers.idle) == len(hub.workers.threads) > 0)
 
@@ -602,16 +604,9 @@ def test_a_socket_that_cannot_be_made_for_a_while(
 
 
 def test_a_protocol_of_its_own(hub: Hub) -> None:
-    def shout(connection: Connection) -> None:
-        with connection.sock.makefile("rb") as lines:
-            for line in lines:
-                if not connection.enter(f"line {line!r}"):
-                    return
-                try:
-                    answer = line.upper()
-                finally:
-                    connection.leave()
-                connection.sock.sendall(answer)
+    def shout(connection: Connection, data: bytes) -> bool:
+        connection.sock.sendall(data.upper())
+        return True
 
     mount = hub.mount("an engine", protocol=handled_by(shout))
     assert mount.app == "an engine"

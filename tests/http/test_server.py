@@ -73,11 +73,13 @@ def test_an_answer_is_one_packet(demo: Demo, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_servers_side_sends_without_delay(hub: Hub) -> None:
     options = []
 
-    def protocol(connection: Any) -> None:
+    def protocol(connection: Any, data: bytes) -> bool:
         options.append(connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        return False
 
     mount = hub.mount(None, protocol=handled_by(protocol))
     with Raw(mount.address) as raw:
+        raw.send("x")
         assert raw.is_closed()
     assert options[0]
 

@@ -1,85 +1,31 @@
-"""Large replies: the same answers in pieces, in little memory, and rejected above a limit."""
+"""Large replies: sent as a whole, and rejected above a limit."""
 
 from __future__ import annotations
 
 import tracemalloc
-from typing import Any
 
 import httpx
-import orjson
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
+from pytest_fakecloud.cloud.cloud import Cloud
+from pytest_fakecloud.cloud.config import Transport
 from pytest_fakecloud.cloud.fake import Context
-from pytest_fakecloud.kv import errors, routes
-from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.fake import KVServer
-from pytest_fakecloud.kv.reply import Map, Status, to_json
 from pytest_fakecloud.kv.values import json as json_values
 from tests.kv.resp.test_port import Client, Error
 
-STRINGS = st.binary(max_size=20) | st.text("aé𝒳\0", max_size=12).map(str.encode)
-REPLIES = st.recursive(
-    st.integers(-9, 9) | STRINGS | st.none() | st.sampled_from([Status(b"OK"), CommandError(b"E x")]),
-    lambda inner: st.lists(inner, max_size=4) | st.lists(inner, max_size=2).map(lambda x: Map(x * 2)),
-    max_leaves=8,
-)  # fmt: skip
 
-
-@given(REPLIES, st.booleans())
-@example(b"abcde\xc3", False)
-def test_pieces_are_the_json_of_the_whole(reply: Any, base64: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routes, "_PIECE", 3)
-        body = b"".join(routes.json_of(reply, base64))
-        several = b"".join(routes.json_array(routes.json_of(reply, base64) for _ in range(2)))
-    kind = "error" if isinstance(reply, CommandError) else "result"
-    expected = {kind: to_json(reply, base64)}
-    assert orjson.loads(body) == expected
-    assert orjson.loads(several) == [expected, expected]
-
-
-@pytest.mark.parametrize("base64", [False, True])
-def test_no_piece_is_large(base64: bool) -> None:
-    value = b"\0" * 8_000_000
-    tracemalloc.start()
-    try:
-        size = sum(map(len, routes.json_of(value, base64)))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert size > len(value)
-    assert peak < len(value) / 2
-
-
-REQUESTS = [
-    ("", ["GET", "k"], {}),
-    ("", ["GET", "k"], {"Upstash-Encoding": "base64"}),
-    ("", ["GET", "k"], {"Upstash-Response-Format": "resp2"}),
-    ("", ["LRANGE", "list", 0, -1], {}),
-    ("/pipeline", [["GET", "k"], ["NO"], ["GET", "list"]], {}),
-    ("/pipeline", [["GET", "k"], ["NO"]], {"Upstash-Response-Format": "resp2"}),
-    ("/multi-exec", [["GET", "k"], ["GET", "list"]], {}),
-]
-
-
-def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    with KVServer(Context.alone()) as server, httpx.Client(trust_env=False) as http:
-        server.execute("SET", "k", "é" * 500)
-        server.execute("RPUSH", "list", "a", "b" * 500)
-
-        def ask(path: str, body: Any, headers: dict[str, str]) -> httpx.Response:
-            return http.post(server.url + path, json=body, headers={**server.headers, **headers})
-
-        whole = [ask(*request) for request in REQUESTS]
-        monkeypatch.setattr(routes, "STREAMED", 100)
-        for request, before in zip(REQUESTS, whole, strict=True):
-            answer = ask(*request)
-            assert answer.headers["Transfer-Encoding"] == "chunked", request
-            assert (answer.status_code, answer.content) == (before.status_code, before.content)
-            assert answer.headers["Content-Type"] == before.headers["Content-Type"]
-        assert http.head(f"{server.url}/get/k", headers=server.headers).content == b""
+@pytest.mark.parametrize("transport", ["socket", "inprocess"])
+def test_a_large_reply_is_sent_as_a_whole(transport: Transport) -> None:
+    value = "v" * 17 * 2**20
+    with Cloud(transport=transport) as cloud:
+        server = cloud.kv_server(dialect="redis")
+        server.execute("SET", "k", value)
+        answer = httpx.get(f"{server.url}/get/k", headers=server.headers, timeout=60)
+        [call] = server.journal.calls(command="GET")
+    assert answer.content == b'{"result":"%b"}' % value.encode()
+    assert call.outcome == "answered"
 
 
 @pytest.mark.parametrize(
@@ -181,9 +127,8 @@ def test_the_port_sends_large_strings_inside_lists() -> None:
         assert call.cut == {"response_body": 4_000_033}
 
 
-def test_no_request_copies_a_large_value_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_request_copies_a_large_value_again_and_again() -> None:
     size = 2_000_000
-    monkeypatch.setattr(routes, "STREAMED", 2 * size)
     with (
         KVServer(Context.alone(), max_request_size=2 * size) as server,
         httpx.Client(headers=server.headers, timeout=60, trust_env=False) as http,

@@ -23,7 +23,7 @@ from ..model import Interface
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting
 from ..settings import VERSION, KVConfig
-from ..table.over_rest import check_container_over_rest, check_over_rest
+from ..table.over_rest import check_over_rest
 from ..table.registry import CommandSpec, command_table
 from ..table.versions import SHORTEST_DOUBLES
 from ..values.types import type_name
@@ -36,6 +36,7 @@ from .statistics import Statistics
 from .turns import CommandTurns, ScriptRunning
 
 if TYPE_CHECKING:
+    from ...core.signals import Signal
     from ..scripting.scripts import Script, Scripting
     from ..search.index import Search
 
@@ -343,15 +344,13 @@ class KVEngine:
     # -- looking up and checking commands ----------------------------------------------------------
 
     def _accept(self, session: Session, line: list[bytes], check_state: Check) -> CommandSpec:
-        """Return the command to run or to queue; raise ``CommandError`` to reject it."""
+        """Return the command to run or to queue; raise ``CommandError`` to reject it. ``check_state`` is
+        the last check, which is another while a script of another client holds the lock.
+        """
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
-            spec = self.table.find(line[:1])
-            if spec is None or spec.subcommands is not None:
-                if spec is not None and session.interface == "rest":
-                    check_container_over_rest(spec, line)
-                spec = self.table.resolve(line)
+            spec = self.table.resolve(line)
             session.last_command = spec.full_name
             self._check_line(session, spec, line)
             check_state(session, spec, line)
@@ -440,12 +439,13 @@ class KVEngine:
             self.tracking.invalidate_evicted()
         return has_room
 
-    def block(self, session: Session, blocked: Blocked) -> Waiter:
-        """Register a session as blocked; the interface must call ``unblock()`` in any case."""
+    def block(self, session: Session, blocked: Blocked, signal: Signal) -> Waiter:
+        """Register a session as blocked until its client's ``signal`` wakes it; the interface must call
+        ``unblock()`` in any case.
+        """
         with self.lock:
             spec = None if blocked.is_delay else session.command
-            begun_us, signal = self.clock.now_us(), self.clock.signal()
-            waiter = Waiter(session, blocked, spec, session.line, begun_us, signal)
+            waiter = Waiter(session, blocked, spec, session.line, self.clock.now_us(), signal)
             self.waiters[session.id] = waiter
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.

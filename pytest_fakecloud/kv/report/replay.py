@@ -72,7 +72,7 @@ class ReplayedKVServer(replay.ReplayedFake):
         except CommandError as error:
             reply = error
         if isinstance(reply, Blocked):
-            self._waiting.append((call, engine.block(session, reply)))
+            self._waiting.append((call, engine.block(session, reply, engine.clock.signal())))
             return
         spec = engine.table.find(words)
         if spec is None or spec.group not in _NOT_ABOUT_DATA or spec.readonly or spec.write:

@@ -20,8 +20,6 @@ affected by faults (decided here):
 from __future__ import annotations
 
 import contextlib
-import selectors
-import ssl
 import threading
 from collections.abc import Callable
 from copy import copy
@@ -60,8 +58,6 @@ from .wire import (
     reply_in,
 )
 
-READ_BYTES = 64 * 1024
-
 LARGE = 1024 * 1024
 """Size in bytes above which the journal keeps only the beginning of a command or reply."""
 _SHOWN_WORDS = 256
@@ -87,7 +83,7 @@ def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
     def wake() -> None:
         for client in app.clients.copy():
             if client.connection.ended:
-                client.wake()
+                client.end()
         engine.pauses.resumed.notify()
 
     mount.on_stop.append(wake)
@@ -98,59 +94,51 @@ def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
 
 
 class PortHandler:
-    """Serves a connection with the protocol that its first bytes determine."""
+    """Passes a connection's bytes to the handler of the protocol that the first bytes determine."""
 
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self._engine = engine
         self._app = app
         self._connection = connection
         self._begun = b""
-        self._chosen: HTTPHandler | PortConnection | None = None
-        self._is_refused = False
-
-    def run(self) -> None:
-        while self._chosen is None:
-            data = self._connection.sock.recv(READ_BYTES)
-            if not data:
-                return
-            self._choose(data)
-            if self._is_refused:
-                return
-        self._chosen.run(self._begun)
+        """The first bytes, which do not determine the protocol yet."""
+        self._handler: HTTPHandler | PortConnection | None = None
 
     def receive(self, data: bytes) -> bool:
-        if self._chosen is not None:
-            return self._chosen.receive(data)
-        self._choose(data)
-        return not self._is_refused if self._chosen is None else self._chosen.receive(self._begun)
-
-    def renew(self) -> bool:
-        return not self._begun if self._chosen is None else self._chosen.renew()
-
-    def close(self) -> None:
-        if self._chosen is not None:
-            self._chosen.close()
-
-    def _choose(self, data: bytes) -> None:
-        """Choose the protocol, if these first bytes are enough; refuse one client too many."""
-        self._begun += data
-        kind = protocol_of(self._begun)
-        if self._begun.startswith(_TLS):
-            self._is_refused = True
+        """Pass bytes on; return False to close the connection, also that of one client too many."""
+        if self._handler is not None:
+            return self._handler.receive(data)
+        begun = self._begun = self._begun + data
+        if begun.startswith(_TLS):
             self._app.record_malformed(
                 400, "received TLS, but the database port uses none: use redis://"
             )
-        elif kind == "http":
-            self._chosen = HTTPHandler(self._connection)
-        elif kind is not None and (self._app.is_full() or self._exceeds_maxclients()):
-            self._is_refused = True
-            self._engine.statistics.rejected_connections += 1
-            is_stock = self._engine.dialect == "redis"
-            text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
-            self._connection.sock.sendall(to_resp(CommandError(text)))
-        elif kind is not None:
+            return False
+        protocol = protocol_of(begun)
+        if protocol is None:
+            return True
+        if protocol == "http":
+            self._handler = HTTPHandler(self._connection)
+        elif self._app.is_full() or self._exceeds_maxclients():
+            self._send_max_clients()
+            return False
+        else:
             self._engine.statistics.received_connections += 1
-            self._chosen = PortConnection(self._engine, self._app, self._connection)
+            self._handler = PortConnection(self._engine, self._app, self._connection)
+        return self._handler.receive(begun)
+
+    def renew(self) -> bool:
+        return not self._begun if self._handler is None else self._handler.renew()
+
+    def close(self) -> None:
+        if self._handler is not None:
+            self._handler.close()
+
+    def _send_max_clients(self) -> None:
+        self._engine.statistics.rejected_connections += 1
+        is_stock = self._engine.dialect == "redis"
+        text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
+        self._connection.sock.sendall(to_resp(CommandError(text)))
 
     def _exceeds_maxclients(self) -> bool:
         return len(self._app.clients) >= self._engine.config.number("maxclients")
@@ -177,6 +165,9 @@ class PortConnection:
             lambda: engine.config.number("client-query-buffer-limit"),
         )
         self.signal = engine.clock.signal()
+        """Wakes the connection's thread if its command waits. It is closed, and all waits are over, when
+        the client has closed its side or the connection ends.
+        """
         self._waiter: Waiter | None = None
         """The wait of the running command if it is blocked. Only this connection's thread sets it."""
         self.outbox = Outbox(
@@ -188,18 +179,9 @@ class PortConnection:
         """Encoded messages to include in the reply to EXEC, each before one of its elements."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
-        self._gone = False
-        """Whether the client has closed its side while its command was blocked."""
         app.clients.add(self)
 
     # -- the connection's own thread -------------------------------------------------------------
-
-    def run(self, begun: bytes) -> None:
-        sock = self.connection.sock
-        receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
-        data = begun
-        while data and self.receive(data):
-            data = receive(READ_BYTES)
 
     def receive(self, data: bytes) -> bool:
         """Run the commands that these bytes complete; return False to close the connection."""
@@ -207,28 +189,16 @@ class PortConnection:
         if not self.connection.enter("a command of the database port"):
             return False
         try:
-            going_on = self._run_all()
+            self._run_all()
         finally:
             self.connection.leave()
         self.outbox.send()
         # Read `closing` after leave(). A thread that closes the connection sets it before it looks
         # whether commands are running, so one of the two threads ends the connection.
-        return going_on and not self.session.closing
+        return not self.session.closing
 
-    def _receive_secured(self, size: int) -> bytes:
-        # Read only when data is available: a TLS connection cannot be read while another thread
-        # writes to it, and a push may be written at any time.
-        sock = self.connection.sock
-        assert isinstance(sock, ssl.SSLSocket)
-        with selectors.DefaultSelector() as selector:
-            selector.register(sock, selectors.EVENT_READ)
-            while not sock.pending() and not selector.select():
-                pass
-        with self.outbox.socket_lock:
-            return sock.recv(size)
-
-    def _run_all(self) -> bool:
-        """Run all complete commands; return False if the connection must be closed."""
+    def _run_all(self) -> None:
+        """Run all complete commands, unless one of them ends the connection."""
         session, reader = self.session, self.reader
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
@@ -236,30 +206,30 @@ class PortConnection:
                 line = reader.next()
             except ProtocolFault as fault:
                 self.outbox.put(to_resp(CommandError(fault.text)))
-                return False
+                session.closing = True
+                return
             if line is None:
-                return True
-            if not self._run(line):
-                return False
+                return
+            self._run(line)
             # Further commands can arrive while a command is blocked.
             if not reader.pending:
-                return True
+                return
             if self.outbox.waiting_bytes > SEND_BYTES:
                 # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
-        return False
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _run(self, line: list[bytes]) -> bool:
-        """Record and run a command, with faults; return False if the connection must be closed."""
+    def _run(self, line: list[bytes]) -> None:
+        """Record and run a command, with faults."""
         app, session = self.app, self.session
         if line[0].upper() in _OF_BROWSERS:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
-            return False
+            session.closing = True
+            return
         call = self._open_call(line, app.settle())
         request = self._request_of(line, call)
         mode = session.reply_mode  # which the command may change
@@ -267,7 +237,7 @@ class PortConnection:
         try:
             if self.engine.pauses.delays_end_us:
                 self.wait_for_pause(line)
-            if self.signal.closed:
+            if session.closing:
                 # The connection was closed while the command waited, before it reached the engine.
                 response = ConnectionEffect("drop")
             elif self._passes_chain(line):
@@ -277,8 +247,7 @@ class PortConnection:
                 response = self._perform(line, call)
         except BaseException as error:
             response = self._render_error(app.report_bug(request, error))
-        is_silent = self._is_silent(line, mode)
-        return self._deliver(call, response, is_silent) and not session.closing
+        self._deliver(call, response, self._is_silent(line, mode))
 
     def _open_call(self, line: list[bytes], at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
@@ -337,7 +306,7 @@ class PortConnection:
             reply = engine.reply_to(session, line, self._note_reply)
             if isinstance(reply, Blocked):
                 with engine.lock:
-                    self._waiter = engine.block(session, reply)
+                    self._waiter = engine.block(session, reply, self.signal)
         except CommandError as error:  # of a limit
             session.abort_transaction()
             reply = error
@@ -436,10 +405,8 @@ class PortConnection:
             return True
         return session.reply_mode == "off"
 
-    def _deliver(self, call: Call, response: AnyResponse, is_silent: bool) -> bool:
-        """Record a response, and send it or apply a fault's effect; return False if the connection must
-        be closed.
-        """
+    def _deliver(self, call: Call, response: AnyResponse, is_silent: bool) -> None:
+        """Record a response, and send it or apply a fault's effect, which ends the connection."""
         assert not isinstance(response, Stream)
         outbox = self.outbox
         if isinstance(response, Answer):
@@ -448,7 +415,7 @@ class PortConnection:
             # Another thread may send the reply as soon as it is in the outbox, so record it first.
             self.app.record(call, _shown(response))
             outbox.put(response.body)
-            return True
+            return
         self.app.record(call, response)
         if response.kind == "truncate" and response.answer is not None and not is_silent:
             data = as_resp(response.answer, self.session.resp)[: response.keep]
@@ -459,29 +426,27 @@ class PortConnection:
             self.connection.hang()
         if response.reset:
             self.connection.reset_when_closed()
-        return False
+        self.session.closing = True
 
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
         self._send_before_wait()
-        if self.signal.closed:
-            waiter.signal.close()
 
-        def over() -> bool | None:
-            return waiter.done or self._poll_client(resume) or None
+        def done() -> bool | None:
+            if not waiter.done:
+                self._poll_client(resume)
+            return waiter.done or None
 
         try:
-            with self.connection.watched(
-                waiter.signal.close, arrived=waiter.signal.notify
-            ) as resume:
-                engine.clock.wait(waiter.signal, over, waiter.deadline_us)
+            with self.connection.watched(self.signal.close, arrived=self.signal.notify) as resume:
+                engine.clock.wait(self.signal, done, waiter.deadline_us)
         finally:
             # Reserve first: as long as there is a waiter that is done, messages follow its reply, too.
             self.outbox.reserve()
             self._waiter = None
             reply = engine.unblock(waiter)
-        if not waiter.done and (waiter.signal.closed or self._gone):
+        if self.signal.closed and not waiter.done:
             self.session.closing = True
         return NO_REPLY if self.session.closing else reply
 
@@ -489,34 +454,20 @@ class PortConnection:
         with contextlib.suppress(OSError):  # The wait notices that the client has left.
             self.outbox.send()
 
-    def _poll_client(self, resume: Callable[[], None]) -> bool:
-        """Pass bytes that have arrived to the parser; return whether the client closed its side.
+    def _poll_client(self, resume: Callable[[], None]) -> None:
+        """Pass bytes that have arrived to the parser; close the signal if the client closed its side.
 
         ``resume()`` watches the connection again for further bytes.
         """
         try:
-            data = self._read_arrived()
+            data = self.connection.read_arrived()
         except OSError:
             data = b""
-        self._gone = data == b""
         if data:
             self.reader.feed(data)
+        elif data is not None:
+            self.signal.close()
         resume()
-        return self._gone
-
-    def _read_arrived(self) -> bytes | None:
-        """Return bytes that can be read without waiting, an empty string at the end, or None."""
-        sock = self.connection.sock
-        if not isinstance(sock, ssl.SSLSocket):
-            return sock.recv(READ_BYTES) if self.connection.has_arrived() else None
-        with self.outbox.socket_lock:
-            sock.setblocking(False)
-            try:
-                return sock.recv(READ_BYTES)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return None
-            finally:
-                sock.setblocking(True)
 
     def wait_for_pause(self, line: list[bytes]) -> None:
         engine = self.engine
@@ -524,8 +475,7 @@ class PortConnection:
             return
 
         def resumed() -> bool | None:
-            if self._poll_client(resume):
-                self.signal.close()
+            self._poll_client(resume)
             return self.signal.closed or not engine.pauses.delays(self.session, line) or None
 
         self._send_before_wait()
@@ -541,6 +491,8 @@ class PortConnection:
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.delayed.discard(self.session.id)
+        if self.signal.closed:
+            self.session.closing = True
 
     # -- calls from other threads ----------------------------------------------------------------
 
@@ -603,18 +555,16 @@ class PortConnection:
 
     def _cut(self) -> None:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
-        self.session.closing = True
-        self.wake()
+        self.end()
         # The thread that runs commands closes the connection after the current one, but not while it
         # sends to a client that reads nothing.
-        if not self.connection.inside or self.outbox.socket_lock.locked():
+        if not self.connection.inside or self.connection.socket_lock.locked():
             self.connection.shut_down()
 
-    def wake(self) -> None:
+    def end(self) -> None:
+        """End the connection after the command that runs, and the wait of this command."""
+        self.session.closing = True
         self.signal.close()
-        waiter = self._waiter
-        if waiter is not None:
-            waiter.signal.close()
 
     def renew(self) -> bool:
         """End the client's transaction. Its database, name, protocol and user stay, because a client
@@ -633,7 +583,6 @@ class PortConnection:
         self.app.clients.discard(self)
         session = self.session
         session.connection = None
-        self.signal.close()
         self.engine.abandon(session)
 
 

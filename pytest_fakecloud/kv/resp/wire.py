@@ -327,8 +327,6 @@ class Outbox:
         self.waiting_bytes = 0
         """Size of all these messages."""
         self._over_since_us: int | None = None
-        self.socket_lock = threading.Lock()
-        """The lock that a thread holds while it uses the socket, and in which it may wait."""
 
     def reserve(self) -> None:
         """Reserve the place of the reply to the running command. What is pushed now follows it."""
@@ -360,7 +358,7 @@ class Outbox:
 
     def send(self) -> None:
         """Send all messages."""
-        with self.socket_lock:
+        with self._connection.socket_lock:
             while batch := self._next_batch():
                 self._connection.sock.sendall(b"".join(batch))
                 self._remove(batch)

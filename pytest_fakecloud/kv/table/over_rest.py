@@ -42,7 +42,10 @@ def check_over_rest(spec: CommandSpec, line: list[bytes]) -> None:
 
 
 def check_container_over_rest(spec: CommandSpec, line: list[bytes]) -> None:
-    """Raise the vendor's error if no subcommand of a container command is available over REST."""
+    """Raise the vendor's error if no subcommand of a container command is available over REST.
+
+    A real server may have subcommands that the table does not have.
+    """
     if not any(subcommand.rest for subcommand in (spec.subcommands or {}).values()):
         raise CommandError(not_available(b" ".join(line[:2]).upper()))
 

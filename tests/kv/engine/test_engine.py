@@ -39,14 +39,18 @@ class TestWaiting:
     def test_the_timeout_is_on_the_clock(
         self, engine: KVEngine, client: Session, clock: Timekeeper
     ) -> None:
-        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"1.5"))
+        waiter = engine.block(
+            client, blocked(engine, client, b"BLPOP", b"k", b"1.5"), engine.clock.signal()
+        )
         assert waiter.deadline_us == clock.now_us() + 1_500_000
         engine.unblock(waiter)
         assert client.id not in engine.waiters
         assert engine.databases[0].ready is None
 
     def test_killing_ends_the_wait(self, engine: KVEngine, client: Session, run: Run) -> None:
-        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
+        waiter = engine.block(
+            client, blocked(engine, client, b"BLPOP", b"k", b"0"), engine.clock.signal()
+        )
         run(f"CLIENT KILL ID {client.id}")
         assert waiter.done
         assert client.closing
@@ -124,7 +128,9 @@ class TestSnapshots:
         saved = engine.snapshot()
         run("DEL k")
         client = engine.session(interface="port")
-        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
+        waiter = engine.block(
+            client, blocked(engine, client, b"BLPOP", b"k", b"0"), engine.clock.signal()
+        )
         engine.restore(saved)
         assert waiter.done
         assert engine.unblock(waiter) == [b"k", b"x"]

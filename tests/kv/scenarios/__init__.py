@@ -198,7 +198,7 @@ class _Play:
         reply = run.error(*words) if isinstance(expected, CommandError) else run(*words)
         if isinstance(reply, Blocked):
             assert expected is Blocked
-            self._waiting[name] = run.engine.block(run.session, reply)
+            self._waiting[name] = run.engine.block(run.session, reply, run.engine.clock.signal())
         else:
             self._compare(reply, expected)
 
