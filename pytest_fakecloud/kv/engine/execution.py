@@ -36,7 +36,7 @@ class Execution:
     def begin(self, spec: CommandSpec, *, no_touch: bool) -> None:
         """Begin a command, whose client may have set the mode of CLIENT NO-TOUCH."""
         self.event = spec.event
-        self.counts_reads = spec.lookup
+        self.counts_reads = spec.counts_reads
         self.notes_accesses = not no_touch
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
 from .synopsis import Argument
-from .ttl import TTL_OPTIONS, UNITS
+from .ttl import TTL_OPTIONS, UNITS, Unit
 from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
@@ -35,73 +35,32 @@ _TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 
 
 class CommandSpec:
-    """A command or subcommand in the table.
-
-    ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
-    in lower case with ``|``, as in errors. ``documented``, ``group``, ``only_in``, ``since``,
-    ``flags``, ``categories`` and ``keys`` are from the row in the table. ``write`` and ``readonly`` say
-    whether the row has this flag. The others:
-
-    - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
-    - ``arity`` is that of ``COMMAND INFO``. ``least`` and ``most`` limit the number of words of a
-      command line.
-    - ``argument_words`` are all words of a command line except the name, as a slice.
-    - ``synopsis`` describes the arguments, and ``arguments`` is its parsed form. ``options`` are its
-      literal words, ``option_words`` the same as bytes. ``leading_options`` are those directly after
-      the key.
-    - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
-    - ``ttl_at`` and ``ttl_unit`` are the position of an argument that is a TTL, and its unit; 0 and
-      None if there is no such argument. ``other_ttl``: the command sets a TTL in another way.
-    - ``value_at`` is the position of a new value that replaces the whole value of ``only_key``, or 0.
-    - ``event`` is the keyspace event of a change for which the function names none: the command's name.
-    - ``may_wait``: the command has the option BLOCK.
-    - ``rest``: the command is available over REST, at least without BLOCK.
-    - ``protection``: the parameter that has to allow the command, or None.
-    - ``repetition``: what the command does to its keys when it is repeated, as a word of the column
-      *effects*; empty if it changes no keys.
-    - ``lookup``: looking up a key counts as a hit or a miss. Functions of some writes override it
-      (``Session.count_reads()``).
-    - ``always_timed``: the effect or the reply of each line depends on the time.
-    - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
-      the flag ``skip_monitor``, before the commands that they call.
-    """
+    """A command or subcommand in the table: the columns of its row, and what follows from them."""
 
     def __init__(self, row: Row, *, is_container: bool = False) -> None:
         self.name = row.name
-        self.full_name = row.name.lower().replace(" ", "|")
+        """In upper case, with a space before the subcommand: ``XGROUP CREATE``."""
         self.documented = row.documented
         self.group = row.group
         self.only_in = row.only_in
         self.since = row.since
         self.container: CommandSpec | None = None
+        """The command of a subcommand."""
         self.subcommands: dict[bytes, CommandSpec] | None = {} if is_container else None
-
+        """The subcommands of a container, by name; None for other commands."""
         self.flags, self.categories = flags.parse(row.flags, row.group)
         if is_container:  # It does not access the data of its group itself.
             self.categories -= {GROUPS[row.group].category}
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
-
         self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
-        self.only_key = self.keys[0].only_position if len(self.keys) == 1 else 0
-        writes_another = self.write and any("RO" in key.flags for key in self.keys)
-        self.lookup = self.readonly or writes_another
-
         self.synopsis = row.arguments
         self.arguments: Sequence[Argument] = synopsis.parse(row.arguments, row.later)
-        self.argument_words = slice(2 if " " in row.name else 1, None)
-        start = self.argument_words.start
-        arity = -2 if is_container else synopsis.arity(self.arguments, start)
-        self.arity = ARITIES.get(row.name, arity)
-        self.least = abs(self.arity)
-        self.most = self.arity if self.arity > 0 else sys.maxsize
-        self.may_wait = "BLOCK" in self.options
-        self.rest = over_rest.is_available(self)
-        names = dict(enumerate(synopsis.first_names(self.arguments), start))
-        self.ttl_at = next((at for at, name in names.items() if name in UNITS), 0)
-        self.ttl_unit = UNITS[names[self.ttl_at]] if self.ttl_at else None
+        self.repetition, self._has_time_effect = effects.parse(row.effects)
+        self._check()
 
-        self.repetition, depends_on_time = effects.parse(row.effects)
+    def _check(self) -> None:
+        """Raise ``ValueError`` if the columns contradict each other."""
         changes_keys = self.write and any(key.writes for key in self.keys)
         if changes_keys and not self.repetition:
             raise ValueError(
@@ -113,28 +72,151 @@ class CommandSpec:
                 f"it changes no keys, so {self.repetition!r} says nothing; remove it, or add the flag "
                 "write and update, insert or delete to a key"
             )
-        blocks = "blocking" in self.flags and not self.may_wait
-        self.always_timed = blocks or depends_on_time or self.ttl_unit is not None
-        overwrites_string = row.group == "string" and self.repetition == "overwrites"
-        is_replaced = self.only_key and (overwrites_string or "OW" in self.keys[0].flags)
-        values = (at for at, name in names.items() if name in ("value", "serialized-value"))
-        self.value_at = next(values, 0) if is_replaced else 0
 
-    @property
+    # -- the name ---------------------------------------------------------------------------------
+
+    @cached_property
+    def full_name(self) -> str:
+        """The name in errors: in lower case, with ``|`` before the subcommand."""
+        return self.name.lower().replace(" ", "|")
+
+    @cached_property
     def event(self) -> str:
+        """The keyspace event of a change for which the function names none."""
         return self.full_name.replace("|", "-")
 
-    @property
+    @cached_property
     def protection(self) -> str | None:
+        """The parameter that has to allow the command, or None."""
         return PROTECTIONS.get(self.name)
 
-    @property
+    @cached_property
+    def rest(self) -> bool:
+        """Whether the command is available over REST, at least without BLOCK."""
+        return over_rest.is_available(self)
+
+    @cached_property
     def hidden(self) -> bool:
+        """Whether MONITOR does not show the command when it has run. It shows scripts, which have the
+        flag ``skip_monitor``, before the commands that they call.
+        """
         return "skip_monitor" in self.flags or "admin" in self.flags
 
-    @property
+    # -- the keys ---------------------------------------------------------------------------------
+
+    @cached_property
+    def only_key(self) -> int:
+        """The position of the key, or 0 unless there is exactly one at a fixed position."""
+        return self.keys[0].only_position if len(self.keys) == 1 else 0
+
+    @cached_property
+    def counts_reads(self) -> bool:
+        """Whether looking up a key counts as a hit or a miss. Functions of some writes override it
+        (``Session.count_reads()``).
+        """
+        return self.readonly or (self.write and any("RO" in key.flags for key in self.keys))
+
+    # -- the arguments ----------------------------------------------------------------------------
+
+    @cached_property
+    def argument_words(self) -> slice:
+        """All words of a command line except the name."""
+        return slice(2 if " " in self.name else 1, None)
+
+    @cached_property
+    def arity(self) -> int:
+        """The arity of ``COMMAND INFO``."""
+        if self.subcommands is not None:
+            return ARITIES.get(self.name, -2)
+        return ARITIES.get(self.name, synopsis.arity(self.arguments, self.argument_words.start))
+
+    @cached_property
+    def least(self) -> int:
+        """The lowest number of words of a command line."""
+        return abs(self.arity)
+
+    @cached_property
+    def most(self) -> int:
+        """The highest number of words of a command line, as far as the server checks it."""
+        return self.arity if self.arity > 0 else sys.maxsize
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """The literal words of the synopsis."""
+        # The token `""` of MIGRATE stands for an empty string.
+        return tuple(
+            dict.fromkeys(word for word in synopsis.tokens_of(self.arguments) if word != '""')
+        )
+
+    @cached_property
+    def option_words(self) -> frozenset[bytes]:
+        """The literal words of the synopsis, as bytes."""
+        return frozenset(map(str.encode, self.options))
+
+    @cached_property
+    def option_sizes(self) -> dict[bytes, int]:
+        """The number of arguments of each option, or ``TO_THE_END``."""
+        return {word.encode(): size for word, size in synopsis.option_sizes(self.arguments).items()}
+
+    @cached_property
+    def leading_options(self) -> frozenset[str]:
+        """The options without arguments that are directly after the key."""
+        return frozenset(synopsis.tokens_of(synopsis.leading_arguments(self.arguments)))
+
+    @cached_property
+    def may_wait(self) -> bool:
+        """Whether the command has the option BLOCK."""
+        return "BLOCK" in self.options
+
+    @cached_property
+    def _first_names(self) -> dict[int, str]:
+        """The names of the first arguments, by position, as far as each is one word in every line."""
+        return dict(enumerate(synopsis.first_names(self.arguments), self.argument_words.start))
+
+    @cached_property
+    def value_at(self) -> int:
+        """The position of a new value that replaces the whole value of ``only_key``, or 0."""
+        overwrites_string = self.group == "string" and self.repetition == "overwrites"
+        if not self.only_key or not (overwrites_string or "OW" in self.keys[0].flags):
+            return 0
+        names = self._first_names.items()
+        return next((at for at, name in names if name in ("value", "serialized-value")), 0)
+
+    # -- the time ---------------------------------------------------------------------------------
+
+    @cached_property
+    def ttl_at(self) -> int:
+        """The position of an argument that is a TTL, or 0."""
+        return next((at for at, name in self._first_names.items() if name in UNITS), 0)
+
+    @cached_property
+    def ttl_unit(self) -> Unit | None:
+        """The unit of the argument that is a TTL, or None if there is no such argument."""
+        return UNITS[self._first_names[self.ttl_at]] if self.ttl_at else None
+
+    @cached_property
     def other_ttl(self) -> bool:
+        """Whether the command sets a TTL that is neither an argument nor an option."""
         return self.name in OTHER_TTLS
+
+    @cached_property
+    def always_timed(self) -> bool:
+        """Whether the effect or the reply of each line depends on the time."""
+        always_blocks = "blocking" in self.flags and not self.may_wait
+        return always_blocks or self._has_time_effect or self.ttl_unit is not None
+
+    @cached_property
+    def _timed_words(self) -> frozenset[bytes]:
+        return self.option_words & _TIMED
+
+    def depends_on_time(self, line: list[bytes]) -> bool:
+        """Return whether the effect or the reply of a command line may depend on the time."""
+        if self.always_timed:
+            return True
+        words = self._timed_words
+        return bool(words) and not words.isdisjoint(map(bytes.upper, line[1:]))
+
+    # -- the function -----------------------------------------------------------------------------
 
     @property
     def function(self) -> Function | None:
@@ -145,25 +227,7 @@ class CommandSpec:
         """Call the function with the words after the command's name."""
         return FUNCTIONS[self.name](session, line[self.argument_words])
 
-    @cached_property
-    def options(self) -> tuple[str, ...]:
-        # The token `""` of MIGRATE stands for an empty string.
-        return tuple(
-            dict.fromkeys(word for word in synopsis.tokens_of(self.arguments) if word != '""')
-        )
-
-    @cached_property
-    def option_words(self) -> frozenset[bytes]:
-        return frozenset(map(str.encode, self.options))
-
-    @cached_property
-    def option_sizes(self) -> dict[bytes, int]:
-        """The number of arguments of each option, or ``TO_THE_END``."""
-        return {word.encode(): size for word, size in synopsis.option_sizes(self.arguments).items()}
-
-    @cached_property
-    def leading_options(self) -> frozenset[str]:
-        return frozenset(synopsis.tokens_of(synopsis.leading_arguments(self.arguments)))
+    # -- a command line ---------------------------------------------------------------------------
 
     @cached_property
     def _field_words(self) -> slice | None:
@@ -183,17 +247,6 @@ class CommandSpec:
             return line[words.index("FIELDS") :][self._field_words] if "FIELDS" in words else ()
         options = list(takewhile(self.leading_options.__contains__, words[2:]))
         return [*line[:2], *line[2 + len(options) :]][self._field_words]
-
-    @cached_property
-    def _timed_words(self) -> frozenset[bytes]:
-        return self.option_words & _TIMED
-
-    def depends_on_time(self, line: list[bytes]) -> bool:
-        """Return whether the effect or the reply of a command line may depend on the time."""
-        if self.always_timed:
-            return True
-        words = self._timed_words
-        return bool(words) and not words.isdisjoint(map(bytes.upper, line[1:]))
 
     def lacks_keys(self, line: list[bytes]) -> bool:
         """Return whether the keys of a part of the line cannot be found, as in ``ZUNIONSTORE a 0``."""

@@ -12,7 +12,9 @@ from pytest_fakecloud.kv.table.registry import COMMANDS
 def facts_of(name: str) -> Iterator[str]:
     """Yield the facts that the row of a command implies, and the kinds that the command belongs to."""
     spec = COMMANDS[name.upper()]
-    facts = ("always_timed", "has_fields", "hidden", "lookup", "may_wait", "other_ttl", "rest")
+    facts = (
+        "always_timed", "counts_reads", "has_fields", "hidden", "may_wait", "other_ttl", "rest",
+    )  # fmt: skip
     yield spec.name
     yield f"  ACL categories: {' '.join(sorted(spec.categories))}"
     yield f"  repetition: {spec.repetition or 'changes no keys'}"

@@ -83,7 +83,7 @@ def test_the_facts_that_follow_from_a_row() -> None:
         "  repetition: takes",
         "  options: none",
         "  true: always_timed",
-        "  false: has_fields hidden lookup may_wait other_ttl rest",
+        "  false: counts_reads has_fields hidden may_wait other_ttl rest",
         "  kinds: BLOCKING CONSUMES OF_QUEUES TAKES",
     ]
 
