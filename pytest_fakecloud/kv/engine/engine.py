@@ -448,9 +448,6 @@ class KVEngine:
             waiter = Waiter(session, blocked, spec, session.line, self.clock.now_us(), signal)
             self.waiters[session.id] = waiter
             self.record_changes()
-            # Another client may have written a key since the command ran, so retry once now.
-            self._retry(waiter, blocked.keys)
-            self._retry_waiters()
             self._plan_expiry()
             return waiter
 

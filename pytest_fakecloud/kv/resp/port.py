@@ -304,9 +304,6 @@ class PortConnection:
         try:
             app.command_limits.check(line, is_known=session.user is not ANONYMOUS)
             reply = engine.reply_to(session, line, self._note_reply)
-            if isinstance(reply, Blocked):
-                with engine.lock:
-                    self._waiter = engine.block(session, reply, self.signal)
         except CommandError as error:  # of a limit
             session.abort_transaction()
             reply = error
@@ -322,8 +319,12 @@ class PortConnection:
         return Answer(to_resp(reply, session.resp), status, (), RESP_TYPE)
 
     def _note_reply(self, reply: Reply) -> None:
-        """Reserve the place of a reply in the outbox. Called under the engine's lock."""
-        if not isinstance(reply, Blocked):
+        """Reserve the place of a reply in the outbox, or begin to wait for it. Called under the engine's
+        lock, so that the wait misses no change of another client.
+        """
+        if isinstance(reply, Blocked):
+            self._waiter = self.engine.block(self.session, reply, self.signal)
+        else:
             self.outbox.reserve()
 
     def _with_messages(self, reply: Reply) -> Reply:
