@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PATIENCE_SECONDS = 1.0
+"""Maximum real seconds that a wait of a check grants threads from before the exploration."""
 
 
 class World(Fakes):

@@ -521,17 +521,17 @@ def _command_rules(selector: Selector) -> bytes:
     adds = not selector.future
     sign, opposite = ("+", "-") if adds else ("-", "+")
     permitted = selector.commands
-    wanted = {spec for spec in table.commands.values() if (spec in permitted) == adds}
-    categories = _fitting_categories(table, wanted)
+    wanted_commands = {spec for spec in table.commands.values() if (spec in permitted) == adds}
+    categories = _fitting_categories(table, wanted_commands)
     covered = {spec for name in categories for spec in table.members_of(f"@{name}")}
     rules = ["-@all" if adds else "+@all", *(f"{sign}@{name}" for name in categories)]
     for spec in table.commands.values():
         # A rule for a container also applies to its subcommands, which follow it in the table.
         family = _with_subcommands(spec)
-        if spec in wanted and spec not in covered:
+        if spec in wanted_commands and spec not in covered:
             rules.append(f"{sign}{spec.full_name}")
             covered |= family
-        elif spec in covered and spec not in wanted:
+        elif spec in covered and spec not in wanted_commands:
             rules.append(f"{opposite}{spec.full_name}")
             covered -= family
     for spec in table.commands.values():
@@ -540,13 +540,13 @@ def _command_rules(selector: Selector) -> bytes:
     return " ".join(rules).encode()
 
 
-def _fitting_categories(table: Table, wanted: set[CommandSpec]) -> list[str]:
+def _fitting_categories(table: Table, wanted_commands: set[CommandSpec]) -> list[str]:
     """Return categories that contain more uncovered than other commands, best first.
 
     As in Redis 7.0, a command that an earlier category covers counts as another command.
     """
     members = {name: set(table.members_of(f"@{name}")) for name in categories_of(table)}
-    uncovered = set(wanted)
+    uncovered = set(wanted_commands)
     chosen: list[str] = []
     while True:
         ratings = {

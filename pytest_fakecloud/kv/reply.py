@@ -161,8 +161,7 @@ Reply: TypeAlias = (
 LARGEST = 2**29
 """Maximum size of a reply in bytes; equal to the maximum size of a string (decided here)."""
 _LARGE_PART = 2**16
-
-
+"""Size in bytes above which a string is joined to the others without being copied before."""
 EACH_BYTE = "pytest_fakecloud.each_byte"
 """The error handler for decoding that replaces each invalid byte by U+FFFD, as the vendor does.
 

@@ -75,9 +75,8 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.test = TestState()
-        self.exits = Exits()
+        self.exits = Exits(self.end_test)
         """What ends with the run: the clouds that are still open, then the test."""
-        self.exits.callback(self.end_test)
         self.fixtures_owner: CloudOwner | None = None
         """The owner of the cloud of the fixture ``fakecloud``."""
         self.session_owner: CloudOwner | None = None
