@@ -8,6 +8,10 @@ code, as for ``asyncio.to_thread(client.get, key)``, the call is that of the tas
 
 No line is recorded if several may wait for the response and no socket is found, or if a task runs
 only library code, such as ``gather(client.get(url))``.
+
+To walk the stack of a running thread has crashed CPython 3.11, so `Stacks` is asked first: it reads
+the stack of most clients in their own threads, when they send. Not that of a client that sends over
+TLS, on the sockets of gevent or with compiled code, nor the task that awaits a worker.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from ..core.frames import code_place, is_own, stack_of
 from ..core.libraries import is_library
 from ..core.recorder import CallSite
 from .clocks import module_of
+from .stacks import Stacks
 
 _NOT_CLIENTS = sys.stdlib_module_names | {
     "_pytest",
@@ -51,10 +56,14 @@ _MOST_PLACES = 6  # to record for a call
 _Future: TypeAlias = "asyncio.Future[object] | concurrent.futures.Future[object]"
 
 
-def call_site(client: tuple[str, int] | None) -> CallSite:
+def call_site(client: tuple[str, int] | None, stacks: Stacks) -> CallSite:
     """Return the places of the application that make the current call, given the address of the
-    client's socket, if it has one.
+    client's socket, if it has one, and the stacks that have sent on sockets.
     """
+    if client is not None and (sent := stacks(client)) is not None:
+        places = [place for place in sent.places if _is_application(place[0].co_filename)]
+        if places:
+            return CallSite(tuple(places))
     stack = _stack(sys._getframe(1))
     here = _application(stack)
     loop = asyncio._get_running_loop()

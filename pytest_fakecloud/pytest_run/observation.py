@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from time import process_time
 from typing import TYPE_CHECKING
 
@@ -74,18 +75,22 @@ class Observation:
         if self._options.wants_call_sites(self._item):
             from ..process.call_sites import call_site
 
-            swap(self._test_exits, recorded, "find_site", call_site)
+            find_site = partial(call_site, stacks=self._watching_stacks())
+            swap(self._test_exits, recorded, "find_site", find_site)
         elif self._has_report:
-            if self._stacks is None:
-                from ..process.stacks import Stacks
-
-                self._stacks = Stacks()
-                self._stacks.watch_sockets(self._test_exits)
-            swap(self._test_exits, recorded, "find_stack", self._stacks)
+            swap(self._test_exits, recorded, "find_stack", self._watching_stacks())
         if self._options.timelines is not None:
             from ..reporting.replay import record_times
 
             record_times(cloud)
+
+    def _watching_stacks(self) -> Stacks:
+        if self._stacks is None:
+            from ..process.stacks import Stacks
+
+            self._stacks = Stacks()
+            self._stacks.watch_sockets(self._test_exits)
+        return self._stacks
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import sysconfig
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ import redis
 from asgiref import sync as asgiref
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.process import call_sites
 from pytest_fakecloud.process.call_sites import call_site
+from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.rows import rows
@@ -43,7 +47,8 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     with Cloud(
         seed="seed", now="2026-03-01T12:00:00Z", delivery="driven", transport=transport
     ) as opened:
-        opened.journal._recorder.shared.find_site = call_site
+        # These stacks know no client, as for one that sends over TLS.
+        opened.journal._recorder.shared.find_site = partial(call_site, stacks=Stacks())
         yield opened
 
 
@@ -85,6 +90,35 @@ def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
     assert cloud.journal._recorder.shared.sites == {}
     over_redis()
     assert set(places(cloud)) == {"over_redis"}
+
+
+def test_no_other_thread_is_searched_if_the_client_sends_on_a_socket(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks = Stacks()
+    cloud.journal._recorder.shared.find_site = partial(call_site, stacks=stacks)
+    monkeypatch.setattr(sys, "_current_frames", lambda: pytest.fail("it walks running threads"))
+    server = cloud.kv_server()
+
+    def over_http() -> None:
+        httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    def over_redis() -> None:
+        with redis.Redis.from_url(server.database_url) as client:
+            client.get("a")
+
+    async def in_an_event_loop() -> None:
+        async with httpx.AsyncClient() as client:
+            await client.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    with closing(Exits()) as exits:
+        stacks.watch_sockets(exits)
+        by_an_executor(over_http)
+        over_redis()
+        asyncio.run(in_an_event_loop())
+    assert cloud.journal._recorder.shared.failures == []
+    gets = [row.where and row.where.function for row in rows(cloud) if row.operation == "GET"]
+    assert gets == ["over_http", "over_redis", "in_an_event_loop"]
 
 
 def test_the_callers_of_a_helper_are_known_up_to_the_test(cloud: Cloud) -> None:

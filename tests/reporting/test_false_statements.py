@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from pytest_fakecloud.core.errors import did_you_mean
 from pytest_fakecloud.core.threads import place_of
 from pytest_fakecloud.explore.simulation.turns import describe_places, describe_stuck
 from pytest_fakecloud.process.call_sites import call_site
+from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.missing_requests import hints_about_error
 from pytest_fakecloud.reporting.mistakes import mistakes
 from pytest_fakecloud.reporting.text import section
@@ -124,7 +126,7 @@ class Proxy:
 def test_a_task_that_awaits_a_proxy_has_no_line_of_the_proxy(cloud: Cloud) -> None:
     server = cloud.kv_server()
     shared = cloud.journal._recorder.shared
-    shared.find_site = call_site
+    shared.find_site = partial(call_site, stacks=Stacks())
 
     async def waits() -> None:
         await Proxy()
