@@ -103,6 +103,10 @@ class ClientConnection(NamedTuple):
     """Close the connection."""
     has_left: Callable[[], bool]
     """Return whether the client has closed its side."""
+    reserve: Callable[[], object] = lambda: None
+    """Reserve the place of the reply to the running command: messages that are pushed now follow it.
+    A stream of events has no replies.
+    """
 
 
 class AnySession(Protocol):
@@ -142,14 +146,12 @@ class CommandLimits:
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
 
-    def check(self, line: list[bytes], *, is_known: bool = True) -> None:
-        """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit. The
-        client has logged in if it ``is_known``.
+    def check(self, line: list[bytes], *, is_known: bool = True) -> CommandError | None:
+        """Count a command, even if it is too large; return the error if it exceeds a limit. The client
+        has logged in if it ``is_known``.
         """
-        if is_known:
-            self.count([line])
-        if error := self.size_error(sum(map(len, line))):
-            raise error
+        error = self.count([line]) if is_known else None
+        return error or self.size_error(sum(map(len, line)))
 
     def size_error(self, size: int) -> CommandError | None:
         """Return the error if a command, or the strings of a reply, are too large."""
@@ -157,10 +159,10 @@ class CommandLimits:
             return None
         return CommandError(errors.max_request_size(self.largest, size))
 
-    def count(self, lines: list[list[bytes]]) -> None:
-        """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""
+    def count(self, lines: list[list[bytes]]) -> CommandError | None:
+        """Count commands. If they would exceed a limit, count none, and return the error."""
         if not self._windows:
-            return
+            return None
         commands = sum(line[0].upper() not in _UNCOUNTED for line in lines)
         with self._lock:
             now_us, used = self._now_us(), {}
@@ -168,8 +170,9 @@ class CommandLimits:
                 period = width_us, now_us // width_us
                 used[period] = self._used.get(period, 0) + commands
                 if used[period] > limit:
-                    raise CommandError(error(limit, used[period] - commands))
+                    return CommandError(error(limit, used[period] - commands))
             self._used = used
+        return None
 
     def reset(self) -> None:
         with self._lock:

@@ -6,10 +6,9 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from ..core.calls import set_interruptions_end
 from ..core.field_types import OneOf
@@ -31,7 +30,7 @@ from ..http.messages import (
 from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
-from .errors import CommandError, RestError, as_reply
+from .errors import CommandError, RestError
 from .interruptions import Arrival, CommandSender, Interruptions
 from .model import TURN_SECONDS, AnyEngine, AnySession, CommandLimits
 from .reply import Reply, size_of, to_json, to_resp
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from .resp.port import PortConnection
     from .sse import EventStream
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Reply)
 METHODS = "GET HEAD POST PUT"
 SYNC_TOKEN = "Upstash-Sync-Token"
 _SERVICE_SYNC_TOKEN = "Service-Sync-Token"
@@ -145,8 +144,8 @@ class KVApp(App):
     def command(self, request: Request) -> Result:
         """Run one command."""
         response_format = format_of(request)
-        [reply], size = self._run_each(lines_of(request), request)
-        reply = self.command_limits.size_error(size) or self.with_int_text(reply)
+        [line] = lines_of(request)
+        reply = self.finished(self._run(request, self._session(request), line))
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
             return response_format.error(reply)
@@ -155,44 +154,43 @@ class KVApp(App):
     def pipeline(self, request: Request) -> Result:
         """Run commands in order. Commands of other clients may run in between (specification)."""
         response_format = format_of(request)
-        replies, size = self._run_each(self._checked_lines(request), request)
-        return self._replies(request, response_format, replies, size)
-
-    def _replies(
-        self, request: Request, response_format: Format, replies: list[Reply], size: int
-    ) -> Result:
-        """Return the response to commands that have run, unless all replies together are too large."""
-        error = self.command_limits.size_error(size)
-        if error is not None:
-            return response_format.error(error)
-        self.with_int_text(replies)
-        return response_format.replies(replies, self._headers(request))
-
-    def _run_each(self, lines: list[list[bytes]], request: Request) -> tuple[list[Reply], int]:
-        """Run commands; return the replies, and the total size of their strings in bytes."""
+        lines = self._checked_lines(request)
+        session = self._session(request)
         replies: list[Reply] = []
         size = 0
-        session, interruptions = self._session(request), self.interruptions
-        limits = self.command_limits
+        too_large: CommandError | None = None
         turn_ends = monotonic() + TURN_SECONDS
         for line in lines:
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
-            if interruptions:
-                self._run_interruptions(request, [line], "pipelined" if replies else "alone")
-            if replies:
-                for listener in interruptions.listeners:
-                    listener()
-            try:
-                limits.check(line)
-                reply = self.engine.reply_to(session, line)
-            except CommandError as error:
-                reply = as_reply(error)
+            reply = self._run(request, session, line, "pipelined" if replies else "alone")
             size += size_of(reply)
-            # The whole response will be rejected as too large, so discard this reply.
-            replies.append(reply if size <= limits.largest else None)
-        return replies, size
+            too_large = self.command_limits.size_error(size)
+            # The whole response will be rejected, so discard this reply.
+            replies.append(None if too_large else reply)
+        if too_large:
+            return response_format.error(too_large)
+        return self._replies(request, response_format, self.finished(replies))
+
+    def _replies(
+        self, request: Request, response_format: Format, replies: list[Reply] | CommandError
+    ) -> Result:
+        """Return the response to commands that have run, or to an error of all together."""
+        if isinstance(replies, CommandError):
+            return response_format.error(replies)
+        return response_format.replies(replies, self._headers(request))
+
+    def _run(
+        self, request: Request, session: AnySession, line: list[bytes], arrival: Arrival = "alone"
+    ) -> Reply:
+        """Run a command of a request; return its reply, which can be an error."""
+        if self.interruptions:
+            self._run_interruptions(request, [line], arrival)
+        if arrival == "pipelined":
+            for listener in self.interruptions.listeners:
+                listener()
+        return self.command_limits.check(line) or self.engine.reply_to(session, line)
 
     def multi_exec(self, request: Request) -> Result:
         """Run commands as one transaction; if it is discarded, return one error (specification).
@@ -201,21 +199,15 @@ class KVApp(App):
         """
         response_format = format_of(request)._replace(resp2=False)
         lines = self._checked_lines(request)
-        try:
-            self.command_limits.count(lines)
-        except CommandError as rejection:
+        if rejection := self.command_limits.count(lines):
             # A rejected transaction counts as its first command, if the limits allow that.
-            with suppress(CommandError):
-                self.command_limits.count(lines[:1])
-            raise RestError(400, rejection.text.decode()) from None
+            self.command_limits.count(lines[:1])
+            raise RestError(400, rejection.text.decode())
         if self.interruptions:
             self._run_interruptions(request, [[b"MULTI"]])
             self._run_interruptions(request, [*lines, [b"EXEC"]], "queued")
-        session = self._session(request)
-        replies = self._transaction(session, lines)
-        if isinstance(replies, CommandError):
-            return response_format.error(self.with_int_text(replies))
-        return self._replies(request, response_format, replies, size_of(replies))
+        replies = self._transaction(self._session(request), lines)
+        return self._replies(request, response_format, self.finished(replies))
 
     def _transaction(
         self, session: AnySession, lines: list[list[bytes]]
@@ -288,7 +280,8 @@ class KVApp(App):
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
-        self.command_limits.count([line])
+        if error := self.command_limits.count([line]):
+            raise error
         if self.is_full():
             raise CommandError(self.too_many_connections())
         spec = self.engine.table.commands[line[0].decode().upper()]
@@ -297,21 +290,24 @@ class KVApp(App):
         if not session.user.unrestricted:
             self.engine.users.permit(session, spec, line)
 
-    def with_int_text(self, reply: R) -> R:
-        """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""
+    def finished(self, reply: R) -> R | CommandError:
+        """Return a reply as clients get it over both protocols: an error if it is too large, and errors
+        with the text that the settings choose, also inside a list, which is changed.
+        """
+        if error := self.command_limits.size_error(size_of(reply)):
+            return error
         if self.settings.int_text != "int":
             return reply
-        if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
-            return cast("R", CommandError(errors.NOT_INTEGER_VENDOR))
-        lists: list[list[Any]] = [reply] if isinstance(reply, list) else []
+        whole = [reply]
+        lists: list[list[Any]] = [whole]
         while lists:
             items = lists.pop()
             for at, item in enumerate(items):
                 if isinstance(item, list):
                     lists.append(item)
-                else:
-                    items[at] = self.with_int_text(item)
-        return reply
+                elif isinstance(item, CommandError) and item.text == errors.NOT_INTEGER:
+                    items[at] = CommandError(errors.NOT_INTEGER_VENDOR)
+        return whole[0]
 
     def _run_interruptions(
         self, request: Request, lines: list[list[bytes]], arrival: Arrival = "alone"

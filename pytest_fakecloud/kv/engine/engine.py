@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from ...core import budget
 from ...core.budget import OverBudget
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
     from ..search.index import Search
 
+T = TypeVar("T")
 Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
 """A function that raises ``CommandError`` to reject a line."""
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
@@ -199,22 +200,34 @@ class KVEngine:
         finally:
             del reply  # The error's traceback refers to this frame.
 
-    def reply_to(
-        self, session: Session, line: list[bytes], on_reply: Callable[[Reply], None] | None = None
-    ) -> Reply:
-        """Return the reply to a client's command line, which can be an error. ``on_reply`` is called
-        with it before another client gets its turn.
+    def reply_to(self, session: Session, line: list[bytes]) -> Reply:
+        """Return the reply to a client's command line, which can be an error."""
+        return self._in_turn(session, line, partial(self._accept_and_run, session, line))
+
+    def reply_or_wait(self, session: Session, line: list[bytes], signal: Signal) -> Reply | Waiter:
+        """Return the reply to a line of a client that may wait, or its wait (``block()``).
+
+        Before another client gets its turn, the wait is registered, or the place of the reply reserved,
+        so that the wait misses no change, and no message overtakes the reply.
         """
+        return self._in_turn(session, line, partial(self._run_or_block, session, line, signal))
+
+    def _in_turn(self, session: Session, line: list[bytes], run: Callable[[], T]) -> T | Reply:
         try:
             if line[0].upper() in _SEARCHES:
                 self._index_ahead(session, line)
-            return self.turns.in_turn(line, partial(self._accept_and_run, session, line, on_reply))
+            return self.turns.in_turn(line, run)
         except ScriptRunning:
             return self._reply_during_script(session, line)
 
-    def _accept_and_run(
-        self, session: Session, line: list[bytes], on_reply: Callable[[Reply], None] | None
-    ) -> Reply:
+    def _run_or_block(self, session: Session, line: list[bytes], signal: Signal) -> Reply | Waiter:
+        reply = self._accept_and_run(session, line)
+        if isinstance(reply, Blocked):
+            return self.block(session, reply, signal)
+        session.reserve_reply()
+        return reply
+
+    def _accept_and_run(self, session: Session, line: list[bytes]) -> Reply:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
         try:
@@ -230,8 +243,6 @@ class KVEngine:
             budget.end()
             if self._records_changes:
                 self.process_changes(session)
-        if on_reply is not None:
-            on_reply(reply)
         return reply
 
     def _reply_during_script(self, session: Session, line: list[bytes]) -> Reply:
@@ -454,6 +465,7 @@ class KVEngine:
     def unblock(self, waiter: Waiter) -> Reply:
         """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
+            waiter.session.reserve_reply()
             self.waiters.pop(waiter.session.id, None)
             self.record_changes()
             if waiter.spec is not None:

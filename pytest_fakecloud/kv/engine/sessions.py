@@ -145,6 +145,11 @@ class Session:
         if self.connection is not None:
             self.connection.push(message)
 
+    def reserve_reply(self) -> None:
+        """Reserve the place of the reply to the running command before messages that follow."""
+        if self.connection is not None:
+            self.connection.reserve()
+
     def has_left(self) -> bool:
         """Return whether the client has closed its side, as far as that is known."""
         return self.closing or (self.connection is not None and self.connection.has_left())
@@ -301,6 +306,8 @@ class Waiter:
         return self.signal.closed or self.session.has_left()
 
     def finish(self, reply: Reply) -> None:
+        """End the wait. Called under the engine's lock, so that no message overtakes the reply."""
+        self.session.reserve_reply()
         self.done = True
         self.reply = reply
         self.signal.notify()

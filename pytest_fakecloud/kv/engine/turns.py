@@ -52,8 +52,8 @@ class CommandTurns:
         # threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            if is_outer and not self.lock.acquire(blocking=False):
-                self._wait(line)
+            if is_outer:
+                self._take(line)
             return action()
         except (CommandError, ScriptRunning):
             raise
@@ -67,8 +67,10 @@ class CommandTurns:
                 except RuntimeError:
                     pass  # It was not taken.
 
-    def _wait(self, line: list[bytes]) -> None:
+    def _take(self, line: list[bytes]) -> None:
         """Wait for the lock and take it; raise ``ScriptRunning``."""
+        if self.lock.acquire(blocking=False):
+            return
         thread = threading.get_ident()
         try:
             self.waiting.add(thread)

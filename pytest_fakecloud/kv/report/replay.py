@@ -13,8 +13,9 @@ from ...reporting import replay
 from ...reporting.calls import ReplayedScript, on_connection
 from ..accesses import text_of
 from ..acl import tester
+from ..engine.sessions import Waiter
 from ..errors import CommandError
-from ..reply import Blocked, Reply, to_json, to_resp
+from ..reply import Reply, to_json, to_resp
 from ..table import kinds
 
 _NOT_ABOUT_DATA = frozenset({"connection", "pubsub", "server"})
@@ -67,12 +68,9 @@ class ReplayedKVServer(replay.ReplayedFake):
         # The database port reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
         self.time.settle()
-        try:
-            reply = engine.execute(session, words)
-        except CommandError as error:
-            reply = error
-        if isinstance(reply, Blocked):
-            self._waiting.append((call, engine.block(session, reply, engine.clock.signal())))
+        reply = engine.reply_or_wait(session, words, engine.clock.signal())
+        if isinstance(reply, Waiter):
+            self._waiting.append((call, reply))
             return
         spec = engine.table.find(words)
         if spec is None or spec.group not in _NOT_ABOUT_DATA or spec.readonly or spec.write:
@@ -87,7 +85,7 @@ class ReplayedKVServer(replay.ReplayedFake):
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
         if call.fault is not None or "response_body" in call.cut:
             return
-        if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.response_body:
+        if to_resp(self.fake._app.finished(reply), session.resp) != call.response_body:
             raise replay.Inexact(f"command {call.number} received a different answer in the replay")
 
 

@@ -42,13 +42,14 @@ from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
 from ..model import HANDSHAKE, TURN_SECONDS, ClientConnection
-from ..reply import NIL_ARRAY, NO_REPLY, Blocked, Encoded, Push, Reply, size_of, to_resp
+from ..reply import NIL_ARRAY, NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .wire import (
     RESP_TYPE,
     SEND_BYTES,
     CommandReader,
+    ExecMessages,
     Outbox,
     ProtocolFault,
     as_resp,
@@ -158,7 +159,12 @@ class PortConnection:
         )
         mount = connection.mount
         session.local_address = f"{mount.host}:{mount.port}"
-        session.connection = ClientConnection(self._push, self._cut, connection.has_hung_up)
+        self.outbox = Outbox(
+            connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
+        )
+        session.connection = ClientConnection(
+            self._push, self._cut, connection.has_hung_up, self.outbox.reserve
+        )
         self.reader = CommandReader(
             lambda: session.user is not ANONYMOUS,
             lambda: engine.config.number("proto-max-bulk-len"),
@@ -168,15 +174,7 @@ class PortConnection:
         """Wakes the connection's thread if its command waits. It is closed, and all waits are over, when
         the client has closed its side or the connection ends.
         """
-        self._waiter: Waiter | None = None
-        """The wait of the running command if it is blocked. Only this connection's thread sets it."""
-        self.outbox = Outbox(
-            connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
-        )
-        self._confirmations: dict[int, bytes] = {}
-        """Encoded confirmations of SUBSCRIBE to include in the reply to EXEC, by its elements."""
-        self._messages: dict[int, bytes] = {}
-        """Encoded messages to include in the reply to EXEC, each before one of its elements."""
+        self._in_exec = ExecMessages()
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         app.clients.add(self)
@@ -299,49 +297,19 @@ class PortConnection:
             arrival: Arrival = "queued" if session.is_queuing else "alone"
             if app.interruptions.before(CommandSender(self.client), line, arrival):
                 set_interruptions_end(call, app.recorder.reserve())
-        reply: Reply
-        self._executing = threading.get_ident()
-        try:
-            app.command_limits.check(line, is_known=session.user is not ANONYMOUS)
-            reply = engine.reply_to(session, line, self._note_reply)
-        except CommandError as error:  # of a limit
+        reply: Reply = app.command_limits.check(line, is_known=session.user is not ANONYMOUS)
+        if reply is not None:
             session.abort_transaction()
-            reply = error
-        finally:
-            self._executing = None
-        if self._waiter is not None:
-            reply = self._wait(self._waiter)
-        reply = app.with_int_text(reply)
-        if self._confirmations or self._messages:
-            reply = self._with_messages(reply)
-        reply = app.command_limits.size_error(size_of(reply)) or reply
+        else:
+            self._executing = threading.get_ident()
+            try:
+                result = engine.reply_or_wait(session, line, self.signal)
+            finally:
+                self._executing = None
+            reply = self._wait(result) if isinstance(result, Waiter) else result
+        reply = app.finished(self._in_exec.fill(reply, session.resp))
         status = 400 if isinstance(reply, CommandError) else 200
         return Answer(to_resp(reply, session.resp), status, (), RESP_TYPE)
-
-    def _note_reply(self, reply: Reply) -> None:
-        """Reserve the place of a reply in the outbox, or begin to wait for it. Called under the engine's
-        lock, so that the wait misses no change of another client.
-        """
-        if isinstance(reply, Blocked):
-            self._waiter = self.engine.block(self.session, reply, self.signal)
-        else:
-            self.outbox.reserve()
-
-    def _with_messages(self, reply: Reply) -> Reply:
-        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
-
-        Before 7.2, messages stand where the transaction published them, before the next reply.
-        """
-        confirmations, self._confirmations = self._confirmations, {}
-        messages, self._messages = self._messages, {}
-        if not isinstance(reply, list):
-            return reply
-        replies: list[Reply] = list(reply)
-        for at, confirmation in confirmations.items():
-            replies[at] = Encoded(confirmation)
-        for at, message in messages.items():
-            replies[at] = Encoded(message + to_resp(replies[at], self.session.resp))
-        return replies
 
     def _checked(self, line: list[bytes], call: Call, response: AnyResponse) -> AnyResponse:
         """Return the response of the chain, a fault's as a reply; raise ``ContractError`` if a fault has
@@ -443,9 +411,6 @@ class PortConnection:
             with self.connection.watched(self.signal.close, arrived=self.signal.notify) as resume:
                 engine.clock.wait(self.signal, done, waiter.deadline_us)
         finally:
-            # Reserve first: as long as there is a waiter that is done, messages follow its reply, too.
-            self.outbox.reserve()
-            self._waiter = None
             reply = engine.unblock(waiter)
         if self.signal.closed and not waiter.done:
             self.session.closing = True
@@ -500,13 +465,11 @@ class PortConnection:
     def _push(self, message: list[Any]) -> None:
         """Add a message to the outbox, or to the reply to EXEC. Called under the engine's lock."""
         session, outbox = self.session, self.outbox
-        at = session.exec_position
         match self._place_of(message):
             case "instead":
-                encoded = to_resp(message, session.resp)
-                self._confirmations[at] = self._confirmations.get(at, b"") + encoded
+                self._in_exec.instead[session.exec_position] += to_resp(message, session.resp)
             case "between":
-                self._messages[at] = self._messages.get(at, b"") + self._encoded(message)
+                self._in_exec.before[session.exec_position] += self._encoded(message)
             case "behind":
                 outbox.push(self._encoded(message), behind=True)
             case "now":
@@ -526,10 +489,10 @@ class PortConnection:
           Redis 7.2, this is the place of a message that a transaction publishes to its own client.
         - ``"behind"`` the reply to the running command: that is the place of these messages since then;
           of an invalidation and a line of MONITOR that the client's own command causes, unless a key
-          was evicted before the command; and of all messages after another client has ended a wait.
+          was evicted before the command.
         - ``"now"``: any other message. The outbox keeps it back if the reply has its place already.
         """
-        session, waiter = self.session, self._waiter
+        session = self.session
         is_push = isinstance(message, Push)  # A line of MONITOR is not.
         is_invalidation = is_push and (
             message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]
@@ -540,8 +503,6 @@ class PortConnection:
             return "nowhere"
         if session.in_exec and is_push and not is_invalidation:
             return "behind" if self.engine.table.knows[MESSAGES_FOLLOW] else "between"
-        if waiter is not None and waiter.done:
-            return "behind"
         is_caused = self._is_executing() and not self.engine.tracking.evicting
         return "behind" if is_caused and (is_invalidation or not is_push) else "now"
 

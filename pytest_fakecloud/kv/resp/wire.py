@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from ...http.server import Connection
 from ..algorithms.quoting import split_words
 from ..command_fields import facts_of
 from ..errors import CommandError
-from ..reply import Reply, Status, to_resp
+from ..reply import Encoded, Reply, Status, to_resp
 
 LINE_LIMIT = 64 * 1024
 """Maximum length in bytes of an inline command, and of a line with a count or a length."""
@@ -297,6 +297,34 @@ SEND_BYTES = 256 * 1024
 """Maximum number of bytes of small replies that are sent together."""
 _PER_MESSAGE = 64
 """Estimated size in bytes of a message apart from its contents."""
+
+
+class ExecMessages:
+    """Encoded messages that stand in the reply to EXEC, by the index of the command that caused them."""
+
+    def __init__(self) -> None:
+        self.instead: defaultdict[int, bytes] = defaultdict(bytes)
+        """Confirmations of SUBSCRIBE, which stand instead of the reply to it."""
+        self.before: defaultdict[int, bytes] = defaultdict(bytes)
+        """Published messages, which stand before the reply to the command (before Redis 7.2)."""
+
+    def fill(self, reply: Reply, resp: int) -> Reply:
+        """Return a reply with the messages in it, which are forgotten. Only that to EXEC has any, unless
+        EXEC has failed.
+        """
+        if not self.instead and not self.before:
+            return reply
+        instead, before = self.instead.copy(), self.before.copy()
+        self.instead.clear()
+        self.before.clear()
+        if not isinstance(reply, list):
+            return reply
+        replies: list[Reply] = list(reply)
+        for at, data in instead.items():
+            replies[at] = Encoded(data)
+        for at, data in before.items():
+            replies[at] = Encoded(data + to_resp(replies[at], resp))
+        return replies
 
 
 class Outbox:
