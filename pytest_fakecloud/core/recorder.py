@@ -268,22 +268,29 @@ class Recorder:
         calls ``close_call()``.
         """
         call = Call(
-            0,
-            at_us,
-            self._service,
-            self.fake,
-            method,
-            target,
-            headers,
-            body,
-            client,
-            read_facts,
-            route,
+            number=0,
+            at_us=at_us,
+            service=self._service,
+            fake=self.fake,
+            method=method,
+            target=target,
+            request_headers=headers,
+            request_body=body,
+            client=client,
+            read_facts=read_facts,
+            route=route,
         )
         self._append(call)
+        if self.shared.reads is not None:
+            self.shared.reads.append((threading.get_ident(), -call.number))
+        self._note_caller(call)
+        if weight_of(call) > LIGHT:
+            self._update_size(call)
+        return call
+
+    def _note_caller(self, call: Call) -> None:
+        """Note which code makes the current call, if the report of the test may need it."""
         shared = self.shared
-        if shared.reads is not None:
-            shared.reads.append((threading.get_ident(), -call.number))
         if shared.find_site is not None:
             # A search through other threads' stacks must not change the answer to the call.
             with report_failure("the line of a call could not be found", shared.failures.append):
@@ -292,9 +299,6 @@ class Recorder:
                     shared.sites[call.number] = site
         elif shared.find_stack is not None and (stack := shared.find_stack(call.client)):
             shared.stacks[call.number] = stack
-        if weight_of(call) > LIGHT:
-            self._update_size(call)
-        return call
 
     def close_call(self, call: Call) -> None:
         """Record the end of a call, whose outcome is set: its time and size; call the listeners."""

@@ -1,8 +1,14 @@
 """The parser of requests: from the bytes of a connection to ``ReceivedRequest``.
 
-``httptools`` parses, and rejects a request that two servers could interpret differently. It limits
-nothing, and what it reports depends on how TCP splits the bytes. So ``RequestReader`` adds limits,
-feeds it the head of a request as a whole, and then its body, no further than to the end of the request.
+``httptools`` parses, and rejects a request that two servers could interpret differently. What it does
+not do is done here:
+
+- It limits nothing: a head, a body, trailers and the number of headers have limits.
+- What it reports depends on how TCP splits the bytes, and it goes on into the next request. So
+  ``_feed_head`` feeds it a head as a whole, and ``feed`` and ``_feed_chunks`` a body to its end.
+- It waits for a blank line, which a client of another protocol does not send: ``_BEGINNING``.
+- It rejects methods that are not registered and non-ASCII bytes in a target, and reads no body after the
+  header ``Upgrade``: ``_no_method`` and ``_readable``.
 """
 
 from __future__ import annotations

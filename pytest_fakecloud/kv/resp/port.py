@@ -208,7 +208,7 @@ class PortConnection:
                 return
             if line is None:
                 return
-            self._run(line)
+            self._exchange(line)
             # Further commands can arrive while a command is blocked.
             if not reader.pending:
                 return
@@ -221,7 +221,7 @@ class PortConnection:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _run(self, line: list[bytes]) -> None:
+    def _exchange(self, line: list[bytes]) -> None:
         """Record and run a command, with faults."""
         app, session = self.app, self.session
         if line[0].upper() in _OF_BROWSERS:
@@ -239,7 +239,7 @@ class PortConnection:
                 # The connection was closed while the command waited, before it reached the engine.
                 response = ConnectionEffect("drop")
             elif self._passes_chain(line):
-                perform = partial(self._perform_once, line, call)
+                perform = partial(self._end_of_chain, line, call)
                 response = self._checked(line, call, app.chain.run(request, perform))
             else:
                 response = self._perform(line, call)
@@ -279,7 +279,7 @@ class PortConnection:
         spec = self.engine.table.find(line)
         return spec is not None and "no_auth" in spec.flags
 
-    def _perform_once(self, line: list[bytes], call: Call) -> Answer:
+    def _end_of_chain(self, line: list[bytes], call: Call) -> Answer:
         """Run the command of a call, at the end of the chain."""
         if call.reached:
             raise ContractError(
