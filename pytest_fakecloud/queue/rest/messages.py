@@ -172,7 +172,7 @@ def _headers_of(item: Any) -> HeaderList:
 
 ROUTES = [
     *(
-        QueueRoute("POST", pattern, name, method, publishes=True)
+        QueueRoute("POST", pattern, name, method, publishes=True, limited=False)
         for pattern, name, method in (
             ("/v2/publish/{destination*}", "publish", publish),
             ("/v2/enqueue/{queue}/{destination*}", "enqueue", enqueue),
