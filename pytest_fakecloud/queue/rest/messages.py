@@ -184,7 +184,9 @@ ROUTES = [
     QueueRoute("DELETE", "/v2/messages/{id}", "cancel_message", cancel_message),
     QueueRoute("POST", "/v2/messages/{id}/retry", "retry_message", retry_message),
     *(
-        QueueRoute("POST", f"{base}/{{destination*}}", "create_schedule", create_schedule)
+        QueueRoute(
+            "POST", f"{base}/{{destination*}}", "create_schedule", create_schedule, schedules=True
+        )
         for base in SCHEDULES
     ),
     QueueRoute("GET", "/v1/messages/{id}", "get_message_v1", get_message),

@@ -21,7 +21,9 @@ class QueueRoute(Route):
     `QueueApp.run_endpoint()` calls it with the engine's lock, unless it ``lingers``.
 
     ``publishes`` marks an endpoint by which a client sends messages, whose IDs are in the response:
-    reports, faults and explorations treat its requests as messages.
+    reports, faults and explorations treat its requests as messages. ``schedules`` marks an endpoint by
+    which a client creates schedules: the fault ``daily_limit`` and findings about durations treat its
+    requests like messages.
 
     ``limited`` says whether the burst limit applies: not to requests that publish, trigger, notify or
     wait (vendor's page on rate limits). Decided here: webhooks count as notifications, and chat requests
@@ -30,4 +32,5 @@ class QueueRoute(Route):
 
     endpoint: Callable[[Engine, Request], object]
     publishes: bool = False
+    schedules: bool = False
     limited: bool = True
