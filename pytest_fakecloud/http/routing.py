@@ -21,7 +21,8 @@ class Route:
     faults and in the journal, which several routes may share. ``endpoint`` takes the app and the
     request, or what the service's ``run_endpoint()`` passes instead of the app.
 
-    ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket.
+    ``lingers`` marks an endpoint that may wait or stream. Requests to it always use the socket, and the
+    queue calls it without the lock of its engine. Nothing checks that it is set.
     ``changes`` marks an endpoint that accepts GET although it changes data.
     """
 

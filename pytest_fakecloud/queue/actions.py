@@ -317,8 +317,14 @@ def _endpoint(group: str, endpoint: object) -> tuple[str, str | None]:
     return text("url", fields.get("url")), name
 
 
+QUEUE_SETTINGS = ("parallelism", "paused")
+"""Fields of a queue that data to load can have. `Queues.upsert()` takes them."""
+NOT_LOADED = ("name", "created_us", "updated_us", "active", "parked", "waiting")
+"""The other fields of a queue: its name, and what requests and deliveries change."""
+
+
 def _queue(name: str, fields: object) -> dict[str, Any]:
-    settings = {} if fields is None else _known(f"queue {name}", fields, ("parallelism", "paused"))
+    settings = {} if fields is None else _known(f"queue {name}", fields, QUEUE_SETTINGS)
     whole(1).read("parallelism", settings.setdefault("parallelism", 1))
     SWITCH.read("paused", settings.setdefault("paused", False))
     return settings | {"paused": bool(settings["paused"])}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
-from functools import cache
 from typing import Any, TypeVar
 
 from .. import errors
@@ -99,19 +98,10 @@ def existing(session: Session, key: bytes, kind: type[T], error: bytes = errors.
     return value
 
 
-@cache
-def _empty(kind: type[Any]) -> Any:
-    return kind()
-
-
 def get_or_empty(session: Session, key: bytes, kind: type[T]) -> T:
-    """Return the value of a key, or an empty value; raise WRONGTYPE.
-
-    The empty value is shared: the caller can remove elements from it, but must not add any.
-    """
+    """Return the value of a key, or a new empty value, which is not stored; raise WRONGTYPE."""
     value = session.db.get(key, kind)
-    # mypy does not consider `type[T]` hashable.
-    return _empty(kind) if value is None else value  # type: ignore[arg-type]
+    return kind() if value is None else value
 
 
 # Commands that differ only in the kind of the collection.

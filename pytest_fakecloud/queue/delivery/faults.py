@@ -23,7 +23,7 @@ from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Proceed
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
-from ..rest.app import PUBLISHING, QueueApp
+from ..rest.app import PUBLISHING_OR_SCHEDULING, QueueApp
 from ..views import LABEL, NAME
 from ..wire.values import as_text
 
@@ -193,10 +193,10 @@ class QueueFaults(FaultPlan):
     def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:
         whole(0).read("limit", limit)
         if matchers.get("route") is None:
-            limited = {*PUBLISHING, "create_schedule"}
+            names = PUBLISHING_OR_SCHEDULING
             if kind == "burst":
-                limited = {route.name for route in QueueApp.routes() if route.limited}
-            matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(sorted(limited))})\Z")}
+                names = frozenset(route.name for route in QueueApp.routes() if route.limited)
+            matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(sorted(names))})\Z")}
 
         def respond(proceed: Proceed) -> Answer:
             # Build the response for each request, because its headers depend on the current time.

@@ -13,7 +13,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.report import ObservedTest, about_entry, about_message
 from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
-from ..rest.app import PUBLISHING
+from ..rest.app import PUBLISHING, PUBLISHING_OR_SCHEDULING
 
 
 def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
@@ -64,7 +64,7 @@ def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
 def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
     """Find delays that are likely in another unit."""
     for call in test.calls_of(queue):
-        if call.route not in (*PUBLISHING, "create_schedule") or not has_full_answer(call):
+        if call.route not in PUBLISHING_OR_SCHEDULING or not has_full_answer(call):
             continue
         headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
         for setting in ("retry-delay", "delay", "timeout"):
@@ -125,7 +125,7 @@ def steps_of_messages(
         entry for entry in entries if isinstance(entry, Event) and entry.kind == "attempt"
     ]
     for call in entries:
-        if not isinstance(call, Call) or call.route not in (*PUBLISHING, "wait_for_event"):
+        if not isinstance(call, Call) or call.route not in _WITH_STEPS:
             continue
         around = [
             str(event.data["message_id"]) for event in deliveries
@@ -176,6 +176,8 @@ def step_in(headers: Mapping[str, Any], body: object) -> dict[str, Any]:
     return fields if all(fields.values()) else {}
 
 
+_WITH_STEPS = PUBLISHING | {"wait_for_event"}
+"""Routes to which a client sends steps of workflow runs: results, and waits for events."""
 _STEP_FIELDS = ("stepId", "stepName", "stepType")
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
 """The IDs in an answer, with what they name."""

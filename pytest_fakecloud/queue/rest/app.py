@@ -140,3 +140,7 @@ class QueueApp(App):
 
 PUBLISHING = frozenset(route.name for route in QueueApp.routes() if route.publishes)
 """Routes by which clients send messages; not those that start, resume or notify workflow runs."""
+PUBLISHING_OR_SCHEDULING = PUBLISHING | {
+    route.name for route in QueueApp.routes() if route.schedules
+}
+"""Routes by which clients send messages, immediately or by a schedule."""

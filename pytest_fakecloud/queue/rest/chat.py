@@ -36,6 +36,4 @@ def chat(engine: Engine, request: Request) -> Answer:
     return Answer(outcome.body, outcome.status, headers, content_type)
 
 
-ROUTES = [
-    QueueRoute("POST", "/llm/v1/chat/completions", "chat", chat, lingers=True, unlimited=True)
-]
+ROUTES = [QueueRoute("POST", "/llm/v1/chat/completions", "chat", chat, lingers=True, limited=False)]

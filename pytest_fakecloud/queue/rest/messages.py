@@ -172,7 +172,7 @@ def _headers_of(item: Any) -> HeaderList:
 
 ROUTES = [
     *(
-        QueueRoute("POST", pattern, name, method, publishes=True)
+        QueueRoute("POST", pattern, name, method, publishes=True, limited=False)
         for pattern, name, method in (
             ("/v2/publish/{destination*}", "publish", publish),
             ("/v2/enqueue/{queue}/{destination*}", "enqueue", enqueue),
@@ -184,7 +184,9 @@ ROUTES = [
     QueueRoute("DELETE", "/v2/messages/{id}", "cancel_message", cancel_message),
     QueueRoute("POST", "/v2/messages/{id}/retry", "retry_message", retry_message),
     *(
-        QueueRoute("POST", f"{base}/{{destination*}}", "create_schedule", create_schedule)
+        QueueRoute(
+            "POST", f"{base}/{{destination*}}", "create_schedule", create_schedule, schedules=True
+        )
         for base in SCHEDULES
     ),
     QueueRoute("GET", "/v1/messages/{id}", "get_message_v1", get_message),

@@ -21,16 +21,16 @@ class QueueRoute(Route):
     `QueueApp.run_endpoint()` calls it with the engine's lock, unless it ``lingers``.
 
     ``publishes`` marks an endpoint by which a client sends messages, whose IDs are in the response:
-    reports, faults and explorations treat its requests as messages. The burst limit applies neither to
-    these nor to ``unlimited`` ones (vendor's page on rate limits). Decided here: webhooks count as
-    notifications, and chat requests have a limit of their own.
+    reports, faults and explorations treat its requests as messages. ``schedules`` marks an endpoint by
+    which a client creates schedules: the fault ``daily_limit`` and findings about durations treat its
+    requests like messages.
+
+    ``limited`` says whether the burst limit applies: not to requests that publish, trigger, notify or
+    wait (vendor's page on rate limits). Decided here: webhooks count as notifications, and chat requests
+    have a limit of their own.
     """
 
     endpoint: Callable[[Engine, Request], object]
     publishes: bool = False
-    unlimited: bool = False
-
-    @property
-    def limited(self) -> bool:
-        """Whether the burst limit applies to the endpoint."""
-        return not (self.publishes or self.unlimited)
+    schedules: bool = False
+    limited: bool = True

@@ -153,7 +153,9 @@ def _text(body: dict[str, Any], name: str) -> str:
 
 
 ROUTES = [
-    QueueRoute("POST", "/v1/publish/{destination*}", "publish_v1", publish, publishes=True),
+    QueueRoute(
+        "POST", "/v1/publish/{destination*}", "publish_v1", publish, publishes=True, limited=False
+    ),
     QueueRoute("GET", "/v1/endpoints", "list_endpoints_v1", list_endpoints),
     QueueRoute("POST", "/v1/endpoints", "create_endpoint_v1", create_endpoint),
     QueueRoute("GET", "/v1/endpoints/{id}", "get_endpoint_v1", get_endpoint),

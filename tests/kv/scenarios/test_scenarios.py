@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,20 +14,17 @@ import pytest
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv import commands
-from pytest_fakecloud.kv.commands import arguments
 from pytest_fakecloud.kv.engine import messages
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.limits import STARTUP
-from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.saved import load_saved, saved
-from pytest_fakecloud.kv.table.registry import spec_of
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import StreamValue
 from pytest_fakecloud.kv.values.zset import SortedSet
 from pytest_fakecloud.reporting.data import state_of
-from tests.kv.conftest import Run, argv
+from tests.kv.conftest import Run
 from tests.kv.scenarios import Scenario, every_scenario, play
 from tests.kv.scenarios.observed import ObservedEffects
 from tests.kv.table import TABLE_FILE
@@ -118,27 +113,3 @@ def server_of(engine: KVEngine) -> Any:
 )
 def test_scenario(run: Run, scenario: Scenario) -> None:
     play(run, scenario)
-
-
-def test_no_command_changes_the_shared_empty_values(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each line is played on an empty database, in which it finds no keys."""
-    shared: dict[Any, object] = {}
-    monkeypatch.setattr(arguments, "_empty", lambda kind: shared.setdefault(kind, kind()))
-    played = [scenario for _, _, scenario in every_scenario().values()]
-    for line in sorted({line for scenario in played for line, _ in scenario}):
-        words = argv((line,))
-        spec = spec_of([word.decode("latin-1") for word in words])
-        if spec is None or spec.group not in (
-            *("array", "geo", "hash", "list", "set", "sorted-set", "stream"),
-        ):
-            continue
-        run("FLUSHALL")
-        with suppress(CommandError):
-            run.engine.execute(run.session, words)
-        for kind, value in shared.items():
-            assert pickle.dumps(value) == pickle.dumps(kind()), line
-    assert {kind.type_name for kind in shared} == {
-        *("array", "hash", "list", "set", "stream", "zset")
-    }

@@ -257,6 +257,7 @@ def test_limits_tell_of_the_time_they_are_met_at(scene: Scene) -> None:
     with scene.queue.faults.daily_limit(1000):
         scene.queue.clock.advance("3d")
         assert now() < reset("RateLimit-Reset") <= now() + 86_400
+        assert now() < reset("RateLimit-Reset", f"POST /v2/schedules/{DEST}") <= now() + 86_400
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
-from pytest_fakecloud.queue.rest.app import PUBLISHING
+from pytest_fakecloud.queue.rest.app import PUBLISHING, PUBLISHING_OR_SCHEDULING
 from pytest_fakecloud.queue.saved import load_saved, saved
 from pytest_fakecloud.reporting.data import state_of
 
@@ -85,9 +85,14 @@ class _Player(RequestPlayer):
         engine, table, bare_path = self.fake._engine, self.fake._app.table, path.partition("?")[0]
         forgets = engine.settings.history_us is not None  # any request, what is too old
         if forgets or table.writes(method, bare_path):
-            messages = set(engine.messages)
+            messages, schedules = set(engine.messages), set(engine.schedules.by_id)
             fetched = self.scene.request(method, path, headers, body)
             match = table.find(method, bare_path)
+            if isinstance(match, tuple) and match[0].name not in PUBLISHING_OR_SCHEDULING:
+                new_schedules = engine.schedules.by_id.keys() - schedules
+                assert not new_schedules, (
+                    "this creates a schedule: set `schedules=True` in its route"
+                )
             if isinstance(match, tuple) and match[0].name not in PUBLISHING | NOT_PUBLISHING:
                 is_answer = b'"messageId"' in fetched.body and engine.messages.keys() - messages
                 assert not is_answer, (
