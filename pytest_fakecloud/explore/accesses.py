@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product, starmap
 from operator import eq
@@ -15,7 +15,7 @@ from ..core.accesses import Touch
 from ..core.calls import Call
 from ..kv.accesses import text_of
 from ..kv.table import kinds
-from ..kv.table.registry import COMMANDS
+from ..kv.table.synopsis import FIELD_NAMES, BoundLine
 from ..queue.rest.app import PUBLISHING
 from ..reporting.calls import Lookups
 from ..reporting.values import parsed
@@ -23,8 +23,6 @@ from ..reporting.wording import summarise
 
 MESSAGES = frozenset({*PUBLISHING, "produce"})
 """Routes of other services by which a client sends a message."""
-_JSON_OPTIONS = frozenset({"INDENT", "NEWLINE", "SPACE"})
-"""Options of JSON.GET, each of which a value follows."""
 _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -54,8 +52,8 @@ class Access:
     before: tuple[object, ...] = ()
     is_write: bool = True
     call: Call | None = None
-    options: frozenset[str] = frozenset()
-    """The words after the value of a command, in upper case."""
+    bound: BoundLine = field(default_factory=BoundLine)
+    """The arguments of a command with their names."""
     at_us: int = 0
     expires: bool = False
     """Whether a key of a command had a TTL before it ran."""
@@ -167,8 +165,8 @@ class Access:
     @cached_property
     def rescored(self) -> frozenset[str]:
         """The members of a sorted set to which the command gives another score."""
-        values = {"ZADD": self._without_flags()[2::2], "GEOADD": self.fields}
-        values["ZINCRBY"] = self.words[2:3]
+        values = {"ZADD": self.bound.named("score"), "GEOADD": self.fields}
+        values["ZINCRBY"] = self.bound.named("increment")
         pairs = zip(self.fields, values.get(self.name, ()), strict=False)
         return frozenset(member for member, value in pairs if self._has_new_score(member, value))
 
@@ -286,36 +284,28 @@ class Access:
         is_change = self.changes and self.name not in kinds.OF_QUEUES | kinds.APPENDS
         return is_change and other.keys[0] in self.keys and self.meets(other)
 
-    @property
+    @cached_property
+    def options(self) -> frozenset[str]:
+        """The option words of a command, in upper case."""
+        return self.bound.options
+
+    @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields, members or indexes that a command accesses, if its words name them."""
-        if self.name == "ARSET" and self.words[2].isdecimal():
-            first = int(self.words[2])
-            return tuple(map(str, range(first, first + len(self.words) - 3)))
         if self.name not in kinds.FIELDS:
             return ()
-        return tuple(COMMANDS[self.name].fields_of(self.words))
+        fields = self.bound.named(*FIELD_NAMES)
+        if self.name == "ARSET" and fields[0].isdecimal():
+            first = int(fields[0])
+            return tuple(map(str, range(first, first + len(self.bound.named("value")))))
+        return fields
 
-    def _without_flags(self) -> tuple[str, ...]:
-        spec = COMMANDS.get(self.name)  # None for a route
-        flags = frozenset() if spec is None else spec.leading_options
-        return tuple(word for word in self.words if word.upper() not in flags)
-
-    @property
+    @cached_property
     def paths(self) -> tuple[str, ...]:
         """The paths of a document that a command accesses."""
         if not self.name.startswith("JSON."):
             return ()
-        paths = self.words[2:3]
-        if self.name == "JSON.MSET":
-            paths = self.words[2::3]
-        elif self.name == "JSON.MGET":
-            paths = self.words[-1:]
-        elif self.name == "JSON.GET":
-            paths = self.words[2:]
-            while paths and paths[0].upper() in _JSON_OPTIONS:
-                paths = paths[2:]
-        return paths or ("$",)
+        return self.bound.named("path") or ("$",)
 
 
 def _is_anonymous(record: Any) -> bool:

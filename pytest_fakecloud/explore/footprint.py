@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..cloud.services import SERVICES, imported
 from ..core.accesses import ALL, READS_CLOCK, Touch
 from ..kv.accesses import KEY_OF_DB, key_of_touch, text_of, touches_of_command
-from ..kv.table.kinds import CLAIMS
 
 if TYPE_CHECKING:
     from ..cloud.fake import Fake
     from ..http.messages import Request
+    from ..kv.table.synopsis import BoundLine
 
 
 MEMORY = Touch("", "memory", ALL, True)
@@ -66,8 +66,8 @@ class CommandLine(NamedTuple):
     """Whether it changes one of the keys."""
     times_us: tuple[int, ...]
     """The times that its arguments contain."""
-    options: frozenset[str]
-    """The words after its value, in upper case."""
+    bound: BoundLine
+    """The arguments with their names."""
     claims: tuple[bytes, bytes, int] | None
     """The stream, the group and the minimum idle time in milliseconds, if it claims or lists entries."""
 
@@ -80,21 +80,19 @@ def command_line(
     of_keys = [touch for touch in touches if touch.kind.startswith(KEY_OF_DB)]
     if spec.name in _WITHOUT_VALUES:
         of_keys = []
+    bound = spec.bound(tuple(map(text_of, argv)))
     claims = None
-    # The fourth argument is a minimum idle time; for XPENDING, only after IDLE.
-    has_idle_time = spec.name in CLAIMS and len(argv) > 4 and argv[4].isdigit()
-    if has_idle_time and (spec.name != "XPENDING" or argv[3].upper() == b"IDLE"):
-        claims = argv[1], argv[2], int(argv[4])
-    words = (spec.name, *map(text_of, argv[len(spec.name.split()) :]))
+    for idle_time in bound.named("min-idle-time"):
+        if idle_time.isdecimal():
+            claims = argv[1], argv[2], int(idle_time)
     return CommandLine(
-        words,
+        (spec.name, *bound.words),
         touches,
         tuple(touch.read for touch in of_keys),
         tuple(map(key_of_touch, of_keys)),
         any(touch.writes for touch in of_keys),
         times_in(b" ".join(argv[1:])),
-        # In some commands the options are directly after the key; in others, there is a value first.
-        frozenset(map(str.upper, words[2 if spec.leading_options else 3 :])),
+        bound,
         claims,
     )
 

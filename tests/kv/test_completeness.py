@@ -158,7 +158,7 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
     effects = {
         *((name, "time") for name, row in ROWS.items() if "time" in row.effects.split()),
         *((name, "other TTL") for name in OTHER_TTLS),
-        *((spec.name, "ttl") for spec in TABLE.values() if spec.ttl_at),
+        *((spec.name, "ttl") for spec in TABLE.values() if spec.ttl_unit),
         *((spec.name, "value") for spec in TABLE.values() if spec.value_at),
         *((name, "effect takes") for name in WITHOUT_SERVER if TABLE[name].repetition == "takes"),
     }

@@ -246,7 +246,7 @@ class Calls:
             line.keys,
             before,
             line.writes,
-            options=line.options,
+            bound=line.bound,
             at_us=self._fakes.now_us(),
             expires=any(name in session.db.expires for name in line.key_names),
         )

@@ -165,7 +165,7 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
     if spec is None or "@connection" in spec.categories:
         return
     result, succeeded = _result_of(answer)
-    if succeeded and _changed_nothing(words, answer["result"]):
+    if succeeded and _changed_nothing(spec, words, answer["result"]):
         result, succeeded = f"{result} (wrote nothing)", False
     what = _described(words, spec, lookups)
     # ARSET names only the first of the indexes that it writes.
@@ -225,10 +225,10 @@ def _described(words: list[str], spec: CommandSpec, lookups: Lookups) -> str:
     return f"{text} (a script that may write it)" if is_script else text
 
 
-def _changed_nothing(words: Sequence[str], result: Any) -> bool:
+def _changed_nothing(spec: CommandSpec, words: Sequence[str], result: Any) -> bool:
     """Return whether a condition of a command, such as NX, was not met."""
-    if words[0] == "SET":
-        return result is None and "GET" not in map(str.upper, words[3:])
+    if spec.name == "SET":
+        return result is None and "GET" not in spec.bound(words).options
     return words[0].endswith("NX") and result == 0
 
 

@@ -17,11 +17,11 @@ from ..fake import KVServer
 from ..reply import encode
 from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
+from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl, sets_ttl
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
-_ZADD_OPTIONS = COMMANDS["ZADD"].leading_options
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,14 @@ class Command:
         return next(iter(self.keys), "")
 
     @cached_property
-    def options(self) -> set[str]:
-        return {word.upper() for word in self.words[3:]}
+    def bound(self) -> BoundLine:
+        """The arguments of the command with their names; none if the command is unknown."""
+        return BoundLine() if self.spec is None else self.spec.bound(self.words)
 
     @cached_property
-    def zadd_options(self) -> list[str]:
-        """The options of a ZADD, which precede its scores and members, in capitals."""
-        return list(itertools.takewhile(_ZADD_OPTIONS.__contains__, map(str.upper, self.words[2:])))
+    def options(self) -> frozenset[str]:
+        """The option words of the command, in capitals."""
+        return self.bound.options
 
     @cached_property
     def at_us(self) -> int:
@@ -256,11 +257,11 @@ def source_of(test: ObservedTest, words: list[str]) -> str | None:
 
 def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | None:
     """Return the database that a command concerns; None if it may concern several."""
-    name, *arguments = words
+    name = words[0]
     if name in kinds.SCRIPTS:
         source = source_of(test, words)
         return None if source is None or "select" in source.lower() else selected
-    in_another = name == "COPY" and "DB" in map(str.upper, arguments)
+    in_another = name == "COPY" and "DB" in COMMANDS["COPY"].bound(words).options
     several = in_another or name in ("", "MOVE", "SWAPDB", "FLUSHALL", "DEBUG")
     return None if several else selected
 

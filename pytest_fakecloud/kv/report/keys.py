@@ -55,8 +55,7 @@ def wrong_time(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     for command in commands(test, fake):
         ttl, deadline = command.ttl, command.deadline_us
         if command.name == "ZADD":
-            scores_and_members = command.words[2 + len(command.zadd_options) :: 2]
-            scores.setdefault(command.key, []).extend(scores_and_members)
+            scores.setdefault(command.key, []).extend(command.bound.named("score"))
         elif ttl is not None and deadline is not None:
             now_us = command.at_us
             is_real = abs(deadline - real_us) < _FAR_US <= abs(now_us - real_us)

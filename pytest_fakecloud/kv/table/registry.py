@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
-from itertools import takewhile
 from typing import Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
@@ -21,7 +20,7 @@ from .exceptions import ARITIES, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import Argument
+from .synopsis import FIELD_NAMES, Argument, BoundLine, all_arguments
 from .ttl import TTL_OPTIONS, UNITS, Unit
 from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
@@ -159,19 +158,15 @@ class CommandSpec:
         return {word.encode(): size for word, size in synopsis.option_sizes(self.arguments).items()}
 
     @cached_property
-    def leading_options(self) -> frozenset[str]:
-        """The options without arguments that are directly after the key."""
-        return frozenset(synopsis.tokens_of(synopsis.leading_arguments(self.arguments)))
-
-    @cached_property
     def may_wait(self) -> bool:
         """Whether the command has the option BLOCK."""
         return "BLOCK" in self.options
 
     @cached_property
-    def _first_names(self) -> dict[int, str]:
-        """The names of the first arguments, by position, as far as each is one word in every line."""
-        return dict(enumerate(synopsis.first_names(self.arguments), self.argument_words.start))
+    def _shortest_names(self) -> list[str]:
+        """The names of the words of the shortest command line, up to a literal word."""
+        start = self.argument_words.start
+        return [""] * start + BoundLine(self.arguments, [""] * (self.least - start)).names
 
     @cached_property
     def value_at(self) -> int:
@@ -179,20 +174,15 @@ class CommandSpec:
         overwrites_string = self.group == "string" and self.repetition == "overwrites"
         if not self.only_key or not (overwrites_string or "OW" in self.keys[0].flags):
             return 0
-        names = self._first_names.items()
+        names = enumerate(self._shortest_names)
         return next((at for at, name in names if name in ("value", "serialized-value")), 0)
 
     # -- the time ---------------------------------------------------------------------------------
 
     @cached_property
-    def ttl_at(self) -> int:
-        """The position of an argument that is a TTL, or 0."""
-        return next((at for at, name in self._first_names.items() if name in UNITS), 0)
-
-    @cached_property
     def ttl_unit(self) -> Unit | None:
         """The unit of the argument that is a TTL, or None if there is no such argument."""
-        return UNITS[self._first_names[self.ttl_at]] if self.ttl_at else None
+        return next((UNITS[name] for name in self._shortest_names if name in UNITS), None)
 
     @cached_property
     def other_ttl(self) -> bool:
@@ -230,23 +220,23 @@ class CommandSpec:
     # -- a command line ---------------------------------------------------------------------------
 
     @cached_property
-    def _field_words(self) -> slice | None:
-        return synopsis.field_words(self.arguments) if GROUPS[self.group].has_fields else None
-
-    @property
     def has_fields(self) -> bool:
-        """Whether some of the command's arguments are fields, members or indexes."""
-        return self._field_words is not None
+        """Whether arguments that belong to no option are fields, members or indexes."""
+        return GROUPS[self.group].has_fields and any(
+            argument.name in FIELD_NAMES and not argument.token
+            for argument in all_arguments(self.arguments)
+        )
 
-    def fields_of(self, line: Sequence[str]) -> Sequence[str]:
+    def bound(self, line: Sequence[str]) -> BoundLine:
+        """Return the arguments of a command line with their names, which are ``key``, ``value``, ``EX``
+        and ``seconds`` for ``SET k v EX 5``. It is for reports and explorations, because it takes about
+        as long as to run a command.
+        """
+        return BoundLine(self.arguments, line[self.argument_words])
+
+    def fields_of(self, line: Sequence[str]) -> tuple[str, ...]:
         """Return the fields, members or indexes that are arguments of a command line."""
-        words = [word.upper() for word in line]
-        if self._field_words is None:
-            return ()
-        if "FIELDS" in self.options:
-            return line[words.index("FIELDS") :][self._field_words] if "FIELDS" in words else ()
-        options = list(takewhile(self.leading_options.__contains__, words[2:]))
-        return [*line[:2], *line[2 + len(options) :]][self._field_words]
+        return self.bound(line).named(*FIELD_NAMES) if self.has_fields else ()
 
     def lacks_keys(self, line: list[bytes]) -> bool:
         """Return whether the keys of a part of the line cannot be found, as in ``ZUNIONSTORE a 0``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 
@@ -139,15 +138,6 @@ def _varies(argument: Argument) -> bool:
     return argument.optional or argument.multiple or any(map(_varies, argument.inner))
 
 
-def first_names(arguments: Iterable[Argument]) -> list[str]:
-    """Return the names of the arguments at the beginning that are one word in every command line."""
-
-    def is_a_word(argument: Argument) -> bool:
-        return argument.kind == "string" and not (argument.token or argument.optional)
-
-    return [argument.name for argument in takewhile(is_a_word, arguments)]
-
-
 TO_THE_END = -1
 """Number of arguments of an option that takes all arguments after it."""
 
@@ -179,43 +169,119 @@ def _add_sizes(sizes: dict[str, int], arguments: Iterable[Argument], option: str
             sizes[option] += 1
 
 
-def leading_arguments(arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the options without arguments that are directly after the key."""
+# -- a command line --------------------------------------------------------------------------------
 
-    def is_option(argument: Argument) -> bool:
-        has_no_argument = argument.kind == "pure-token" or argument.is_choice_of_words
-        return argument.optional and has_no_argument
-
-    return list(takewhile(is_option, arguments[1:]))
-
-
-FIELD = re.compile(r"(?:field|member|index)\d?")
+FIELD_NAMES = ("field", "member", "member1", "member2", "index")
 """The names of arguments that are fields, members or indexes."""
 
 
-def field_words(arguments: Sequence[Argument]) -> slice | None:
-    """Return the places of fields, members or indexes as a slice, or None if there are none.
+class BoundLine:
+    """The arguments of a command line with their names in the synopsis.
 
-    It is a slice of the words from FIELDS on or, if the synopsis does not have this word, of a command
-    line without its leading options. It ends after the last place, or has every so many words.
+    ``names`` has a name for each of ``words``, up to the first that the synopsis does not allow. A
+    literal word is its own name, in upper case. Options can be repeated, and be in any order: with
+    other options that are beside them in the synopsis, or at the end.
     """
-    tokens = [argument.token for argument in arguments]
-    if "FIELDS" in tokens:
-        sequence, first = arguments[tokens.index("FIELDS") :], 0
-    else:
-        sequence, first = [*arguments[:1], *arguments[1 + len(leading_arguments(arguments)) :]], 1
-    required = list(takewhile(lambda argument: not argument.optional, sequence))
-    others = sequence[len(required) :]
-    if len(others) == 1 and others[0].kind == "block" and others[0].inner[-1].multiple:
-        # For example, `[member [member ...]]` has the same places as `member [member ...]`.
-        required, others = [*required, *others[0].inner[:-1]], others[0].inner[-1:]
-    places = [
-        at for at, argument in enumerate(required, first)
-        if at > 1 and FIELD.fullmatch(argument.name)
-    ]  # fmt: skip
-    if not places:
-        return None
-    period = [argument.inner or [argument] for argument in others if argument.multiple]
-    if period and any(FIELD.fullmatch(argument.name) for argument in period[0]):
-        return slice(places[0], None, len(period[0]))
-    return slice(places[0], places[-1] + 1)
+
+    def __init__(self, arguments: Sequence[Argument] = (), words: Sequence[str] = ()) -> None:
+        self.words = words
+        self.names: list[str] = []
+        self._end = len(words)
+        self._bind_all(arguments, [])
+
+    def named(self, *names: str) -> tuple[str, ...]:
+        """Return the words that have one of the names."""
+        pairs = zip(self.names, self.words, strict=False)
+        return tuple(word for name, word in pairs if name in names)
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The literal words of the line, in upper case."""
+        return frozenset(name for name in self.names if name == name.upper())
+
+    def _bind_all(self, arguments: Sequence[Argument], later: Sequence[Argument]) -> None:
+        """Bind the next words to arguments, which those of ``later`` follow."""
+        options: list[tuple[Argument, Sequence[Argument]]] = []
+        for at, argument in enumerate(arguments, 1):
+            following = [*arguments[at:], *later]
+            if _first_words(argument) and (argument.optional or argument.kind != "pure-token"):
+                # Words are options only here and at the end, not where any word is an argument.
+                options.append((argument, following))
+                self._bind_options(options)
+            elif argument.optional or argument.multiple:
+                self._bind_repeated(argument, following)
+            else:
+                self._bind(argument, following)
+        self._bind_options(options)
+
+    def _bind_options(self, options: list[tuple[Argument, Sequence[Argument]]]) -> None:
+        """Bind the next words to options in any order, and remove a required one that is bound."""
+        while option := next((option for option in options if self._begins(option[0])), None):
+            argument, following = option
+            self._bind(argument, following)
+            if not (argument.optional or argument.multiple):
+                options.remove(option)
+
+    def _bind_repeated(self, argument: Argument, following: Sequence[Argument]) -> None:
+        """Bind the next words to an argument, as often as the number before it says. Without a number,
+        it ends before an option and before the words that the following arguments require.
+        """
+        size = len(argument.inner) or 1
+        # In `numkeys key [key ...]`, a key has been bound before the argument that is repeated.
+        first = len(self.names) - size * argument.multiple
+        number = self._number_of(argument, first - 1)
+        if number is not None:
+            end = min(first + number * size, self._end)
+        else:
+            room = self._end - len(self.names) - _least(following)
+            # In `key [key ...] id [id ...]`, there are as many keys as IDs.
+            end = len(self.names) + room // (1 + sum(other.multiple for other in following))
+        while len(self.names) < end:
+            if number is None and any(map(self._begins, following)):
+                return
+            self._bind(argument, following)
+            if not argument.multiple:
+                return
+
+    def _bind(self, argument: Argument, following: Sequence[Argument]) -> None:
+        """Bind the next words to an argument once, or end the line if its literal word is missing."""
+        if argument.kind == "oneof":
+            # In `(*|id)`, the word `*` is not an ID.
+            alternatives = [inner for inner in argument.inner if self._begins(inner)]
+            alternatives += [inner for inner in argument.inner if not _first_words(inner)]
+            if alternatives:
+                self._bind(alternatives[0], following)
+        elif argument.token and not self._begins(argument):
+            self._end = len(self.names)
+        else:
+            if argument.token:
+                self.names.append(argument.token)
+            if argument.kind == "string" and len(self.names) < self._end:
+                self.names.append(argument.name)
+            self._bind_all(argument.inner, following)
+
+    def _begins(self, argument: Argument) -> bool:
+        """Return whether the next word is a literal word with which an argument begins."""
+        at = len(self.names)
+        return at < self._end and self.words[at].upper() in _first_words(argument)
+
+    def _number_of(self, argument: Argument, at: int) -> int | None:
+        """Return the number at an index if it is that of an argument, as ``numkeys`` is of ``key``."""
+        if at < 0 or not self.names[at].startswith(f"num{argument.name}"):
+            return None
+        return int(self.words[at]) if re.fullmatch(r"\d{1,9}", self.words[at]) else None
+
+
+def _first_words(argument: Argument) -> frozenset[str]:
+    """Return the literal words with one of which an argument begins; none if it can have any word."""
+    if argument.token or not argument.inner:
+        return frozenset([argument.token] if argument.token else [])
+    words: frozenset[str] = frozenset()
+    for inner in argument.inner:
+        first_words = _first_words(inner)
+        if not first_words:
+            return frozenset()
+        words |= first_words
+        if argument.kind == "block" and not inner.optional:
+            break
+    return words

@@ -61,16 +61,13 @@ def sets_ttl(spec: CommandSpec) -> bool:
 
 def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
     """Return the TTL that a command line sets; in the group ``hash``, fields get the TTL."""
-    if spec.ttl_unit is not None:
-        at = spec.ttl_at
-        return Ttl(spec.name, line[at], spec.ttl_unit) if at < len(line) else None
     if not sets_ttl(spec):
         return None
-    keys = spec.key_positions([word.encode("utf-8", "replace") for word in line])
-    first = 1 + max([spec.value_at, *(at + key.step - 1 for at, key in keys)])
-    options = [word.upper() for word in line[first:]]
-    if "FIELDS" in options:
-        del options[options.index("FIELDS") :]  # what follows are names and values
-    ttls = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
-             if word in TTL_OPTIONS]  # fmt: skip
-    return ttls[-1] if ttls else None  # the server uses the last number, too
+    ttl: Ttl | None = None
+    bound = spec.bound(line)
+    for number, (before, name) in zip(bound.words[1:], pairwise(bound.names), strict=False):
+        if before in TTL_OPTIONS:
+            ttl = Ttl(before, number, TTL_OPTIONS[before])
+        elif name in UNITS and before not in spec.options:
+            ttl = Ttl(spec.name, number, UNITS[name])
+    return ttl  # the last one, as on the server
