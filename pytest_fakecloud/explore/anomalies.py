@@ -60,7 +60,7 @@ def _lost_update(evidence: Evidence) -> Findings:
         is_overwritten = write.name in kinds.OVERWRITES or is_score
         if not write.meets(other):
             continue  # For example, the other client wrote another field.
-        if read.name in kinds.ASKS_FOR_NAMES and write.name in kinds.DELETIONS | kinds.REMOVALS:
+        if read.name in kinds.ASKS_FOR_NAMES and write.name in kinds.DELETES_ANY:
             continue  # A client that does not look at a value removes any.
         if is_overwritten and any(value is not None for value in read.before):
             yield key.name, _description(read, other, write)

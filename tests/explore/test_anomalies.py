@@ -71,6 +71,23 @@ def rename_field(redis: Redis) -> Clients:
     return both(lambda name: redis.hset("user", "name", f"{redis.hget('user', 'name')}{name}"))
 
 
+def rename_field_for_an_hour(redis: Redis) -> Clients:
+    def rename(name: str) -> None:
+        redis.hsetex("user", values={"name": f"{redis.hget('user', 'name')}{name}"}, ex=3600)
+
+    return both(rename)
+
+
+def remove_field_that_it_returns(redis: Redis) -> Clients:
+    redis.hset("settings", "theme", "dark")
+
+    def remove() -> None:
+        if redis.hget("settings", "theme") == "dark":
+            redis.hgetdel("settings", "theme")
+
+    return beside(remove, lambda: redis.hset("settings", "theme", "light"))
+
+
 def count_in_array(redis: Redis) -> Clients:
     def add(_: str) -> None:
         count = int(redis.execute(["ARGET", "counts", "7"]))
@@ -587,6 +604,22 @@ def claim_once(redis: Redis) -> Clients:
     return both(lambda name: redis.get("seat") is None and redis.set("seat", name, nx=True))
 
 
+def claim_field_once(redis: Redis) -> Clients:
+    def claim(name: str) -> None:
+        if redis.hget("user", "owner") is None:
+            redis.execute(["HSETEX", "user", "FNX", "FIELDS", "1", "owner", name])
+
+    return both(claim)
+
+
+def add_view_if_unchanged(redis: Redis) -> Clients:
+    def add(_: str) -> None:
+        views = redis.get("views")
+        redis.execute(["SET", "views", str(int(views or 0) + 1), "IFEQ", str(views)])
+
+    return both(add)
+
+
 def reset_password_once(redis: Redis) -> Clients:
     return both(lambda name: redis.getdel("bonus") and redis.hset("passwords", "ann", name))
 
@@ -730,6 +763,15 @@ def release_own(redis: Redis) -> Clients:
         if redis.set("lock", name, nx=True, ex=10):
             redis.eval(FENCED, keys=["lock", "report"], args=[name, name])
             redis.eval(RELEASE, keys=["lock"], args=[name])
+
+    return both(work)
+
+
+def release_if_equal(redis: Redis, *command: str) -> Clients:
+    def work(name: str) -> None:
+        if redis.set("lock", name, nx=True, ex=10):
+            redis.eval(FENCED, keys=["lock", "report"], args=[name, name])
+            redis.execute([*command, name])
 
     return both(work)
 
@@ -963,6 +1005,16 @@ def remove_by_name(redis: Redis) -> Clients:
     return beside(remove, lambda: redis.hset("settings", "theme", "light"))
 
 
+def take_out_by_name(redis: Redis) -> Clients:
+    redis.hset("settings", "theme", "dark")
+
+    def take_out() -> None:
+        for field in redis.hkeys("settings"):
+            redis.hgetdel("settings", field)
+
+    return beside(take_out, lambda: redis.hset("settings", "theme", "light"))
+
+
 def retry_beside_window(redis: Redis) -> Clients:
     """A client whose request was lost gets the next token."""
 
@@ -1010,6 +1062,8 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (
         add_view,
         rename_field,
+        rename_field_for_an_hour,
+        remove_field_that_it_returns,
         append_in_document,
         count_in_array,
         raise_score,
@@ -1076,7 +1130,8 @@ SILENT = (
     set_other_indexes, write_fields_beside, write_read_field_beside, write_paths_beside,
     remove_same_score, take_by_time, remind_by_time, count_attempts, sell_with_entry,
     buy_at_one_price, await_readiness, sell_several, check_again_under_lock,
-    act_if_unchanged, remove_by_name, retry_beside_window, pay_by_status, log_strikes,
+    act_if_unchanged, remove_by_name, take_out_by_name, claim_field_once, add_view_if_unchanged,
+    retry_beside_window, pay_by_status, log_strikes,
     fill_for_a_minute,
 )  # fmt: skip
 
@@ -1123,6 +1178,14 @@ def test_a_guarded_program_is_not_accused(
     clients = program(filled(kv))
     # A client alone has 15 single disturbances.
     result = cloud.explore(clients, budget=25 * len(clients), trust=False)
+    assert not result.anomalies
+
+
+@pytest.mark.parametrize("command", ["DELIFEQ lock", "DELEX lock IFEQ"])
+def test_a_release_of_the_own_lock_is_not_foreign(cloud: Cloud, kv: KVServer, command: str) -> None:
+    clients = release_if_equal(filled(kv), *command.split())
+    # Two disturbances make a lock expire and its next holder slow.
+    result = cloud.explore(clients, kinds=("jump", "delay"), budget=60, trust=False)
     assert not result.anomalies
 
 

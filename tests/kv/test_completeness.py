@@ -74,7 +74,7 @@ NOT_SHOWN = {
 class Played:
     """What the scenarios exercise: commands, option words and effects of commands, and error texts.
 
-    ``unknown_words`` are words in capitals that are no options, with their commands (`WITHOUT_SERVER`).
+    ``unknown_words`` are words in capitals that are no options, with their commands.
     ``lengths`` are the numbers of words of command lines that succeed, ``rejected_lengths`` of those
     that are rejected, and ``wrong_lengths`` of those that are rejected because of it.
     """
@@ -123,7 +123,7 @@ class Played:
                 return
         self.commands.add(spec.name)
         self.lengths.add((spec.name, len(argv)))
-        if spec.name in WITHOUT_SERVER:
+        if spec.group not in WITHOUT_DATA:
             self.unknown_words.update(
                 (spec.name, word.decode())
                 for word in argv[spec.argument_words]
@@ -160,7 +160,7 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
         *((name, "other TTL") for name in OTHER_TTLS),
         *((spec.name, "ttl") for spec in TABLE.values() if spec.ttl_unit),
         *((spec.name, "value") for spec in TABLE.values() if spec.value_at),
-        *((name, "effect takes") for name in WITHOUT_SERVER if TABLE[name].repetition == "takes"),
+        *((name, "effect takes") for name, spec in TABLE.items() if spec.repetition == "takes"),
     }
     missing = [
         *((name, "", "that succeeds") for name in commands - played.commands),
@@ -218,6 +218,14 @@ def greatest_length(arguments: Iterable[Argument]) -> float:
     return words
 
 
+VALUES_IN_CAPITALS = {
+    *(("PFDEBUG", word) for word in ("DECODE", "ENCODING", "GETREG", "TODENSE")),
+    ("SCAN", "LIST"), ("SSCAN", "FOO"),
+    ("XADD", "BLOCK"), ("XGROUP CREATE", "BLOCK"), ("XGROUP CREATE", "STREAMS"),
+}  # fmt: skip
+"""Words of scenarios that look like options: subcommands, a type, and keys that are called like one."""
+
+
 @pytest.mark.slow
 def test_rows_have_the_option_words_that_scenarios_use(played: Played) -> None:
     complete(
@@ -225,9 +233,41 @@ def test_rows_have_the_option_words_that_scenarios_use(played: Played) -> None:
         (
             f"the option {word} to the row of {name} (or write it in small letters in its scenarios, "
             "if it is a value)"
-            for name, word in sorted(played.unknown_words)
+            for name, word in sorted(played.unknown_words - VALUES_IN_CAPITALS)
         ),
+        "VALUES_IN_CAPITALS of tests/kv/test_completeness.py",
     )
+
+
+@pytest.mark.slow
+def test_rows_declare_what_all_lines_show(played: Played) -> None:
+    """Only lines together show that a reply is always a number of elements, or names, and that a write
+    always leaves what exists.
+    """
+
+    def show(name: str, always: str, never: str) -> bool:
+        return (name, always) in played.effects and (name, never) not in played.effects
+
+    missing = []
+    for name, spec in TABLE.items():
+        reply, repetition = spec.effects.reply, spec.repetition
+        if spec.readonly and show(name, "a size", "no size") and reply != "counts":
+            missing.append(f"the effect counts to the row of {name}, which returns sizes")
+        if spec.readonly and show(name, "the number of keys", "no number of keys") and not reply:
+            missing.append(f"the effect names to the row of {name}, which returns numbers of keys")
+        if show(name, "names of fields", "values of fields") and spec.readonly and reply != "names":
+            missing.append(f"the effect names to the row of {name}, which returns no values")
+        if show(name, "leaves what exists", "changes what exists") and repetition != "if-new":
+            missing.append(f"the effect if-new to the row of {name}, which leaves what exists")
+        contradiction = {
+            "counts": "data", "names": "values of fields", "if-new": "changes what exists",
+        }  # fmt: skip
+        missing += [
+            f"another effect than {effect} to the row of {name}: a line shows {shown!r}"
+            for effect, shown in contradiction.items()
+            if effect in (reply, repetition) and (name, shown) in played.effects
+        ]
+    complete(TABLE_FILE, missing)
 
 
 NOT_PRODUCED: set[str] = set()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-REPETITIONS = ("idempotent", "overwrites", "again", "varies", "takes", "moves", "derives")
-_WORDS = (*REPETITIONS, "time")
+REPETITIONS = (
+    "idempotent", "if-new", "if-equal", "overwrites", "again", "varies", "takes", "moves", "derives",
+)  # fmt: skip
+_REPLIES = ("counts", "names")
+_WORDS = (*REPETITIONS, *_REPLIES, "time")
 
 
 class Effects(NamedTuple):
-    """The effects of a row, which the head of ``commands.txt`` explains. ``repetition`` is one of
-    ``REPETITIONS``, or empty.
+    """The effects of a row, which the head of ``commands.txt`` explains.
+
+    ``repetition`` is one of ``REPETITIONS``, and ``reply`` is ``counts`` or ``names``; both can be
+    empty.
     """
 
     repetition: str
+    reply: str
     time: bool
 
 
@@ -23,7 +30,12 @@ def parse(text: str) -> Effects:
     for word in words:
         if word not in _WORDS:
             raise ValueError(f"{word!r} is not an effect; use one of {', '.join(_WORDS)}")
-    repetitions = [word for word in REPETITIONS if word in words]
-    if len(repetitions) > 1:
-        raise ValueError(f"{' and '.join(repetitions)} exclude each other; remove one of them")
-    return Effects("".join(repetitions), "time" in words)
+    return Effects(_only_one(REPETITIONS, words), _only_one(_REPLIES, words), "time" in words)
+
+
+def _only_one(effects: Sequence[str], words: Sequence[str]) -> str:
+    """Return the one of some effects that is in a column, or an empty string."""
+    present = [effect for effect in effects if effect in words]
+    if len(present) > 1:
+        raise ValueError(f"{' and '.join(present)} exclude each other; remove one of them")
+    return "".join(present)

@@ -2,7 +2,7 @@
 ``OVERWRITES`` after a read by the same client may have lost the update of another client.
 
 They are derived from the command table. A new command belongs to the kinds that its row implies: by its
-name, its group, its flags, the flags of its keys, its arguments and the effect of a repetition.
+group, its flags, the flags of its keys, its arguments and its effects.
 """
 
 from __future__ import annotations
@@ -38,14 +38,10 @@ def _stores(spec: CommandSpec) -> bool:
 
 # -- reads -----------------------------------------------------------------------------------------
 
-_READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "scripting")
-"""Commands that read keys."""
-COUNTS = _READS & _all(
-    lambda spec: spec.name.endswith(("CARD", "COUNT", "LEN")) and spec.group != "generic"
-)
-"""Commands that return a number of elements, or a length; not OBJECT REFCOUNT."""
-ASKS_FOR_NAMES = _READS & _all(lambda spec: spec.name.endswith(("EXISTS", "KEYS")))
-"""Commands that read the names of keys or fields and not their values."""
+COUNTS = _all(lambda spec: spec.effects.reply == "counts")
+"""Commands that return only how much data there is: a number of elements, or a length."""
+ASKS_FOR_NAMES = _all(lambda spec: spec.effects.reply == "names")
+"""Commands that return only which keys or fields exist, and not their values."""
 SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.readonly)
 """Commands that run scripts and functions that may write."""
 
@@ -55,20 +51,22 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 # -- what a repetition does (`CommandSpec.repetition`) ---------------------------------------------
 
 OVERWRITES = _all(lambda spec: spec.repetition == "overwrites")
-"""Commands whose effect does not depend on the data that they overwrite or delete."""
+"""Commands that replace or delete whole values of keys or fields, whatever these are."""
 CHANGES_AGAIN = _all(lambda spec: spec.repetition == "again")
 """Commands that change the data again each time they are repeated."""
 TAKES = _all(lambda spec: spec.repetition == "takes")
 """Commands that take an element away, which another client then cannot take."""
 MOVES = _all(lambda spec: spec.repetition == "moves")
 """Commands that move an element from their first key to the second."""
-REPEATABLE = OVERWRITES | _all(lambda spec: spec.repetition == "idempotent")
+IF_NEW = _all(lambda spec: spec.repetition == "if-new")
+"""Commands that only write what does not exist."""
+IF_EQUAL = _all(lambda spec: spec.repetition == "if-equal")
+"""Commands that only change a value that is equal to an argument."""
+REPEATABLE = (OVERWRITES | IF_NEW | IF_EQUAL) | _all(lambda spec: spec.repetition == "idempotent")
 """Commands that change nothing when they are repeated."""
 
 # -- additions -------------------------------------------------------------------------------------
 
-IF_NEW = _all(lambda spec: spec.name.endswith("NX") and "insert" in _flags(spec))
-"""Commands that only write what does not exist."""
 ADDS = _all(lambda spec: _stores(spec) and GROUPS[spec.group].is_collection and _takes_many(spec))
 """Commands that add any number of elements to a key."""
 APPENDS = _all(lambda spec: spec.name in CHANGES_AGAIN and _takes_many(spec))
@@ -90,11 +88,9 @@ EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not No
 
 # -- removals --------------------------------------------------------------------------------------
 
-DELETIONS = _all(
-    lambda spec: (
-        spec.name in OVERWRITES and spec.group in ("generic", "string") and "delete" in _flags(spec)
-    )
-)
+DELETES_ANY = _all(lambda spec: spec.name in OVERWRITES and "delete" in _flags(spec))
+"""Commands that delete the keys or fields in their arguments, whatever values these have."""
+DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("generic", "string"))
 """Commands that delete keys unconditionally."""
 REMOVALS = _all(
     lambda spec: (

@@ -55,7 +55,8 @@ class CommandSpec:
         self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
         self.synopsis = row.arguments
         self.arguments: Sequence[Argument] = synopsis.parse(row.arguments, row.later)
-        self.repetition, self._has_time_effect = effects.parse(row.effects)
+        self.effects = effects.parse(row.effects)
+        self.repetition = self.effects.repetition
         self._check()
 
     def _check(self) -> None:
@@ -65,6 +66,11 @@ class CommandSpec:
             raise ValueError(
                 "it changes keys, so the effects need a word about repetitions; use one of "
                 f"{', '.join(effects.REPETITIONS)}"
+            )
+        if self.effects.reply and not (self.readonly and self.keys):
+            raise ValueError(
+                f"it is no read of keys, so {self.effects.reply!r} says nothing; remove it, or add the "
+                "flag readonly and a key"
             )
         if self.repetition and not changes_keys:
             raise ValueError(
@@ -193,7 +199,7 @@ class CommandSpec:
     def always_timed(self) -> bool:
         """Whether the effect or the reply of each line depends on the time."""
         always_blocks = "blocking" in self.flags and not self.may_wait
-        return always_blocks or self._has_time_effect or self.ttl_unit is not None
+        return always_blocks or self.effects.time or self.ttl_unit is not None
 
     @cached_property
     def _timed_words(self) -> frozenset[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,16 +18,30 @@ from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.syntax import decoded
 from pytest_fakecloud.kv.table.kinds import REMOVALS
 from pytest_fakecloud.kv.table.registry import CommandSpec
+from pytest_fakecloud.kv.table.synopsis import all_arguments
 from pytest_fakecloud.kv.table.ttl import UNITS
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
+from pytest_fakecloud.kv.values.measures import content_size
 from pytest_fakecloud.kv.values.stream import StreamValue
 from pytest_fakecloud.kv.values.types import type_name
 from pytest_fakecloud.kv.values.zset import SortedSet
-from tests.kv.table import WITHOUT_SERVER
+from tests.kv.table import WITHOUT_DATA
 
 TYPES = {"$": "string", "l": "list", "s": "set", "h": "hash", "z": "zset", "t": "stream"}
 """For classes of events, the type of the key that has changed."""
+
+REPORTED_OTHERWISE = {
+    ("HSETEX", "update"), ("RENAME", "denyoom"), ("SET", "OW"), ("SINTERSTORE", "OW"),
+    ("XAUTOCLAIM", "access"), ("XCLAIM", "access"),
+}  # fmt: skip
+"""Flags that commands would have by what they do, and that real servers do not report, with their
+commands. The rows have what real servers report.
+"""
+SILENT = frozenset({"BITFIELD"})
+"""Commands that can create a key and not report it, as real servers do (BITFIELD: OVERFLOW FAIL)."""
+LARGE = 2000
+"""The bytes of a value from which on no command that accesses it is compared: a copy takes too long."""
 
 
 class ObservedEffects:
@@ -34,8 +49,9 @@ class ObservedEffects:
 
     ``undeclared`` are what rows lack, ``unknown_events`` events without a class, and ``unreported``
     changes that functions did not report to the keyspace. ``shown`` are what commands showed: effects
-    by their words, ``ttl`` and ``value`` for arguments that are a TTL or a value. Flags are those of
-    commands that no real server here has: `tests/kv/test_self_description.py` compares the others.
+    by their words, ``ttl`` and ``value`` for arguments that are a TTL or a value, and what replies and
+    changes look like, from which only all lines of a command let one conclude. Not compared are
+    commands that only run other commands (`WITHOUT_DATA`), and large values.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -78,22 +94,29 @@ class ObservedEffects:
             self.touched, self.changed = set(), set()
             size = self._size()
             stored = self._stored(db, spec, argv)
-            before = self._contents(db, spec, argv)
+            before = self._contents(stored)
+            after: dict[bytes, Any] = {}
             self.spec = spec
             try:
                 reply = run(session, spec, argv)
             finally:
                 self._check_keys(spec, argv)
                 self._check_readonly(spec, argv)
-                self._check_changes(spec, argv, before, self._contents(db, spec, argv))
+                stored_after = self._stored(db, spec, argv)
+                after = self._contents(stored_after)
+                if not (before.keys() == stored.keys() and after.keys() == stored_after.keys()):
+                    stored = stored_after = before = after = {}  # One of the values is large.
+                self._check_changes(spec, argv, before, after)
                 self.inside = within
                 self.touched, self.changed = outer
-            if self._size() > size and "denyoom" not in spec.flags and spec.name in WITHOUT_SERVER:
-                self._note(spec, "the flag denyoom, because it adds data")
-            after = self._contents(db, spec, argv)
-            self._check_storage(spec, argv, stored, self._stored(db, spec, argv), before, after)
+            adds_data = self._size() > size and spec.group not in WITHOUT_DATA
+            if adds_data and "denyoom" not in spec.flags:
+                self._note(spec, "the flag denyoom, because it adds data", "denyoom")
+            self._check_storage(spec, argv, stored, stored_after, before, after)
             self._check_access(spec, argv, before, reply)
             self._check_removals(spec, argv, before, after, reply)
+            self._show(*shown_by_reply(spec, argv, before, reply))
+            self._show(*shown_by_values(spec, argv, before, after))
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
             value_at = spec.value_at
@@ -103,8 +126,10 @@ class ObservedEffects:
 
         monkeypatch.setattr(self.engine, "run", followed, raising=False)
 
-    def _note(self, spec: CommandSpec, addition: str) -> None:
-        self.undeclared.add(f"to the row of {spec.name}: {addition}")
+    def _note(self, spec: CommandSpec, addition: str, flag: str = "") -> None:
+        """Note what a row lacks, unless it is a flag that real servers do not report."""
+        if (spec.name, flag) not in REPORTED_OTHERWISE:
+            self.undeclared.add(f"to the row of {spec.name}: {addition}")
 
     def _show(self, *words: str) -> None:
         self.shown.update((self.spec.name, word) for word in words)
@@ -117,9 +142,9 @@ class ObservedEffects:
 
     def _stored(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> dict[bytes, Any]:
         """Return the values of the keys of a command line, without what has expired; for a command
-        that a real server has, none.
+        that only runs others, none.
         """
-        if spec.name not in WITHOUT_SERVER:
+        if spec.group in WITHOUT_DATA:
             return {}
         now_ms = self.engine.clock.now_us() // 1000
         return {
@@ -128,10 +153,11 @@ class ObservedEffects:
             if db.expires.get(argv[at], now_ms + 1) > now_ms
         }
 
-    def _contents(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> dict[bytes, Any]:
-        """Return a copy of the elements of these values."""
+    def _contents(self, stored: dict[bytes, Any]) -> dict[bytes, Any]:
+        """Return a copy of the elements of these values, unless one is large."""
+        if any(map(is_large, stored.values())):
+            return {}
         now_ms = self.engine.clock.now_us() // 1000
-        stored = self._stored(db, spec, argv)
         return {key: elements(value, now_ms) for key, value in stored.items()}
 
     def _check_keys(self, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -144,12 +170,9 @@ class ObservedEffects:
                 self._note(spec, f"the position of the key {decoded(key)} in `{shown(argv)}`")
 
     def _check_readonly(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Check that a command that reads keys, and that no real server has, is a read or a write."""
-        if (
-            self.touched
-            and spec.name in WITHOUT_SERVER
-            and not (spec.readonly or spec.write or spec.group == "scripting")
-        ):
+        """Check that a command that reads keys is a read or a write."""
+        is_declared = spec.readonly or spec.write or spec.group in WITHOUT_DATA
+        if self.touched and not is_declared:
             self._note(spec, f"the flag readonly (or write), because of `{shown(argv)}`")
 
     def _check_storage(
@@ -172,7 +195,7 @@ class ObservedEffects:
             elif "OW" in flags[key] and new is value:
                 self._note(spec, f"RW instead of OW: `{shown(argv)}` does not replace the value")
             elif "RW" in flags[key] and type_name(new) != type_name(value):
-                self._note(spec, f"OW instead of RW: `{shown(argv)}` replaces another type")
+                self._note(spec, f"OW instead of RW: `{shown(argv)}` replaces another type", "OW")
 
     def _check_access(
         self, spec: CommandSpec, argv: list[bytes], before: dict[bytes, Any], reply: Any
@@ -182,7 +205,7 @@ class ObservedEffects:
         flags = flags_of(spec, argv)
         for key, value in before.items():
             if texts & texts_in(value) and "access" not in flags[key]:
-                self._note(spec, f"access of the key {decoded(key)} in `{shown(argv)}`")
+                self._note(spec, f"access of the key {decoded(key)} in `{shown(argv)}`", "access")
 
     def _check_removals(
         self,
@@ -194,7 +217,10 @@ class ObservedEffects:
     ) -> None:
         """Check that the command counts as one that removes the elements in the line, if it does and
         does not return them, or as one that takes elements, if it returns others than those in the line.
+
+        A field that expires is not removed, and an element that moves is not only removed.
         """
+        removes = spec.ttl_unit is None and spec.repetition != "moves"
         for key, value in before.items():
             new = after.get(key) or {}
             if not (isinstance(value, dict) and isinstance(new, dict)):
@@ -202,7 +228,7 @@ class ObservedEffects:
             gone = {name: data for name, data in value.items() if name not in new}
             named = texts_in([*gone]) & {*argv}
             returned = texts_in([*gone.items()]) & texts_in(reply)
-            if named and not returned and spec.name not in REMOVALS:
+            if removes and named and not returned and spec.name not in REMOVALS:
                 self._note(
                     spec,
                     f"RW delete, and field, member, index or element as the name of the argument that "
@@ -231,7 +257,7 @@ class ObservedEffects:
                     f"{spec.name}: session.db.note_removal() instead of touch(), because "
                     f"`{shown(argv)}` leaves {decoded(key)} without elements"
                 )
-            if ways and key not in self.changed:
+            if ways and key not in self.changed and spec.name not in SILENT:
                 self.unreported.add(
                     f"{spec.name}: session.db.touch(), because `{shown(argv)}` changes {decoded(key)}"
                 )
@@ -240,6 +266,7 @@ class ObservedEffects:
                     self._note(
                         spec,
                         f"RW (or OW, RM) and {way} of the key {decoded(key)} in `{shown(argv)}`",
+                        way,
                     )
                 if not spec.write:
                     self._note(
@@ -336,6 +363,44 @@ def flags_of(spec: CommandSpec, argv: list[bytes]) -> dict[bytes, set[str]]:
     return flags
 
 
+def shown_by_reply(
+    spec: CommandSpec, argv: list[bytes], before: dict[bytes, Any], reply: Any
+) -> Iterator[str]:
+    """Yield what a reply can be: a size, the number of keys, data, or names or values of a hash."""
+    values = [value for value in before.values() if value is not None]
+    has_sizes = values and all(isinstance(value, bytes | dict) for value in values)
+    if has_sizes and type(reply) is int and reply > 1:
+        yield "a size" if reply in map(len, values) else "no size"
+        keys = [word for word in argv if before.get(word) is not None]
+        yield "the number of keys" if reply == len(keys) else "no number of keys"
+    if texts_in(reply) & texts_in(values):
+        yield "data"
+    for value in values if spec.group == "hash" else ():
+        if texts := texts_in(reply) & texts_in(value):
+            yield "names of fields" if texts <= value.keys() else "values of fields"
+
+
+def shown_by_values(
+    spec: CommandSpec, argv: list[bytes], before: dict[bytes, Any], after: dict[bytes, Any]
+) -> Iterator[str]:
+    """Yield whether a line with another value leaves what exists, or changes it."""
+    if not any(argument.name == "value" for argument in all_arguments(spec.arguments)):
+        return
+    for key, value in before.items():
+        new = after.get(key)
+        if isinstance(value, bytes):
+            exists, is_left = True, value == new
+        elif isinstance(value, dict):
+            exists = bool(value.keys() & {*argv})
+            is_left = isinstance(new, dict) and value.items() <= new.items()
+        else:
+            continue
+        if not is_left:
+            yield "changes what exists"
+        elif exists and argv[-1] not in texts_in(value):
+            yield "leaves what exists"
+
+
 def shown(argv: list[bytes]) -> str:
     return " ".join(map(decoded, argv))
 
@@ -346,8 +411,15 @@ def _command(engine: Any, argv: list[bytes], reply: Any = None) -> Command:
     return Command(entry, [name.upper(), *arguments], reply)
 
 
+def is_large(value: Any) -> bool:
+    """Return whether a value has too many elements, or too many bytes, to be copied for each command."""
+    return value is not None and content_size(value) > LARGE
+
+
 def elements(value: Any, now_ms: int) -> Any:
-    """Return a copy of a value's elements; the value itself if it has none."""
+    """Return a copy of a value's elements; the value itself if it has none, or if its bytes are a
+    HyperLogLog, whose registers are no elements.
+    """
     if isinstance(value, HashValue):
         return {
             field: (text, value.expires.get(field))
@@ -362,6 +434,8 @@ def elements(value: Any, now_ms: int) -> Any:
         return {
             (element, n): True for element, count in Counter(value).items() for n in range(count)
         }
+    if isinstance(value, bytes | bytearray) and value.startswith(b"HYLL"):
+        return ("hyperloglog", bytes(value))
     return bytes(value) if isinstance(value, bytearray) else value
 
 
