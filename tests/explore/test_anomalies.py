@@ -1177,7 +1177,7 @@ def test_a_guarded_program_is_not_accused(
 ) -> None:
     clients = program(filled(kv))
     # A client alone has 15 single disturbances.
-    result = cloud.explore(clients, budget=25 * len(clients), trust=False)
+    result = cloud.explore(clients, budget=15 * len(clients), trust=False)
     assert not result.anomalies
 
 
@@ -1318,7 +1318,7 @@ def test_an_anomaly_of_several_services_is_named(name: str, make: Make, cloud: C
     ids=lambda make: make.__name__,
 )
 def test_a_correction_with_several_services_is_not_accused(make: Make, cloud: Cloud) -> None:
-    assert not explored(cloud, make(cloud, True), budget=50).anomalies
+    assert not explored(cloud, make(cloud, True), budget=30).anomalies
 
 
 @pytest.mark.parametrize(
@@ -1327,7 +1327,7 @@ def test_a_correction_with_several_services_is_not_accused(make: Make, cloud: Cl
 def test_a_harmless_half_or_repetition_is_not_accused(
     make: Callable[[Cloud], Scenario], cloud: Cloud
 ) -> None:
-    assert not explored(cloud, make(cloud), budget=50).anomalies
+    assert not explored(cloud, make(cloud), budget=30).anomalies
 
 
 def test_pending_entries_that_the_check_finishes_are_no_anomaly(cloud: Cloud, kv: KVServer) -> None:
