@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
-from ..core.calls import set_interruptions_end
+from ..core.calls import Call, set_interruptions_end
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
@@ -145,7 +145,11 @@ class KVApp(App):
         """Run one command."""
         response_format = format_of(request)
         [line] = lines_of(request)
-        reply = self.finished(self._run(request, self._session(request), line))
+        session = self._session(request)
+        if self.interruptions:
+            self.run_interruptions(request.call, _sender(request), line)
+        reply = self.command_limits.check(line) or self.engine.reply_to(session, line)
+        reply = self.finished(reply)
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
             return response_format.error(reply)
@@ -164,7 +168,13 @@ class KVApp(App):
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
-            reply = self._run(request, session, line, "pipelined" if replies else "alone")
+            if self.interruptions:
+                arrival: Arrival = "pipelined" if replies else "alone"
+                self.run_interruptions(request.call, _sender(request), line, arrival)
+            if replies:
+                for listener in self.interruptions.listeners:
+                    listener()
+            reply = self.command_limits.check(line) or self.engine.reply_to(session, line)
             size += size_of(reply)
             too_large = self.command_limits.size_error(size)
             # The whole response will be rejected, so discard this reply.
@@ -181,17 +191,6 @@ class KVApp(App):
             return response_format.error(replies)
         return response_format.replies(replies, self._headers(request))
 
-    def _run(
-        self, request: Request, session: AnySession, line: list[bytes], arrival: Arrival = "alone"
-    ) -> Reply:
-        """Run a command of a request; return its reply, which can be an error."""
-        if self.interruptions:
-            self._run_interruptions(request, [line], arrival)
-        if arrival == "pipelined":
-            for listener in self.interruptions.listeners:
-                listener()
-        return self.command_limits.check(line) or self.engine.reply_to(session, line)
-
     def multi_exec(self, request: Request) -> Result:
         """Run commands as one transaction; if it is discarded, return one error (specification).
 
@@ -204,8 +203,9 @@ class KVApp(App):
             self.command_limits.count(lines[:1])
             raise RestError(400, rejection.text.decode())
         if self.interruptions:
-            self._run_interruptions(request, [[b"MULTI"]])
-            self._run_interruptions(request, [*lines, [b"EXEC"]], "queued")
+            self.run_interruptions(request.call, _sender(request), [b"MULTI"])
+            for line in (*lines, [b"EXEC"]):
+                self.run_interruptions(request.call, _sender(request), line, "queued")
         replies = self._transaction(self._session(request), lines)
         return self._replies(request, response_format, self.finished(replies))
 
@@ -309,15 +309,14 @@ class KVApp(App):
                     items[at] = CommandError(errors.NOT_INTEGER_VENDOR)
         return whole[0]
 
-    def _run_interruptions(
-        self, request: Request, lines: list[list[bytes]], arrival: Arrival = "alone"
+    def run_interruptions(
+        self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone"
     ) -> None:
-        sender = CommandSender(request.client, request.principal.name)
-        for line in lines:
-            is_interrupted = self.interruptions.before(sender, line, arrival)
-            # Not in a pipeline, of which earlier commands were executed before the interruption.
-            if is_interrupted and arrival != "pipelined":
-                set_interruptions_end(request.call, self.recorder.reserve())
+        """Run the interruptions that come before a command of a call, over both protocols."""
+        is_interrupted = self.interruptions.before(sender, line, arrival)
+        # Not in a pipeline, of which earlier commands were executed before the interruption.
+        if is_interrupted and arrival != "pipelined":
+            set_interruptions_end(call, self.recorder.reserve())
 
     def _session(self, request: Request) -> AnySession:
         """Open a session for a request; each engine has its own class. The engine does not refer to the
@@ -336,6 +335,10 @@ class KVApp(App):
         if _SERVICE_SYNC_TOKEN.lower() in request.fields:
             headers.append((_SERVICE_SYNC_TOKEN, token))
         return headers
+
+
+def _sender(request: Request) -> CommandSender:
+    return CommandSender(request.client, request.principal.name)
 
 
 # -- command lines in requests ---------------------------------------------------------------------

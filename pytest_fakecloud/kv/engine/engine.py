@@ -38,15 +38,13 @@ from .turns import CommandTurns, ScriptRunning
 if TYPE_CHECKING:
     from ...core.signals import Signal
     from ..scripting.scripts import Script, Scripting
-    from ..search.index import Search
+    from ..search.index import Indexes, Search
 
 T = TypeVar("T")
 Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
 """A function that raises ``CommandError`` to reject a line."""
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
 """For each type that not every server has, one of its commands."""
-_SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
-"""Commands that need an index, which is updated before they run."""
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
@@ -214,8 +212,8 @@ class KVEngine:
 
     def _in_turn(self, session: Session, line: list[bytes], run: Callable[[], T]) -> T | Reply:
         try:
-            if line[0].upper() in _SEARCHES:
-                self._index_ahead(session, line)
+            if session.db.indexes is not None:
+                self._index_ahead(session, session.db.indexes, line)
             return self.turns.in_turn(line, run)
         except ScriptRunning:
             return self._reply_during_script(session, line)
@@ -331,14 +329,16 @@ class KVEngine:
         usec = self.clock.now_us() - start_us + sleep_us
         self.statistics.record(session, spec, line, start_us, usec)
 
-    def _index_ahead(self, session: Session, line: list[bytes]) -> None:
-        """Update the index of a search in steps between other clients, except in transactions. The
-        caller does not hold the lock.
+    def _index_ahead(self, session: Session, indexes: Indexes, line: list[bytes]) -> None:
+        """Update the index that a command reads in steps between other clients, except in transactions.
+        The caller does not hold the lock.
         """
-        indexes = session.db.indexes
-        if indexes is None or session.is_queuing or len(line) < 2:
+        spec = self.table.find(line)
+        if spec is None or spec.group != "search" or spec.write:
             return
-        whole = line[0].upper() == b"SEARCH.WAITINDEXING"
+        if session.is_queuing or len(line) < 2:
+            return
+        whole = spec.name == "SEARCH.WAITINDEXING"
 
         def is_done() -> bool:
             self.update_time()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...core.clock import Timekeeper
 from ...core.ids import new_token
@@ -129,8 +129,10 @@ class Session:
         """The name of the command that the client has sent last, even if rejected (CLIENT LIST)."""
         self.monitor: Monitor | None = None
         self.tracking: TrackingOptions | None = None
-        self.reply_mode = "on"
-        """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
+        self.reply_mode: Literal["on", "off", "skip next", "skip"] = "on"
+        """The mode of CLIENT REPLY. SKIP sets ``"skip next"``, which becomes ``"skip"`` when the next
+        command begins, and then ``"on"`` again.
+        """
         self.no_evict = False
         """Mode set by CLIENT NO-EVICT, which is only reported."""
         self.no_touch = False
@@ -144,6 +146,13 @@ class Session:
     def push(self, message: list[Any]) -> None:
         if self.connection is not None:
             self.connection.push(message)
+
+    def begin_command(self) -> None:
+        """Let CLIENT REPLY SKIP concern the command that follows it, and no other."""
+        if self.reply_mode == "skip next":
+            self.reply_mode = "skip"
+        elif self.reply_mode == "skip":
+            self.reply_mode = "on"
 
     def reserve_reply(self) -> None:
         """Reserve the place of the reply to the running command before messages that follow."""

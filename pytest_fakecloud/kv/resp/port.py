@@ -26,7 +26,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut, set_interruptions_end
+from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut
 from ...core.errors import ContractError, ServiceError
 from ...core.timers import monotonic
 from ...http.hub import Mount
@@ -52,7 +52,7 @@ from .wire import (
     ExecMessages,
     Outbox,
     ProtocolFault,
-    as_resp,
+    RespAnswer,
     facts_reader,
     json_of,
     protocol_of,
@@ -230,7 +230,7 @@ class PortConnection:
             return
         call = self._open_call(line, app.settle())
         request = self._request_of(line, call)
-        mode = session.reply_mode  # which the command may change
+        session.begin_command()
         response: AnyResponse
         try:
             if self.engine.pauses.delays_end_us:
@@ -240,12 +240,12 @@ class PortConnection:
                 response = ConnectionEffect("drop")
             elif self._passes_chain(line):
                 perform = partial(self._end_of_chain, line, call)
-                response = self._checked(line, call, app.chain.run(request, perform))
+                response = self._as_replies(line, call, app.chain.run(request, perform))
             else:
                 response = self._perform(line, call)
         except BaseException as error:
             response = self._render_error(app.report_bug(request, error))
-        self._deliver(call, response, self._is_silent(line, mode))
+        self._deliver(call, response, is_silent=session.reply_mode in ("off", "skip"))
 
     def _open_call(self, line: list[bytes], at_us: int) -> Call:
         """Record a command without its secrets, and only the beginning of a large one."""
@@ -295,8 +295,7 @@ class PortConnection:
         app, engine, session = self.app, self.engine, self.session
         if app.interruptions:
             arrival: Arrival = "queued" if session.is_queuing else "alone"
-            if app.interruptions.before(CommandSender(self.client), line, arrival):
-                set_interruptions_end(call, app.recorder.reserve())
+            app.run_interruptions(call, CommandSender(self.client), line, arrival)
         reply: Reply = app.command_limits.check(line, is_known=session.user is not ANONYMOUS)
         if reply is not None:
             session.abort_transaction()
@@ -307,75 +306,75 @@ class PortConnection:
             finally:
                 self._executing = None
             reply = self._wait(result) if isinstance(result, Waiter) else result
-        reply = app.finished(self._in_exec.fill(reply, session.resp))
-        status = 400 if isinstance(reply, CommandError) else 200
-        return Answer(to_resp(reply, session.resp), status, (), RESP_TYPE)
+        return self._answer(app.finished(self._in_exec.fill(reply, session.resp)))
 
-    def _checked(self, line: list[bytes], call: Call, response: AnyResponse) -> AnyResponse:
-        """Return the response of the chain, a fault's as a reply; raise ``ContractError`` if a fault has
-        changed the bytes of a reply.
+    def _answer(self, reply: Reply, status: int | None = None) -> RespAnswer:
+        """Return an encoded reply. Its status is 400 for an error, unless a fault has chosen one."""
+        if status is None:
+            status = 400 if isinstance(reply, CommandError) else 200
+        return RespAnswer(to_resp(reply, self.session.resp), status, (), RESP_TYPE)
+
+    def _as_replies(self, line: list[bytes], call: Call, response: AnyResponse) -> AnyResponse:
+        """Return the response of the chain, with a fault's answers as replies. Raises ``ContractError``
+        if such an answer is in the Redis protocol already, and so replaces the bytes of a reply.
         """
-        if not isinstance(response, Answer):
+        if isinstance(response, ConnectionEffect):
+            answer = response.answer
+            if answer is None or isinstance(answer, RespAnswer):
+                return response
+            return response._replace(answer=self._answer(reply_in(answer), answer.status))
+        if not isinstance(response, Answer) or isinstance(response, RespAnswer):
             return response
-        if response.content_type != RESP_TYPE:
-            return self._injected(line, response)
-        if response.altered:
+        if response.content_type == RESP_TYPE:
             raise ContractError(
                 f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
                 "after which the client would wait for the rest or misread later replies: limit the "
                 "fault to REST requests with route=, or use truncate"
             )
-        return response
+        reply = reply_in(response)
+        if self.session.is_queuing:
+            reply = self._in_transaction(line, reply)
+        answer = self._answer(reply, response.status)
+        answer.altered = response.altered
+        return answer
 
-    def _injected(self, line: list[bytes], answer: Answer) -> Answer:
-        """Return a fault's response as a reply, and change a transaction as a real server would.
+    def _in_transaction(self, line: list[bytes], reply: Reply) -> Reply:
+        """Return a fault's reply to a queued command or EXEC, and change the transaction as a real
+        server would.
 
         An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
         Raises ``ContractError`` if a queued command would get any other reply.
         """
         session = self.session
-        reply = reply_in(answer)
-        if session.is_queuing:
-            name = line[0].upper().decode("utf-8", "replace")
-            if name == "EXEC":
-                session.discard_transaction()
-                if reply is None:
-                    reply = NIL_ARRAY
-                elif isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
-                    reply = CommandError(errors.exec_aborted_by(reply.text))
-            elif isinstance(reply, CommandError):
-                session.abort_transaction()
-            elif name not in RUN_IN_TRANSACTION:
-                shown = to_resp(reply, session.resp)
-                raise ContractError(
-                    f"the fault replies {shown!r:.80} to {name:.80} inside MULTI, where a server "
-                    "replies QUEUED or an error: inject an error, or a reply to EXEC"
-                )
-            elif name in ("DISCARD", "RESET"):
-                session.discard_transaction()
-        injected = Answer(to_resp(reply, session.resp), answer.status, (), RESP_TYPE)
-        injected.altered = answer.altered
-        return injected
+        name = line[0].upper().decode("utf-8", "replace")
+        if name == "EXEC":
+            session.discard_transaction()
+            if reply is None:
+                return NIL_ARRAY
+            if isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
+                return CommandError(errors.exec_aborted_by(reply.text))
+        elif isinstance(reply, CommandError):
+            session.abort_transaction()
+        elif name not in RUN_IN_TRANSACTION:
+            shown = to_resp(reply, session.resp)
+            raise ContractError(
+                f"the fault replies {shown!r:.80} to {name:.80} inside MULTI, where a server "
+                "replies QUEUED or an error: inject an error, or a reply to EXEC"
+            )
+        elif name in ("DISCARD", "RESET"):
+            session.discard_transaction()
+        return reply
 
     def _render_error(self, error: ServiceError) -> Answer:
         """Return an internal error as a reply. It also makes a transaction fail."""
         self.session.abort_transaction()
         text = f"ERR {error.message}".encode("utf-8", "replace")
-        return Answer(to_resp(CommandError(text)), error.status, (), RESP_TYPE)
+        return self._answer(CommandError(text), error.status)
 
-    def _is_silent(self, line: list[bytes], mode: str) -> bool:
-        """Return whether CLIENT REPLY suppresses the reply to a command, before which its ``mode`` was
-        set. Afterwards, SKIP is over, unless the command has set it again.
+    def _deliver(self, call: Call, response: AnyResponse, *, is_silent: bool) -> None:
+        """Record a response, and send it, unless CLIENT REPLY makes the server silent, or apply the
+        effect of a fault, which ends the connection.
         """
-        session = self.session
-        if mode == session.reply_mode == "skip":
-            if [word.upper() for word in line[:2]] != [b"CLIENT", b"REPLY"]:
-                session.reply_mode = "on"
-            return True
-        return session.reply_mode == "off"
-
-    def _deliver(self, call: Call, response: AnyResponse, is_silent: bool) -> None:
-        """Record a response, and send it or apply a fault's effect, which ends the connection."""
         assert not isinstance(response, Stream)
         outbox = self.outbox
         if isinstance(response, Answer):
@@ -387,8 +386,7 @@ class PortConnection:
             return
         self.app.record(call, response)
         if response.kind == "truncate" and response.answer is not None and not is_silent:
-            data = as_resp(response.answer, self.session.resp)[: response.keep]
-            outbox.put(data, is_last=True)
+            outbox.put(response.answer.body[: response.keep], is_last=True)
         with contextlib.suppress(OSError):  # The client may have closed its side already.
             outbox.send()
         if response.kind == "hang":

@@ -254,11 +254,8 @@ RESP_TYPE = "application/x-resp"
 """The content type of an answer that is encoded in the Redis protocol."""
 
 
-def as_resp(answer: Answer, version: int) -> bytes:
-    """Return an injected HTTP response in the Redis protocol."""
-    if answer.content_type == RESP_TYPE:
-        return answer.body
-    return to_resp(reply_in(answer), version)
+class RespAnswer(Answer):
+    """A reply in the Redis protocol, as interceptors see it. A fault's answer is of another class."""
 
 
 def reply_in(answer: Answer) -> Reply:

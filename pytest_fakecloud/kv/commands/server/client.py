@@ -98,7 +98,10 @@ def client_no_touch(session: Session, args: Args) -> Reply:
 def client_reply(session: Session, args: Args) -> Reply:
     """Choose whether the connection receives replies."""
     mode = choice(args, (b"ON", b"OFF", b"SKIP"))
-    session.reply_mode = mode.lower().decode()
+    if mode != b"SKIP":
+        session.reply_mode = "on" if mode == b"ON" else "off"
+    elif session.reply_mode != "off":
+        session.reply_mode = "skip next"
     return OK if mode == b"ON" else NO_REPLY
 
 
