@@ -30,10 +30,8 @@ HEADERS_LIMIT = 1000
 BODY_LIMIT = 64 * 1024 * 1024
 """Maximum bytes of a request body, above the limits of all services, so that those apply."""
 
-_METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} "
-_BEGINNING = re.compile(
-    rb"\x16?\Z|[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}(\r?\Z| [^\n]*(\Z| [A-Z]+/\d\.\d\r?\n))"
-)
+_METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}"
+_BEGINNING = re.compile(rb"\x16?\Z|" + _METHOD + rb"(\r?\Z| [^\n]*(\Z| [A-Z]+/\d\.\d\r?\n))")
 """The first byte of a TLS connection, or a request line, which may be incomplete."""
 _BLANK_LINE = b"\r\n\r\n"
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -293,7 +291,7 @@ half as much memory again.
 
 def _no_method(data: bytes) -> MalformedRequest | None:
     """Return the reason to reject an unknown method or TLS; None for other data."""
-    if re.match(_METHOD, data):
+    if re.match(_METHOD + b" ", data):
         # The parser rejects methods that are not registered, but any token is valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
         return MalformedRequest(501, f"the method {method!r} is not known", method, target)

@@ -234,7 +234,7 @@ class PortConnection:
         response: AnyResponse
         try:
             if self.engine.pauses.delays_end_us:
-                self.wait_for_pause(line)
+                self._wait_for_pause(line)
             if session.closing:
                 # The connection was closed while the command waited, before it reached the engine.
                 response = ConnectionEffect("drop")
@@ -433,7 +433,7 @@ class PortConnection:
             self.signal.close()
         resume()
 
-    def wait_for_pause(self, line: list[bytes]) -> None:
+    def _wait_for_pause(self, line: list[bytes]) -> None:
         engine = self.engine
         if not engine.pauses.delays(self.session, line):
             return
