@@ -183,7 +183,7 @@ def test_fakes_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -
 
     def listen() -> None:
         heard: list[Any] = []
-        for stop in [cloud._listeners.add(heard.append) for _ in range(3)]:
+        for stop in [cloud._on_start.add(heard.append) for _ in range(3)]:
             stop()
 
     def be_called() -> None:

@@ -98,7 +98,7 @@ class BaseCloud:
         self._context = Context(self._time, ids, config.delivery)
         self._allowed = Allowances()
         """The violations and warnings that ``allow()`` covers."""
-        self._listeners: Registry[Callable[[Fake], None]] = Registry()
+        self._on_start: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that has been started."""
         self._fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
@@ -132,7 +132,7 @@ class BaseCloud:
             self._start_no_more,
             self._stop_delivering,
             self._close_fakes,
-            self._close_listeners,
+            self._close_spare_sockets,
             *([] if steering is None else [steering.stop]),
             *(partial(change.leave, user) for change in self._changes),
             *([] if self._authority is None else [self._authority.close]),
@@ -255,7 +255,7 @@ class BaseCloud:
         return fake
 
     def _connect(self, fake: Fake, service: Service) -> None:
-        """Let the clients of this process reach a fake that has started, and call the listeners."""
+        """Let the clients of this process reach a fake that has started, and call ``_on_start``."""
         for change in self._changes:
             change.refresh()
         # One of these changes, which all clouds have.
@@ -266,8 +266,8 @@ class BaseCloud:
 
             mount = fake._mount
             fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
-        for listener in self._listeners:
-            listener(fake)
+        for function in self._on_start:
+            function(fake)
 
     def fakes(self) -> Results[Fake]:
         """The open fakes, in the order they were started."""
@@ -368,8 +368,8 @@ class BaseCloud:
         call_all(map(attrgetter("close"), reversed([*self._context.fakes])))
         self._fixture_fakes.clear()
 
-    def _close_listeners(self) -> None:
-        close_listeners(self._context.listeners)
+    def _close_spare_sockets(self) -> None:
+        close_listeners(self._context.spare_sockets)
 
     def _forget_timers(self) -> None:
         # Until now, the clock's reference has kept the cloud alive while a fake was open.

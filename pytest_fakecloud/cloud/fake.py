@@ -71,7 +71,7 @@ class Context:
         """The fixture and the address of each closed fake, by name."""
         self.former_secrets: Set[str] = frozenset()
         """Credentials of closed fakes, and replaced ones, which reports must hide."""
-        self.listeners: Listeners = {}
+        self.spare_sockets: Listeners = {}
         """Sockets that listen already, for fakes that start at their addresses."""
         self._numbers: dict[str, int] = {}
 
@@ -106,7 +106,7 @@ class Context:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        listener = self.listeners.pop((host, port), None)
+        listener = self.spare_sockets.pop((host, port), None)
         return self.hub.mount(app, host=host, port=port, listener=listener, **options)
 
 

@@ -1,8 +1,8 @@
 """Checks that fail a test whose settings would have no effect.
 
 They are made when the settings are known: those of markers before the fixtures of the test
-(``check_markers()``), the value of a fixture with settings when a cloud is opened with it
-(``check_value()``), and those that a test has of its own before its code (``check_own_settings()``).
+(``check_markers()``), what a fixture with settings returns when a cloud is opened with it
+(``check_given()``), and those that a test has of its own before its code (``check_own_settings()``).
 ``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()`` looks at what a passing test has
 used.
 
@@ -79,16 +79,16 @@ def check_own_markers(options: RunOptions, item: pytest.Item) -> None:
         )
 
 
-# -- the values of the fixtures with settings ------------------------------------------------------
+# -- what the fixtures with settings return --------------------------------------------------------
 
 
-def check_value(fixture: str, value: object, scope: str) -> None:
-    """Fail a test if the value of a fixture with settings has no effect in a run whose fixtures' fakes
+def check_given(fixture: str, given: object, scope: str) -> None:
+    """Fail a test if what a fixture with settings returns has no effect in a run whose fixtures' fakes
     last for this scope.
     """
-    if not isinstance(value, Mapping):
-        raise misuse(f"the fixture {fixture} must return a dict of settings, got {value!r}")
-    names = {*map(fixture_of, value)}
+    if not isinstance(given, Mapping):
+        raise misuse(f"the fixture {fixture} must return a dict of settings, got {given!r}")
+    names = {*map(fixture_of, given)}
     if fixture == SETTINGS and scope == "session" and names:
         raise misuse(
             f"{', '.join(sorted(names))} in {SETTINGS} has no effect, because the fakes live for the "
@@ -137,17 +137,17 @@ def check_own_settings(
     """Fail a test with settings of its own that cannot apply to the clouds of these owners, which may
     have been opened for an earlier test.
 
-    A cloud has the value that its fixture with settings had when it was opened. pytest calls another
+    A cloud has the settings that its fixture returned when it was opened. pytest calls another
     fixture of that name for a later test, but not the fixture of the cloud again.
     """
     # Not only when the test begins, because its fixtures can add markers.
     check_own_markers(options, item)
-    values = getattr(item, "funcargs", {})
-    if SETTINGS in values:
-        check_value(SETTINGS, values[SETTINGS], options.scope)
+    arguments = getattr(item, "funcargs", {})
+    if SETTINGS in arguments:
+        check_given(SETTINGS, arguments[SETTINGS], options.scope)
     for owner in owners:
         fixture = owner.settings_fixture
-        if values.get(fixture, owner.value) != owner.value:
+        if arguments.get(fixture, owner.given) != owner.given:
             reasons = {
                 SETTINGS: f"the fakes live for the whole {options.scope} (fakecloud_scope): override "
                 f"the fixture once for the {options.scope}, and set strict and env of single tests "

@@ -14,6 +14,7 @@ from ..cloud.config import CloudConfig
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
 from ..core.settings import settings_of
+from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
 
 
@@ -42,17 +43,17 @@ class CloudOwner:
         run_exits: Exits,
         options: RunOptions,
         node: Node | None,
-        value: Mapping[str, Any],
+        given: Mapping[str, Any],
         test: str,
     ) -> None:
         """Open the cloud for its first ``test``. It lasts for ``node``: a test, class or module, or if
-        None the session. ``value`` is that of the fixture with its settings.
+        None the session. ``given`` is what the fixture with its settings has returned.
         """
         self.settings_fixture = SESSION_SETTINGS if node is None else SETTINGS
-        self.value = value
-        """The value of this fixture with which the cloud was opened."""
-        self.settings = settings = options.merged_settings(node, value)
-        """The settings of the cloud: this value, merged with markers, options and the ini file."""
+        self.given = given
+        """The settings that this fixture returned when the cloud was opened."""
+        self.settings = settings = options.merged_settings(node, given)
+        """The settings of the cloud: these, merged with markers, options and the ini file."""
         cloud_settings = {name: settings[name] for name in settings_of(CloudConfig)}
         cloud_settings["seed"] = self._seed_of(test)
         # "driven": the queues deliver only when the test runs them, so that no outcome depends on the
@@ -67,12 +68,7 @@ class CloudOwner:
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
-        self._changed: dict[str, Mapping[Fake, int]] = {}
-        """The fakes that each fixture of a wide scope has changed in this test, with the journal number
-        of the last change of each.
-        """
-        self.lost: dict[str, Mapping[Fake, int]] = {}
-        """What each of them changed in earlier tests. This is lost if no baseline contains it."""
+        self.lost_changes = LostChanges()
         self.awaits_settings = False
         """Whether its fakes are early ones that may start again with the settings of the session."""
         self.has_ended = False
@@ -96,8 +92,7 @@ class CloudOwner:
         """Return an open cloud of a wide scope to what each test begins with."""
         cloud = self.cloud
         self._is_reused = True
-        self.lost |= self._changed
-        self._changed = {}
+        self.lost_changes.begin_test()
         for fake in cloud.fakes():
             if fake not in self._staying:
                 fake.close()
@@ -133,7 +128,8 @@ class CloudOwner:
         it. Its other changes last until the next test, whose report says so.
         """
         self.let_stay(before)
-        self.note_changes(definition.argname, before)
+        latest = {fake: state.latest for fake, state in before.items()}
+        self.lost_changes.note(definition.argname, self.cloud.fakes(), latest)
         for fake, state in before.items():
             if fake._baseline is not state.baseline:
                 definition.addfinalizer(partial(fake._restore_baseline, state.baseline))
@@ -144,12 +140,3 @@ class CloudOwner:
             credentials = fake._credentials()
             if fake not in before or before[fake].credentials != credentials:
                 self._staying[fake] = credentials
-
-    def note_changes(self, fixture: str, before: Mapping[Fake, FakeState]) -> None:
-        """Note which fakes a fixture has changed since, for the hint that a later test lacks this."""
-        self.lost.pop(fixture, None)
-        self._changed[fixture] = {
-            fake: fake._recorder.latest
-            for fake in self.cloud.fakes()
-            if fake._recorder.latest > (before[fake].latest if fake in before else 0)
-        }

@@ -69,7 +69,7 @@ class _BeforeFirstTest:
         owner = self._run.session_owner
         assert owner is not None, "early fakes last until the first test"
         owner.let_stay({})
-        owner.note_changes(AT_IMPORT, {})
+        owner.lost_changes.note(AT_IMPORT, owner.cloud.fakes(), {})
 
     @pytest.fixture(scope="session", autouse=True)
     @staticmethod
@@ -80,21 +80,21 @@ class _BeforeFirstTest:
         """
 
 
-def with_settings(run: Run, early: CloudOwner, value: Mapping[str, Any], test: str) -> CloudOwner:
+def with_settings(run: Run, early: CloudOwner, given: Mapping[str, Any], test: str) -> CloudOwner:
     """Return the owner of a cloud with the settings of the session, in which the early fakes have
     started again: at the same addresses, with the same credentials and without data. If one cannot
     start again, all have ended.
     """
-    _check_addresses(early.cloud, value)
-    owner = CloudOwner(run.exits, run.options, None, value, test)
-    owner.lost = early.lost
+    _check_addresses(early.cloud, given)
+    owner = CloudOwner(run.exits, run.options, None, given, test)
+    owner.lost_changes = early.lost_changes
     early_fakes = dict(early.cloud._fixture_fakes)  # a copy, because close() empties the original
     try:
         for early_fake in early_fakes.values():
             for mount in early_fake._mounts:
                 # The new fake takes the listening socket: another program cannot take the port in
                 # between, and a client that connects then waits.
-                owner.cloud._context.listeners[mount.address] = mount.listener.dup()
+                owner.cloud._context.spare_sockets[mount.address] = mount.listener.dup()
         early.close()
         for fixture, early_fake in early_fakes.items():
             ports = early_fake._ports(owner.settings.get(fixture, {}))

@@ -33,9 +33,8 @@ def set_variables(cloud: Cloud, exits: Exits) -> None:
         if cloud.authority is not None and is_first:
             _replace_default_opener(exits)
 
-    listeners = cloud._listeners
-    exits.callback(listeners.remove, set_those_of)
-    listeners.add(set_those_of)
+    exits.callback(cloud._on_start.remove, set_those_of)
+    cloud._on_start.add(set_those_of)
     for fake in cloud.fakes():
         set_those_of(fake)
 

@@ -120,13 +120,13 @@ class RunOptions:
             "share_tls_context": switch_of(config, "fakecloud_share_tls_context"),
         }
 
-    def merged_settings(self, node: Node | None, value: Mapping[str, Any]) -> dict[str, Any]:
+    def merged_settings(self, node: Node | None, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return all settings of a test, or those that the tests of a class or module have in common:
-        markers of the function > of the class > of the module > the ``value`` of the fixture with the
+        markers of the function > of the class > of the module > those ``given`` by the fixture with the
         settings of their cloud > options > ini. Settings of a service are merged key by key.
         """
         merged = dict(self.defaults)
-        layers = [value, *markers_of(node)]
+        layers = [given, *markers_of(node)]
         if not any(layers):
             return merged
         for layer in layers:

@@ -110,30 +110,29 @@ class Run:
         owners = (self.fixtures_owner, self.session_owner)
         return list(dict.fromkeys(owner for owner in owners if owner is not None))
 
-    def open_cloud(self, value: Any, session_value: Any) -> Cloud:
-        """Return the cloud of the fixture ``fakecloud``, given the values of the fixtures with settings.
+    def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
+        """Return the cloud of the fixture ``fakecloud``, given what the fixtures with settings return.
         With ``fakecloud_scope = session``, it is that of the session.
         """
-        from .checks import check_value, warn_of_session_settings
+        from .checks import check_given, warn_of_session_settings
         from .cloud_owner import CloudOwner
         from .options import SETTINGS, without_traceback
 
         item = self._item()
-        check_value(SETTINGS, value, self.scope)
+        check_given(SETTINGS, settings, self.scope)
         if self.scope == "session":
-            owner = self.open_session_cloud(session_value)
+            owner = self.open_session_cloud(session_settings)
         else:
-            if session_value and not self._has_warned:
+            if session_settings and not self._has_warned:
                 self._has_warned = True
                 warn_of_session_settings(item)
             node = self.options.node_of_scope(item)
             with without_traceback():
-                owner = CloudOwner(self.exits, self.options, node, value, item.nodeid)
+                owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
             self.fixtures_owner = owner
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._observe()
-        self._set_variables()
+        self._catch_up()
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -143,34 +142,32 @@ class Run:
         if self.fixtures_owner is not None and self.scope != "session":
             self.fixtures_owner.close()
 
-    def open_session_cloud(self, value: Any) -> CloudOwner:
-        """Return the owner of the session's cloud, given the value of the fixture with its settings. The
+    def open_session_cloud(self, settings: Any) -> CloudOwner:
+        """Return the owner of the session's cloud, given what the fixture with its settings returns. The
         first use opens the cloud, or starts the early fakes again if there are settings.
         """
-        from .checks import check_value
+        from .checks import check_given
         from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, without_traceback
 
         item, owner = self._item(), self.session_owner
-        check_value(SESSION_SETTINGS, value, self.scope)
+        check_given(SESSION_SETTINGS, settings, self.scope)
         if owner is not None and not owner.awaits_settings:
             return owner
         with without_traceback():
             if owner is None:
-                owner = CloudOwner(self.exits, self.options, None, value, item.nodeid)
-            elif value:
+                owner = CloudOwner(self.exits, self.options, None, settings, item.nodeid)
+            elif settings:
                 from .early import with_settings
 
-                owner = with_settings(self, owner, value, item.nodeid)
+                owner = with_settings(self, owner, settings, item.nodeid)
         owner.awaits_settings = False
         self.session_owner = owner
         if self.scope == "session":
             self.fixtures_owner = owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._note_request()
-        self._observe()
-        self._set_variables()
+        self._catch_up()
         return owner
 
     def _item(self) -> pytest.Item:
@@ -182,11 +179,21 @@ class Run:
         read from them, because the fakes have the others from the settings of their cloud.
         """
         owner = self.fixtures_owner
-        return self.options.merged_settings(self._item(), {} if owner is None else owner.value)
+        return self.options.merged_settings(self._item(), {} if owner is None else owner.given)
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
         return cast("tuple[str, ...]", self.settings_of_test()["strict"])
+
+    def _catch_up(self) -> None:
+        """Note what the test has requested and imported so far, and act on it.
+
+        pytest does not say when a test requests a fixture of a wide scope that has its value already,
+        nor when a framework is imported. So this follows each phase of a test, and each new cloud.
+        """
+        self._note_request()
+        self._observe()
+        self._set_variables()
 
     def _note_request(self) -> None:
         """Note whether the test has requested the fixture ``fakecloud`` so far."""
@@ -198,9 +205,7 @@ class Run:
             self.test.requested_cloud = owner.cloud
 
     def _observe(self) -> None:
-        """Record what the report of the test needs to know of the open clouds, until the test ends. Can
-        be repeated after a cloud has opened, or the test may have imported a framework.
-        """
+        """Record what the report of the test needs to know of the open clouds, until the test ends."""
         if not self.owners:
             return
         test = self.test
@@ -239,13 +244,11 @@ class Run:
 
     def hints(self, cloud: Cloud, item: pytest.Item) -> list[str]:
         """Return the hints about a cloud that several tests share."""
-        from .lost_changes import hints_about_lost_changes
-
         return [
             hint
             for owner in self.owners
             if owner.cloud is cloud
-            for hint in hints_about_lost_changes(owner, item)
+            for hint in owner.lost_changes.hints(item)
         ]
 
     # -- the phases of a test --------------------------------------------------------------------
@@ -256,15 +259,11 @@ class Run:
         self.test = TestState(item)
         for owner in self.owners:
             owner.begin_test(item)
-        self._note_request()
-        self._observe()
-        self._set_variables()
+        self._catch_up()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._note_request()
-        self._observe()
-        self._set_variables()
+        self._catch_up()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -301,8 +300,7 @@ class Run:
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
-        self._note_request()
-        self._observe()
+        self._catch_up()
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called

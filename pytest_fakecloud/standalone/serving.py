@@ -439,7 +439,7 @@ def _served(
     from .control.fakes import start
 
     with Cloud(options.seed, options.now, options.clock, tls=options.tls) as cloud:
-        cloud._context.listeners = options.listeners
+        cloud._context.spare_sockets = options.listeners
         cloud.journal.keep = options.journal_entries
         if options.journal_bytes is not None:
             cloud.journal.keep_bytes = options.journal_bytes

@@ -69,7 +69,7 @@ def test_calls_without_meaning() -> None:
 def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
     with Cloud() as cloud:
         heard: list[str] = []
-        stop = cloud._listeners.add(lambda fake: heard.append(fake.name))
+        stop = cloud._on_start.add(lambda fake: heard.append(fake.name))
         cloud.kv_server()
         stop()
         stop()
@@ -82,7 +82,7 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         raise LookupError("no listener")
 
     with Cloud() as cloud:
-        cloud._listeners.add(fails)
+        cloud._on_start.add(fails)
         with pytest.raises(LookupError):
             cloud.kv_server()
         assert not cloud.fakes()
@@ -328,7 +328,7 @@ def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
 def test_a_fake_takes_the_socket_for_its_address_and_the_cloud_closes_the_others() -> None:
     taken, left = (listen("127.0.0.1", 0) for _ in range(2))
     with Cloud(seed=1) as cloud:
-        cloud._context.listeners = {sock.getsockname(): sock for sock in (taken, left)}
+        cloud._context.spare_sockets = {sock.getsockname(): sock for sock in (taken, left)}
         vectors = cloud.vector_index(port=taken.getsockname()[1])
         assert vectors._mount.listener is taken
     assert left.fileno() == -1
