@@ -438,7 +438,7 @@ def _loading(session: Session) -> Answer:
     if session.transaction is not None:
         session.discard_transaction()
         text = f"EXECABORT Transaction discarded because of: {text}"
-    return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")
+    return Answer(text.encode(), 400, (), "text/plain")  # The port makes an error reply of it.
 
 
 def _disturb_group(kind: str, broker: Any, group: str | None) -> str:
