@@ -314,7 +314,7 @@ class Hub:
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
-        when ``run()`` returns. ``prepare`` is called with the mount before it accepts connections.
+        with the connection. ``prepare`` is called with the mount before it accepts connections.
         ``listener`` is a socket that listens at the address already.
         The mount closes when the caller drops its last reference. Raises
         ``ContractError`` if the address is not available.

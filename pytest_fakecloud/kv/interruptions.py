@@ -56,7 +56,7 @@ class Interruptions(list["Between"]):
         self._planned: list[Between] = []
         """All interruptions since the last reset, also those that have ended."""
         self.listeners: Registry[Callable[[], None]] = Registry()
-        """Functions that are called between two commands of a pipeline, after the interruptions."""
+        """Functions that are called between two commands of a pipeline, before the interruptions."""
         self.lock = threading.Lock()
         self._running = False
 

@@ -57,7 +57,9 @@ def read_only_token(token: str) -> str:
 
 
 class KVApp(App):
-    """The key-value service."""
+    """The key-value service: its REST interface, and what the database port shares with it, which are
+    the limits, the interruptions, the password and the list of connections.
+    """
 
     service: ClassVar[str] = "kv"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -146,10 +148,8 @@ class KVApp(App):
         response_format = format_of(request)
         [line] = lines_of(request)
         session = self._session(request)
-        if self.interruptions:
-            self.run_interruptions(request.call, _sender(request), line)
-        reply = self.command_limits.check(line) or self.engine.reply_to(session, line)
-        reply = self.finished(reply)
+        error = self.before(request.call, _sender(request), line)
+        reply = self.finished(error or self.engine.reply_to(session, line))
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
             return response_format.error(reply)
@@ -168,13 +168,12 @@ class KVApp(App):
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
-            if self.interruptions:
-                arrival: Arrival = "pipelined" if replies else "alone"
-                self.run_interruptions(request.call, _sender(request), line, arrival)
             if replies:
                 for listener in self.interruptions.listeners:
                     listener()
-            reply = self.command_limits.check(line) or self.engine.reply_to(session, line)
+            arrival: Arrival = "pipelined" if replies else "alone"
+            error = self.before(request.call, _sender(request), line, arrival)
+            reply = error or self.engine.reply_to(session, line)
             size += size_of(reply)
             too_large = self.command_limits.size_error(size)
             # The whole response will be rejected, so discard this reply.
@@ -202,10 +201,9 @@ class KVApp(App):
             # A rejected transaction counts as its first command, if the limits allow that.
             self.command_limits.count(lines[:1])
             raise RestError(400, rejection.text.decode())
-        if self.interruptions:
-            self.run_interruptions(request.call, _sender(request), [b"MULTI"])
-            for line in (*lines, [b"EXEC"]):
-                self.run_interruptions(request.call, _sender(request), line, "queued")
+        self._interrupt(request.call, _sender(request), [b"MULTI"], "alone")
+        for line in (*lines, [b"EXEC"]):
+            self._interrupt(request.call, _sender(request), line, "queued")
         replies = self._transaction(self._session(request), lines)
         return self._replies(request, response_format, self.finished(replies))
 
@@ -309,10 +307,24 @@ class KVApp(App):
                     items[at] = CommandError(errors.NOT_INTEGER_VENDOR)
         return whole[0]
 
-    def run_interruptions(
-        self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone"
+    def before(
+        self,
+        call: Call,
+        sender: CommandSender,
+        line: list[bytes],
+        arrival: Arrival = "alone",
+        *,
+        is_known: bool = True,
+    ) -> CommandError | None:
+        """Do what comes before each command of a client over both protocols: run interruptions and count
+        it. Return the error if it exceeds a limit. The client has logged in if it ``is_known``.
+        """
+        self._interrupt(call, sender, line, arrival)
+        return self.command_limits.check(line, is_known=is_known)
+
+    def _interrupt(
+        self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival
     ) -> None:
-        """Run the interruptions that come before a command of a call, over both protocols."""
         is_interrupted = self.interruptions.before(sender, line, arrival)
         # Not in a pipeline, of which earlier commands were executed before the interruption.
         if is_interrupted and arrival != "pipelined":

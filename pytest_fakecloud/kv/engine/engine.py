@@ -378,9 +378,9 @@ class KVEngine:
         """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
         are in the order of real servers.
         """
-        if session.interface == "rest" and (spec.may_wait or not spec.rest):
+        if session.interface == "rest":
             check_over_rest(spec, line)
-        if not spec.documented and not self.offers(session, spec):
+        if not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))
         # The vendor's service accepts UNLINK without keys, according to users of its clients.
         arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
@@ -393,8 +393,7 @@ class KVEngine:
 
     def _check_state(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that the state of the server or of its client forbids."""
-        if self.memory.limit:
-            self._check_memory(session, spec)
+        self._check_memory(session, spec)
         if self._needs_replicas:
             self._check_replicas(session, spec, line)
         _check_listening(session, spec)

@@ -2,16 +2,14 @@
 
 The first bytes of a connection determine its protocol (specification). A connection with the Redis
 protocol has a session, a thread that reads and runs its commands in order, and an outbox for
-replies and pushes. As for a REST request, every command has a call in the journal and can be
-affected by faults (decided here):
+replies and pushes. As for a REST request, every command has a call in the journal, whose body is the
+JSON of the command line, and can be affected by faults (decided here):
 
 - As over REST, a command passes the chain of interceptors only if its client is authenticated. Before
   that, AUTH, HELLO, QUIT and RESET pass it; any other command is rejected without.
 - Faults skip the commands of a handshake, which clients send by themselves, unless they name them.
 - ``respond(status, body)`` sends an error, or for ``{"result": …}`` and other bodies of a success a
-  reply (``wire.reply_in``). In a transaction, the error acts like an error of the server: EXEC
-  answers EXECABORT.
-- No fault can change the bytes of a reply; one that does raises ``ContractError``.
+  reply (``answers``).
 - No fault can deliver a command twice, because clients repeat a command only over a new connection.
 - ``drop``, ``lose_response``, ``truncate``, ``hang`` and ``down`` affect a connection as they affect an
   HTTP connection, and ``delay`` and ``call`` work as they do for HTTP.
@@ -27,7 +25,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut
-from ...core.errors import ContractError, ServiceError
+from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request, Stream
@@ -37,26 +35,24 @@ from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
 from ..engine.engine import KVEngine
-from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
+from ..engine.sessions import Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
 from ..model import HANDSHAKE, TURN_SECONDS, ClientConnection
-from ..reply import NIL_ARRAY, NO_REPLY, Push, Reply, to_resp
+from ..reply import NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
+from .answers import answer_of, internal_error, with_replies
 from .wire import (
-    RESP_TYPE,
     SEND_BYTES,
     CommandReader,
     ExecMessages,
     Outbox,
     ProtocolFault,
-    RespAnswer,
     facts_reader,
     json_of,
     protocol_of,
-    reply_in,
 )
 
 LARGE = 1024 * 1024
@@ -209,9 +205,6 @@ class PortConnection:
             if line is None:
                 return
             self._exchange(line)
-            # Further commands can arrive while a command is blocked.
-            if not reader.pending:
-                return
             if self.outbox.waiting_bytes > SEND_BYTES:
                 # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
@@ -240,11 +233,11 @@ class PortConnection:
                 response = ConnectionEffect("drop")
             elif self._passes_chain(line):
                 perform = partial(self._end_of_chain, line, call)
-                response = self._as_replies(line, call, app.chain.run(request, perform))
+                response = with_replies(session, line, call, app.chain.run(request, perform))
             else:
                 response = self._perform(line, call)
         except BaseException as error:
-            response = self._render_error(app.report_bug(request, error))
+            response = internal_error(session, app.report_bug(request, error))
         self._deliver(call, response, is_silent=session.reply_mode in ("off", "skip"))
 
     def _open_call(self, line: list[bytes], at_us: int) -> Call:
@@ -293,10 +286,10 @@ class PortConnection:
     def _perform(self, line: list[bytes], call: Call) -> Answer:
         """Run the command of a call; return its encoded reply."""
         app, engine, session = self.app, self.engine, self.session
-        if app.interruptions:
-            arrival: Arrival = "queued" if session.is_queuing else "alone"
-            app.run_interruptions(call, CommandSender(self.client), line, arrival)
-        reply: Reply = app.command_limits.check(line, is_known=session.user is not ANONYMOUS)
+        arrival: Arrival = "queued" if session.is_queuing else "alone"
+        is_known = session.user is not ANONYMOUS
+        sender = CommandSender(self.client)
+        reply: Reply = app.before(call, sender, line, arrival, is_known=is_known)
         if reply is not None:
             session.abort_transaction()
         else:
@@ -306,70 +299,7 @@ class PortConnection:
             finally:
                 self._executing = None
             reply = self._wait(result) if isinstance(result, Waiter) else result
-        return self._answer(app.finished(self._in_exec.fill(reply, session.resp)))
-
-    def _answer(self, reply: Reply, status: int | None = None) -> RespAnswer:
-        """Return an encoded reply. Its status is 400 for an error, unless a fault has chosen one."""
-        if status is None:
-            status = 400 if isinstance(reply, CommandError) else 200
-        return RespAnswer(to_resp(reply, self.session.resp), status, (), RESP_TYPE)
-
-    def _as_replies(self, line: list[bytes], call: Call, response: AnyResponse) -> AnyResponse:
-        """Return the response of the chain, with a fault's answers as replies. Raises ``ContractError``
-        if such an answer is in the Redis protocol already, and so replaces the bytes of a reply.
-        """
-        if isinstance(response, ConnectionEffect):
-            answer = response.answer
-            if answer is None or isinstance(answer, RespAnswer):
-                return response
-            return response._replace(answer=self._answer(reply_in(answer), answer.status))
-        if not isinstance(response, Answer) or isinstance(response, RespAnswer):
-            return response
-        if response.content_type == RESP_TYPE:
-            raise ContractError(
-                f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
-                "after which the client would wait for the rest or misread later replies: limit the "
-                "fault to REST requests with route=, or use truncate"
-            )
-        reply = reply_in(response)
-        if self.session.is_queuing:
-            reply = self._in_transaction(line, reply)
-        answer = self._answer(reply, response.status)
-        answer.altered = response.altered
-        return answer
-
-    def _in_transaction(self, line: list[bytes], reply: Reply) -> Reply:
-        """Return a fault's reply to a queued command or EXEC, and change the transaction as a real
-        server would.
-
-        An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
-        Raises ``ContractError`` if a queued command would get any other reply.
-        """
-        session = self.session
-        name = line[0].upper().decode("utf-8", "replace")
-        if name == "EXEC":
-            session.discard_transaction()
-            if reply is None:
-                return NIL_ARRAY
-            if isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
-                return CommandError(errors.exec_aborted_by(reply.text))
-        elif isinstance(reply, CommandError):
-            session.abort_transaction()
-        elif name not in RUN_IN_TRANSACTION:
-            shown = to_resp(reply, session.resp)
-            raise ContractError(
-                f"the fault replies {shown!r:.80} to {name:.80} inside MULTI, where a server "
-                "replies QUEUED or an error: inject an error, or a reply to EXEC"
-            )
-        elif name in ("DISCARD", "RESET"):
-            session.discard_transaction()
-        return reply
-
-    def _render_error(self, error: ServiceError) -> Answer:
-        """Return an internal error as a reply. It also makes a transaction fail."""
-        self.session.abort_transaction()
-        text = f"ERR {error.message}".encode("utf-8", "replace")
-        return self._answer(CommandError(text), error.status)
+        return answer_of(session, app.finished(self._in_exec.fill(reply, session.resp)))
 
     def _deliver(self, call: Call, response: AnyResponse, *, is_silent: bool) -> None:
         """Record a response, and send it, unless CLIENT REPLY makes the server silent, or apply the

@@ -7,7 +7,6 @@ with ``*`` and a count. An inline command is a line of words, which can be quote
 from __future__ import annotations
 
 import functools
-import json
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -18,12 +17,10 @@ import orjson
 
 from ...core.calls import Call
 from ...core.clock import Timekeeper
-from ...http.messages import Answer
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
 from ..command_fields import facts_of
-from ..errors import CommandError
-from ..reply import Encoded, Reply, Status, to_resp
+from ..reply import Encoded, Reply, to_resp
 
 LINE_LIMIT = 64 * 1024
 """Maximum length in bytes of an inline command, and of a line with a count or a length."""
@@ -248,46 +245,6 @@ def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
         return {**values, "database": database} if database else values
 
     return facts
-
-
-RESP_TYPE = "application/x-resp"
-"""The content type of an answer that is encoded in the Redis protocol."""
-
-
-class RespAnswer(Answer):
-    """A reply in the Redis protocol, as interceptors see it. A fault's answer is of another class."""
-
-
-def reply_in(answer: Answer) -> Reply:
-    """Convert an injected HTTP response to a reply.
-
-    The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
-    with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with
-    the word of a class of errors, such as ``WRONGTYPE``. Any other body becomes a string.
-    """
-    body = answer.body
-    value = None
-    with suppress(ValueError):
-        value = json.loads(body)
-    fields = value if isinstance(value, dict) else {}
-    if "result" in fields:
-        return _reply_of(fields["result"])
-    if "error" not in fields and answer.status < 400:
-        return body
-    text = str(fields.get("error", body.decode("utf-8", "surrogateescape"))).strip()
-    if not text.partition(" ")[0].isupper():
-        text = f"ERR {text}"
-    return CommandError(text.encode("utf-8", "surrogateescape"))
-
-
-def _reply_of(value: Any) -> Reply:
-    if isinstance(value, list):
-        return [_reply_of(item) for item in value]
-    if isinstance(value, str):
-        return Status(b"OK") if value == "OK" else value.encode("utf-8", "surrogateescape")
-    if value is None or isinstance(value, int):
-        return value if value is None else int(value)
-    return json.dumps(value).encode()
 
 
 SEND_BYTES = 256 * 1024

@@ -29,8 +29,9 @@ from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import AnyResponse, Proceed, Request
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.fake import KVServer
+from pytest_fakecloud.kv.resp.answers import RESP_TYPE
 from pytest_fakecloud.kv.resp.port import PortConnection
-from pytest_fakecloud.kv.resp.wire import RESP_TYPE, Outbox
+from pytest_fakecloud.kv.resp.wire import Outbox
 from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
