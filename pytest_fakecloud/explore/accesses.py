@@ -25,6 +25,10 @@ MESSAGES = frozenset({*PUBLISHING, "produce"})
 """Routes of other services by which a client sends a message."""
 _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
+_REMOVES_FIELDS = (kinds.REMOVALS | kinds.DELETES_ANY) & kinds.FIELDS
+_SETS_FIELDS = (kinds.CREATES & kinds.OVERWRITES & kinds.FIELDS) - {"HSETEX"}
+"""Commands that only set fields; HSETEX changes their TTLs, too."""
+_ADDS_FIELDS = (kinds.CREATES & kinds.FIELDS) - kinds.OVERWRITES - kinds.SCORES
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _OF_IDS = frozenset({
     "id", "ids", "uuid", "guid", "ulid", "key", "number", "no", "nr", "num", "ref", "reference",
@@ -84,7 +88,7 @@ class Access:
             return False
         old_value: Any = self.before[0]
         if self.has_condition:
-            return old_value is None
+            return all(value is None for value in self.before)
         if self.name == "SET":
             return old_value != self.words[2].encode() and not (
                 old_value is None and "XX" in self.options
@@ -93,15 +97,15 @@ class Access:
             return False
         if self.name in kinds.DELETIONS:
             return any(value is not None for value in self.before)
-        if self.name in ("HDEL", "SREM", "ZREM"):
+        if self.name in _REMOVES_FIELDS:
             return any(map(self._has, self.fields))
         if self.name == "ZREMRANGEBYSCORE" and old_value is None:
             return False
-        is_same = self.name in ("HSET", "HMSET") and all(
+        is_same = self.name in _SETS_FIELDS and all(
             self._has(field) and old_value.fields.get(field.encode()) == value.encode()
-            for field, value in zip(self.fields, self.words[3::2], strict=False)
+            for field, value in zip(self.fields, self.values, strict=False)
         )
-        is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
+        is_known = self.name in _ADDS_FIELDS and all(map(self._has, self.fields))
         return not (is_same or is_known)
 
     @property
@@ -136,7 +140,7 @@ class Access:
     @property
     def values(self) -> tuple[str, ...]:
         """The values that it sets, if it only sets values."""
-        return {"SET": self.words[2:3], "HSET": self.words[3::2]}.get(self.name, ())
+        return self.bound.named("value") if self.name in kinds.CREATES & kinds.OVERWRITES else ()
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -201,12 +205,14 @@ class Access:
 
     @property
     def has_condition(self) -> bool:
-        return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
+        if self.name in kinds.IF_NEW - kinds.FIELDS:
+            return True
+        return self.name == "SET" and "NX" in self.options
 
     @property
     def acquires(self) -> bool:
         """Whether the command takes a lock: a key that only its first writer sets."""
-        return self.has_condition and self.changes
+        return self.has_condition and self.changes and len(self.keys) == 1
 
     @property
     def is_message(self) -> bool:
