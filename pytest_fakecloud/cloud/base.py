@@ -93,6 +93,7 @@ class BaseCloud:
         }
         config = read(CloudConfig, settings, "Cloud")
         _close_dropped()
+        self._closed = False
         self._time = Timekeeper(config.now, config.clock)
         ids = Ids(int.from_bytes(urandom(4)) if config.seed is None else config.seed)
         self._context = Context(self._time, ids, config.delivery)
@@ -185,7 +186,7 @@ class BaseCloud:
     @property
     def closed(self) -> bool:
         """Whether the cloud is closed or closing."""
-        return self._context.closed
+        return self._closed
 
     # -- starting fakes --------------------------------------------------------------------------
 
@@ -362,7 +363,7 @@ class BaseCloud:
 
     def _start_no_more(self) -> None:
         with self._starting:
-            self._context.closed = True
+            self._closed = True
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed([*self._context.fakes])))

@@ -65,8 +65,6 @@ class Context:
         self.hub: Hub | None = None
         """The hub of the first mount."""
         self.fakes: Registry[Fake] = Registry()
-        self.closed = False
-        """Whether the cloud is closed or closing."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each closed fake, by name."""
         self.former_secrets: Set[str] = frozenset()
