@@ -36,7 +36,7 @@ from ..core.settings import DeliveryMode, read, reject_unknown
 from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
 from ..http.ports import close_listeners
-from ..process.surroundings import changes_for, no_proxy
+from ..process.surroundings import changes_for
 from .config import CloudConfig, Transport
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
 from .services import Service, fake_class, find
@@ -258,9 +258,7 @@ class BaseCloud:
     def _connect(self, fake: Fake, service: Service) -> None:
         """Let the clients of this process reach a fake that has started, and call ``_on_start``."""
         for change in self._changes:
-            change.refresh()
-        # One of these changes, which all clouds have.
-        no_proxy.add(fake._mount.host)
+            change.include(fake._mount.host)
         if self._in_process and service.in_process:
             from ..process.inprocess import origins
             from ..process.shortcut import Shortcut

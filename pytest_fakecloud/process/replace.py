@@ -316,6 +316,10 @@ class Change:
         """Change what has been imported since ``enter()``, or restored by another tool."""
         raise NotImplementedError
 
+    def include(self, host: str) -> None:
+        """Refresh the change once a fake serves at a host. Subclasses can also depend on the host."""
+        self.refresh()
+
     def _end(self) -> None:
         raise NotImplementedError
 

@@ -66,8 +66,9 @@ class _NoProxy(Change):
         """The hosts of fakes since the first user came."""
         self._variables = Variables()
 
-    def add(self, host: str) -> None:
+    def include(self, host: str) -> None:
         """Also pass by the proxy for a host at which a fake serves, as long as there are users."""
+        super().include(host)
         if host not in self._hosts:
             with self._lock:
                 # urllib needs brackets around an IPv6 address, but httpx raises an error for them.
