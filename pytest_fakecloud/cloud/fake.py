@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 from ..core.calls import Call
 from ..core.clock import Clock, Mode, Timekeeper
 from ..core.errors import ContractError, ends_the_test, shown
-from ..core.exits import Exits, call_all
+from ..core.exits import Exits, Once, call_all
 from ..core.field_types import FLAG, TEXT, URL, check_function
 from ..core.ids import Ids, new_token
 from ..core.journal import Journal, Results
@@ -378,8 +378,8 @@ class Fake:
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
         check_function(callback, "without arguments")
-        # Not the function itself: it may not be repeatable, and it may close the fake.
-        self._exits.callback(_call_once, [callback])
+        # It may not be repeatable, and it may close the fake.
+        self._exits.callback(Once(callback))
 
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
@@ -494,11 +494,6 @@ def _report_failure(violations: Violations, name: str, error: BaseException) -> 
         violations.report_raised(ending, name, fake=name)
     else:
         violations.report_bug(error, f"{name}: the server of the fake failed", fake=name)
-
-
-def _call_once(functions: list[Callable[[], object]]) -> None:
-    if functions:
-        functions.pop()()
 
 
 def _close_client(client: Any) -> None:

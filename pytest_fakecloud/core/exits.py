@@ -31,11 +31,13 @@ class Exits:
     begins, also in one that a ``finally`` calls. ``ExitStack.close()`` removes a function before it
     calls it, so an interrupted function would never be called again, and a lock or a patch of the
     process would stay. Here a function stays registered until it has returned, and ``close()`` calls
-    it again if it raises. So register it before its change is made, and let it be one that can be
-    repeated.
+    it again if it raises. So there are three rules for a function:
 
-    If the interruption comes where ``close()`` itself begins, nothing has been called. That is why
-    what contains other things registers their ``close()`` in its own exits.
+    - Register it before its change is made, and let it do nothing for what has not begun.
+    - Let it be one that can be repeated, also after an exception at any place in it. ``Once`` is for
+      one that cannot, such as a test's own.
+    - If it ends a part of something, register it in the exits of the whole, even if the part has exits
+      itself. If an interruption comes where ``close()`` of the part begins, nothing has been called.
     """
 
     def __init__(self, *in_order: Callable[[], object]) -> None:
@@ -85,6 +87,21 @@ class Exits:
         if function in self._functions:
             function()
             self._functions.pop(function, None)
+
+
+class Once:
+    """A function that exits must not repeat, also if it raises. An interruption before it begins can
+    lose it.
+    """
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self._has_begun = False
+
+    def __call__(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._function()
 
 
 @contextmanager
