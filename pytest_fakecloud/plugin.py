@@ -93,6 +93,12 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
 }
 """Ini settings by name: help text, and the default, whose type determines that of the setting."""
 _INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
+_FIXTURES = frozenset({
+    "fakecloud", "fakecloud_session", "fakecloud_settings", "fakecloud_session_settings",
+    "fakecloud_env", "kv_server", "vector_index", "broker", "queue", "callback_capture", "destination",
+    "fakecloud_kv", "fakecloud_vector", "fakecloud_broker", "fakecloud_queue",
+})  # fmt: skip
+"""The names of the plugin's fixtures."""
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 CLIENT_VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
@@ -496,9 +502,3 @@ def fakecloud_env(request: pytest.FixtureRequest, fakecloud: Cloud) -> Cloud:
     check_env(request.node)
     set_variables(fakecloud, run_of(request.config).test.exits)
     return fakecloud
-
-
-_FIXTURES = frozenset(
-    name for name, value in list(globals().items()) if type(value) is type(fakecloud)
-)
-"""The names of the plugin's fixtures."""

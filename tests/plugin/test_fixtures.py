@@ -229,6 +229,13 @@ def test_a_program_may_import_the_package_before_it_runs_pytest(pytester: pytest
     pytester.run(sys.executable, "-c", program, *QUIET).assert_outcomes(passed=1)
 
 
+def test_the_plugin_lists_its_fixtures() -> None:
+    fixture = type(plugin.fakecloud)
+    assert {name for name, value in vars(plugin).items() if isinstance(value, fixture)} == (
+        plugin._FIXTURES
+    )
+
+
 def test_the_texts_of_the_plugin_name_every_service() -> None:
     for service in SERVICES.values():
         assert f"{service.fixture}={{...}}" in plugin.MARKER
