@@ -219,9 +219,11 @@ class Run:
         test.observation.observe([owner.cloud for owner in self.owners])
 
     def _set_variables(self) -> None:
-        """Set the variables of the requested cloud until the test ends, if its settings have ``env``."""
+        """Set the variables of the requested cloud until the test ends, if its settings have ``env``. It
+        is too late for that after the test's own code.
+        """
         test, cloud = self.test, self.test.requested_cloud
-        if cloud is None or cloud is test.cloud_with_variables:
+        if test.has_run or cloud is None or cloud is test.cloud_with_variables:
             return
         if self.settings_of_test()["env"]:
             from .env import set_variables

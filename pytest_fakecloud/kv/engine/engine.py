@@ -245,7 +245,8 @@ class KVEngine:
 
     def _reply_during_script(self, session: Session, line: list[bytes]) -> Reply:
         """Return the reply to a line that does not wait for the script of another client, which holds
-        the lock: one that kills the script or asks about it. All others get BUSY.
+        the lock: one that kills the script or asks about it. All others get BUSY. Such lines touch no
+        data, so they need not be run like others (``run()``), and do not count in INFO.
         """
         try:
             spec = self._accept(session, line, self._check_during_script)
@@ -255,6 +256,8 @@ class KVEngine:
             return spec.call(session, line)
         except CommandError as error:
             return as_reply(error)
+        finally:
+            session.reserve_reply()
 
     def run(self, session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
         """Run a command line that was accepted, also one of a transaction or a script."""

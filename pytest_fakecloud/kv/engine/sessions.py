@@ -164,6 +164,11 @@ class Session:
         return self.closing or (self.connection is not None and self.connection.has_left())
 
     @property
+    def is_known(self) -> bool:
+        """Whether the client has logged in, or need not."""
+        return self.user is not ANONYMOUS
+
+    @property
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch; constant during a command, script or transaction."""
         return self.db.now_ms

@@ -32,7 +32,6 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request, Str
 from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
-from ..acl import ANONYMOUS
 from ..command_fields import facts_of
 from ..engine.engine import KVEngine
 from ..engine.sessions import Waiter
@@ -162,7 +161,7 @@ class PortConnection:
             self._push, self._cut, connection.has_hung_up, self.outbox.reserve
         )
         self.reader = CommandReader(
-            lambda: session.user is not ANONYMOUS,
+            lambda: session.is_known,
             lambda: engine.config.number("proto-max-bulk-len"),
             lambda: engine.config.number("client-query-buffer-limit"),
         )
@@ -267,7 +266,7 @@ class PortConnection:
 
     def _passes_chain(self, line: list[bytes]) -> bool:
         """Return whether a command passes the chain: its client is authenticated, or need not be."""
-        if self.session.user is not ANONYMOUS:
+        if self.session.is_known:
             return True
         spec = self.engine.table.find(line)
         return spec is not None and "no_auth" in spec.flags
@@ -287,9 +286,8 @@ class PortConnection:
         """Run the command of a call; return its encoded reply."""
         app, engine, session = self.app, self.engine, self.session
         arrival: Arrival = "queued" if session.is_queuing else "alone"
-        is_known = session.user is not ANONYMOUS
         sender = CommandSender(self.client)
-        reply: Reply = app.before(call, sender, line, arrival, is_known=is_known)
+        reply: Reply = app.before(call, sender, line, arrival, is_known=session.is_known)
         if reply is not None:
             session.abort_transaction()
         else:
