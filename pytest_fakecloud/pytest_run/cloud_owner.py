@@ -113,7 +113,7 @@ class CloudOwner:
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def states(self) -> Mapping[Fake, FakeState]:
+    def states(self) -> dict[Fake, FakeState]:
         """Return the states of the open fakes, before a fixture of a wide scope."""
         return {
             fake: FakeState(fake._credentials(), fake._baseline, fake._recorder.latest)

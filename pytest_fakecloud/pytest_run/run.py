@@ -20,9 +20,10 @@ from .ini import ini_value
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
+    from ..cloud.fake import Fake
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
-    from .cloud_owner import CloudOwner
+    from .cloud_owner import CloudOwner, FakeState
     from .observation import Observation
     from .options import RunOptions
 
@@ -81,6 +82,8 @@ class Run:
         """The owner of the cloud of the fixture ``fakecloud``."""
         self.session_owner: CloudOwner | None = None
         """The owner of the cloud of the session; with the scope session, the same one."""
+        self._wide_fixtures: list[dict[CloudOwner, dict[Fake, FakeState]]] = []
+        """The states of the fakes before each running fixture of a wide scope, the innermost last."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -277,6 +280,7 @@ class Run:
         tests of its scope run without it. What it has started then ends before the next test.
         """
         before = {owner: owner.states() for owner in self.owners}
+        self._wide_fixtures.append(before)
         try:
             yield
         except BaseException:
@@ -284,6 +288,15 @@ class Run:
                 for fake, state in states.items():
                     fake._restore_baseline(state.baseline)
             raise
+        finally:
+            self._wide_fixtures.pop()
+        # Fixtures that have requested this one at run time have not set its baselines.
+        for outer in self._wide_fixtures:
+            for owner, states in outer.items():
+                for fake, state in states.items():
+                    known = before.get(owner, {}).get(fake)
+                    if known is not None and fake._baseline is not known.baseline:
+                        states[fake] = state._replace(baseline=fake._baseline)
         for owner in self.owners:
             # A cloud without states is that of the fixture itself.
             owner.end_fixture(definition, before.get(owner, {}))
