@@ -2,9 +2,9 @@
 
 They are made when the settings are known: those of markers before the fixtures of the test
 (``check_markers()``), what a fixture with settings returns when a cloud is opened with it
-(``check_given()``), and those that a test has of its own before its code (``check_own_settings()``).
-``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()`` looks at what a passing test has
-used.
+(``check_returned_settings()``), and those that a test has of its own before its code
+(``check_own_settings()``). ``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()``
+looks at what a passing test has used.
 
 ``RunOptions.merged_settings()`` checks single values, ``check_run_options()`` the ini settings, and
 ``early.with_settings()`` the settings that early fakes get.
@@ -82,13 +82,13 @@ def check_own_markers(options: RunOptions, item: pytest.Item) -> None:
 # -- what the fixtures with settings return --------------------------------------------------------
 
 
-def check_given(fixture: str, given: object, scope: str) -> None:
+def check_returned_settings(fixture: str, returned: object, scope: str) -> None:
     """Fail a test if what a fixture with settings returns has no effect in a run whose fixtures' fakes
     last for this scope.
     """
-    if not isinstance(given, Mapping):
-        raise misuse(f"the fixture {fixture} must return a dict of settings, got {given!r}")
-    names = {*map(fixture_of, given)}
+    if not isinstance(returned, Mapping):
+        raise misuse(f"the fixture {fixture} must return a dict of settings, got {returned!r}")
+    names = {*map(fixture_of, returned)}
     if fixture == SETTINGS and scope == "session" and names:
         raise misuse(
             f"{', '.join(sorted(names))} in {SETTINGS} has no effect, because the fakes live for the "
@@ -144,10 +144,10 @@ def check_own_settings(
     check_own_markers(options, item)
     arguments = getattr(item, "funcargs", {})
     if SETTINGS in arguments:
-        check_given(SETTINGS, arguments[SETTINGS], options.scope)
+        check_returned_settings(SETTINGS, arguments[SETTINGS], options.scope)
     for owner in owners:
         fixture = owner.settings_fixture
-        if arguments.get(fixture, owner.given) != owner.given:
+        if arguments.get(fixture, owner.returned_settings) != owner.returned_settings:
             reasons = {
                 SETTINGS: f"the fakes live for the whole {options.scope} (fakecloud_scope): override "
                 f"the fixture once for the {options.scope}, and set strict and env of single tests "

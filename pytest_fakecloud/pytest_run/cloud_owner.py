@@ -43,16 +43,16 @@ class CloudOwner:
         run_exits: Exits,
         options: RunOptions,
         node: Node | None,
-        given: Mapping[str, Any],
+        returned_settings: Mapping[str, Any],
         test: str,
     ) -> None:
         """Open the cloud for its first ``test``. It lasts for ``node``: a test, class or module, or if
-        None the session. ``given`` is what the fixture with its settings has returned.
+        None the session. ``returned_settings`` are those that the fixture with its settings returned.
         """
         self.settings_fixture = SESSION_SETTINGS if node is None else SETTINGS
-        self.given = given
+        self.returned_settings = returned_settings
         """The settings that this fixture returned when the cloud was opened."""
-        self.settings = settings = options.merged_settings(node, given)
+        self.settings = settings = options.merged_settings(node, returned_settings)
         """The settings of the cloud: these, merged with markers, options and the ini file."""
         cloud_settings = {name: settings[name] for name in settings_of(CloudConfig)}
         cloud_settings["seed"] = self._seed_of(test)

@@ -80,13 +80,15 @@ class _BeforeFirstTest:
         """
 
 
-def with_settings(run: Run, early: CloudOwner, given: Mapping[str, Any], test: str) -> CloudOwner:
+def with_settings(
+    run: Run, early: CloudOwner, returned_settings: Mapping[str, Any], test: str
+) -> CloudOwner:
     """Return the owner of a cloud with the settings of the session, in which the early fakes have
     started again: at the same addresses, with the same credentials and without data. If one cannot
     start again, all have ended.
     """
-    _check_addresses(early.cloud, given)
-    owner = CloudOwner(run.exits, run.options, None, given, test)
+    _check_addresses(early.cloud, returned_settings)
+    owner = CloudOwner(run.exits, run.options, None, returned_settings, test)
     owner.lost_changes = early.lost_changes
     early_fakes = dict(early.cloud._fixture_fakes)  # a copy, because close() empties the original
     try:

@@ -120,13 +120,15 @@ class RunOptions:
             "share_tls_context": switch_of(config, "fakecloud_share_tls_context"),
         }
 
-    def merged_settings(self, node: Node | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    def merged_settings(
+        self, node: Node | None, returned_settings: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Return all settings of a test, or those that the tests of a class or module have in common:
-        markers of the function > of the class > of the module > those ``given`` by the fixture with the
-        settings of their cloud > options > ini. Settings of a service are merged key by key.
+        markers of the function > of the class > of the module > the ``returned_settings`` of the
+        fixture of their cloud > options > ini. Settings of a service are merged key by key.
         """
         merged = dict(self.defaults)
-        layers = [given, *markers_of(node)]
+        layers = [returned_settings, *markers_of(node)]
         if not any(layers):
             return merged
         for layer in layers:

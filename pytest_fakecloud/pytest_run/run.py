@@ -117,12 +117,12 @@ class Run:
         """Return the cloud of the fixture ``fakecloud``, given what the fixtures with settings return.
         With ``fakecloud_scope = session``, it is that of the session.
         """
-        from .checks import check_given, warn_of_session_settings
+        from .checks import check_returned_settings, warn_of_session_settings
         from .cloud_owner import CloudOwner
         from .options import SETTINGS, without_traceback
 
         item = self._item()
-        check_given(SETTINGS, settings, self.scope)
+        check_returned_settings(SETTINGS, settings, self.scope)
         if self.scope == "session":
             owner = self.open_session_cloud(session_settings)
         else:
@@ -149,12 +149,12 @@ class Run:
         """Return the owner of the session's cloud, given what the fixture with its settings returns. The
         first use opens the cloud, or starts the early fakes again if there are settings.
         """
-        from .checks import check_given
+        from .checks import check_returned_settings
         from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, without_traceback
 
         item, owner = self._item(), self.session_owner
-        check_given(SESSION_SETTINGS, settings, self.scope)
+        check_returned_settings(SESSION_SETTINGS, settings, self.scope)
         if owner is not None and not owner.awaits_settings:
             return owner
         with without_traceback():
@@ -185,7 +185,9 @@ class Run:
         and the code of a test can add markers, whose errors must not be lost.
         """
         owner = self.fixtures_owner
-        return self.options.merged_settings(self._item(), {} if owner is None else owner.given)
+        return self.options.merged_settings(
+            self._item(), {} if owner is None else owner.returned_settings
+        )
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
@@ -290,13 +292,17 @@ class Run:
             raise
         finally:
             self._wide_fixtures.pop()
-        # Fixtures that have requested this one at run time have not set its baselines.
+        new_baselines = {
+            fake: fake._baseline
+            for states in before.values()
+            for fake, state in states.items()
+            if fake._baseline is not state.baseline
+        }
+        # A fixture that has requested this one at run time has not set them.
         for outer in self._wide_fixtures:
-            for owner, states in outer.items():
-                for fake, state in states.items():
-                    known = before.get(owner, {}).get(fake)
-                    if known is not None and fake._baseline is not known.baseline:
-                        states[fake] = state._replace(baseline=fake._baseline)
+            for states in outer.values():
+                for fake in states.keys() & new_baselines.keys():
+                    states[fake] = states[fake]._replace(baseline=new_baselines[fake])
         for owner in self.owners:
             # A cloud without states is that of the fixture itself.
             owner.end_fixture(definition, before.get(owner, {}))

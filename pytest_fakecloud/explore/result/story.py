@@ -20,9 +20,9 @@ _SHOWN = 3
 """Number of calls that an entry shows if fewer are decisive."""
 _NOT_WORTH_HIDING = 2
 """Number of calls that are shown too, rather than counted, if an entry has no others to hide."""
-_REFUSED = (
-    (kinds.IF_NEW | kinds.IF_EQUAL) | (kinds.REMOVALS | kinds.DELETIONS | kinds.EXPIRIES) | {"SADD"}
-)
+_REFUSED = {
+    *kinds.IF_NEW, *kinds.IF_EQUAL, *kinds.REMOVALS, *kinds.DELETIONS, *kinds.EXPIRIES, "SADD",
+}  # fmt: skip
 """Commands that answer 0 if they had no effect."""
 _LONG = 110
 """Maximum number of characters of a call; longer texts are cut."""

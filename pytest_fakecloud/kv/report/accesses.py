@@ -229,7 +229,7 @@ def _changed_nothing(spec: CommandSpec, words: Sequence[str], result: Any) -> bo
     """Return whether a condition of a command, such as NX, was not met."""
     if spec.name == "SET":
         return result is None and "GET" not in spec.bound(words).options
-    return words[0].endswith("NX") and result == 0
+    return spec.name in kinds.IF_NEW and result == 0
 
 
 def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[DataAccess]:
