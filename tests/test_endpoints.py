@@ -81,5 +81,5 @@ def played_endpoints(table: RouteTable, folder: Path) -> set[tuple[str, str]]:
     requests = [re.match(r"(?:\d+x )?(?:([A-Z]+) )?(/[^ ?]*)", text)
                 for line in lines for text in alternatives(line)]  # fmt: skip
     calls = [(request[1] or "POST", request[2]) for request in requests if request]
-    matches = [(method, table.find(method, path)) for method, path in calls]
-    return {(method, match[0].pattern) for method, match in matches if isinstance(match, tuple)}
+    routes = [(method, table.match(method, path).route) for method, path in calls]
+    return {(method, route.pattern) for method, route in routes if route is not None}

@@ -175,9 +175,9 @@ def endpoints_without_request(service: str) -> list[str]:
     for scenario in plan(TARGETS[service]):
         for step in scenario.steps:
             path = step.path.partition("?")[0].replace("{", "").replace("}", "")
-            match = TABLES[service].find(step.method, path)
-            if isinstance(match, tuple):
-                names.pop(match[0].name, None)
+            route = TABLES[service].match(step.method, path).route
+            if route is not None:
+                names.pop(route.name, None)
     return list(names)
 
 

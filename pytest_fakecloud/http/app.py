@@ -30,7 +30,7 @@ from .messages import (
     Request,
     Stream,
 )
-from .routing import NoRoute, Route, RouteTable
+from .routing import Match, Route, RouteTable
 
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
@@ -203,11 +203,11 @@ class App:
         and ``pytest.fail()``, which are no ``Exception``, are raised in it.
         """
         at_us = self.settle()
-        route = self.route_request(request)
+        match = self.route_request(request)
         self._open_call(request, at_us)
         try:
             self.admit(request)
-            response = self.chain.run(request, partial(self.call_endpoint, request, route))
+            response = self.chain.run(request, partial(self.call_endpoint, request, match))
         except ServiceError as error:
             response = self._rejection(request, error)
         except BaseException as error:
@@ -250,13 +250,11 @@ class App:
             return None  # respond() will raise and report it, once the body has arrived.
         return None
 
-    def route_request(self, request: Request) -> Route | NoRoute:
-        """Set the route and the parameters of a request, and return the route."""
-        match = self.table.find(request.method, request.path)
-        if isinstance(match, tuple):
-            route, request.params = match
-            request.route = route.name
-            return route
+    def route_request(self, request: Request) -> Match:
+        """Find the route of a request, and set its name and the parameters."""
+        match = self.table.match(request.method, request.path)
+        if match.route is not None:
+            request.route, request.params = match.route.name, match.params
         return match
 
     def _open_call(self, request: Request, at_us: int) -> None:
@@ -271,12 +269,12 @@ class App:
             read_facts=self._facts_of,
         )
 
-    def call_endpoint(self, request: Request, route: Route | NoRoute) -> AnyResponse:
+    def call_endpoint(self, request: Request, match: Match) -> AnyResponse:
         """Return the response of the endpoint, also to an error of the service: the end of the chain."""
         try:
-            if isinstance(route, NoRoute):
-                return self._encoded(self.no_endpoint(request, route))
-            result = self.run_endpoint(request, route)
+            if match.route is None:
+                return self._encoded(self.no_endpoint(request, match.allowed))
+            result = self.run_endpoint(request, match.route)
         except ServiceError as error:
             return self.rendered(error)
         request.call.reached = True
@@ -314,11 +312,13 @@ class App:
     def _encoded_json(self, result: Json) -> Answer:
         return Answer(self.dump(result.value), result.status, result.headers)
 
-    def no_endpoint(self, request: Request, missing: NoRoute) -> Answer:
-        """Report a request without a route; return or raise the service's response."""
-        self._report_unrouted(request, missing)
-        if missing.allowed:
-            return self.wrong_method(request, missing.allowed)
+    def no_endpoint(self, request: Request, allowed: frozenset[str]) -> Answer:
+        """Report a request without a route, whose path accepts the ``allowed`` methods; return or raise
+        the service's response.
+        """
+        self._report_unrouted(request, allowed)
+        if allowed:
+            return self.wrong_method(request, allowed)
         return self.unknown_path(request)
 
     def record_malformed(self, status: int, reason: str) -> None:
@@ -333,13 +333,11 @@ class App:
         all paths.
         """
         self._open_call(request, self.clock.now_us())
-        missing = self.table.find(request.method, request.path)
-        assert isinstance(missing, NoRoute)
-        self._report_unrouted(request, missing)
+        allowed = self.table.match(request.method, request.path).allowed
+        self._report_unrouted(request, allowed)
         everywhere = (route.methods.split() for route in self.table.routes)
-        allowed = missing.allowed or frozenset().union(*everywhere)
         try:
-            response = self.wrong_method(request, allowed)
+            response = self.wrong_method(request, allowed or frozenset().union(*everywhere))
         except ServiceError as error:
             response = self.rendered(error)
         self.record(request.call, response)
@@ -375,13 +373,11 @@ class App:
             self.violations.report_bug(error, f"{request_line} made the fake itself fail", **facts)
         return internal
 
-    def _report_unrouted(self, request: Request, missing: NoRoute) -> None:
+    def _report_unrouted(self, request: Request, allowed: frozenset[str]) -> None:
         call = request.call
         call.violation = "unrouted"
-        if missing.allowed:
-            reason = f"the path accepts {', '.join(sorted(missing.allowed))}"
-        else:
-            reason = self.no_route(request)
+        accepted = f"the path accepts {', '.join(sorted(allowed))}"
+        reason = accepted if allowed else self.no_route(request)
         call.note = reason
         self.violations.report(
             "unrouted",

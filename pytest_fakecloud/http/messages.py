@@ -55,7 +55,7 @@ class Request:
         self.body = body
         self.client = client
         self.principal: Any = None
-        self.params: dict[str, str] = {}
+        self.params: Mapping[str, str] = {}
         self.route = ""
         self.call: Call = _NO_CALL
         # Reversed, so that the first value of a repeated header wins.

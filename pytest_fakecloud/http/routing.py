@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .messages import Request
 
@@ -39,12 +39,13 @@ class Route:
         return re.findall(r"\{(\w+)\*?\}", self.pattern)
 
 
-@dataclass(frozen=True)
-class NoRoute:
-    """Says that a request has no route."""
+class Match(NamedTuple):
+    """The route of a request and the raw parameters in its path, or the methods for its path."""
 
+    route: Route | None = None
+    params: Mapping[str, str] = {}
     allowed: frozenset[str] = frozenset()
-    """The methods of its path; none if the path is unknown."""
+    """The methods of a path with another method; none if the path is unknown."""
 
 
 class RouteTable:
@@ -62,26 +63,25 @@ class RouteTable:
                 matchers = self._by_method.setdefault(method, [])
                 matchers.append((_expression(route.pattern), route))
 
-    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | NoRoute:
-        """Return the route of a request and its raw parameters."""
+    def match(self, method: str, path: str) -> Match:
+        """Return the route of a request, if it has one."""
         for expression, route in self._by_method.get(method, ()):
-            match = expression.fullmatch(path)
-            if match is not None:
-                return route, match.groupdict("")
-        return NoRoute(
-            frozenset(
-                other
-                for other, matchers in self._by_method.items()
-                if any(expression.fullmatch(path) for expression, _ in matchers)
-            )
+            matched = expression.fullmatch(path)
+            if matched is not None:
+                return Match(route, matched.groupdict(""))
+        allowed = frozenset(
+            other
+            for other, matchers in self._by_method.items()
+            if any(expression.fullmatch(path) for expression, _ in matchers)
         )
+        return Match(allowed=allowed)
 
     def writes(self, method: str, path: str) -> bool:
         """Return whether a request may change data."""
         if method not in ("GET", "HEAD"):
             return True
-        match = self.find(method, path)
-        return isinstance(match, tuple) and match[0].changes
+        route = self.match(method, path).route
+        return route is not None and route.changes
 
     def nearest(self, method: str, path: str) -> str:
         """Return the known routes most similar to a request, for reports."""

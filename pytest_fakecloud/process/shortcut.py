@@ -90,8 +90,8 @@ class Shortcut:
             return None
         request = Request(method, target, head.headers)
         if not self._lingers:
-            match = app.table.find(method, request.path)
-            if isinstance(match, tuple) and match[0].lingers:  # the matched route
+            route = app.table.match(method, request.path).route
+            if route is not None and route.lingers:
                 return None
         return request
 

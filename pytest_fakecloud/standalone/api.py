@@ -23,7 +23,7 @@ from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
 from ..http.app import App, Instruments
 from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request, bearer_token, same
-from ..http.routing import NoRoute, Route, RouteTable
+from ..http.routing import Match, Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
@@ -157,7 +157,7 @@ class ControlApp(App):
         rejection = super().reject_head(request)
         return None if rejection is None else _guarded(rejection)
 
-    def route_request(self, request: Request) -> Route | NoRoute:
+    def route_request(self, request: Request) -> Match:
         # Scripts may still have the paths from the time when fakes were called handles.
         request.path = request.path.replace(f"{PREFIX}/handles", f"{PREFIX}/fakes", 1)
         return super().route_request(request)
@@ -166,11 +166,11 @@ class ControlApp(App):
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().unknown_method(request))
 
-    def call_endpoint(self, request: Request, route: Route | NoRoute) -> AnyResponse:
+    def call_endpoint(self, request: Request, match: Match) -> AnyResponse:
         """As for every app, but arguments of a request also cause errors of Python and of the cloud."""
         token = setting_over.set("the control API")
         try:
-            return super().call_endpoint(request, route)
+            return super().call_endpoint(request, match)
         except ContractError as error:
             refused = Refused(422, str(error))
         except RecursionError:

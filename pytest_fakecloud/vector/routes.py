@@ -21,7 +21,7 @@ from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
 from ..http.app import App, Instruments
 from ..http.messages import Answer, Json, Request, bearer_token, decode_segment, same
-from ..http.routing import NoRoute, Route
+from ..http.routing import Match, Route
 from . import errors
 from .embedding import Embedder, required
 from .engine.engine import VectorEngine
@@ -102,9 +102,9 @@ class VectorApp(App):
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
-    def route_request(self, request: Request) -> Route | NoRoute:
+    def route_request(self, request: Request) -> Match:
         """As for every app, but a request of Upstash Search has no route, even on a shared path."""
-        return NoRoute() if _is_of_search(request) else super().route_request(request)
+        return Match() if _is_of_search(request) else super().route_request(request)
 
     def run_endpoint(self, request: Request, route: Route) -> object:
         """As for every app, but the result is sent in an envelope."""

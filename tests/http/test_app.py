@@ -349,7 +349,7 @@ def test_a_request_is_authenticated_once_after_its_body_has_arrived(
     demo: Demo, monkeypatch: pytest.MonkeyPatch, header: str, status: int
 ) -> None:
     seen: list[str] = []
-    authenticate, find = demo.app.authenticate, demo.app.table.find
+    authenticate, match = demo.app.authenticate, demo.app.table.match
 
     def noting(request: Request) -> object:
         seen.append("authenticate")
@@ -358,7 +358,9 @@ def test_a_request_is_authenticated_once_after_its_body_has_arrived(
         return authenticate(request)
 
     monkeypatch.setattr(demo.app, "authenticate", noting)
-    monkeypatch.setattr(demo.app.table, "find", lambda *key: (seen.append("find"), find(*key))[1])
+    monkeypatch.setattr(
+        demo.app.table, "match", lambda *key: (seen.append("match"), match(*key))[1]
+    )
     head = f"POST /echo/a HTTP/1.1\r\nHost: h\r\n{header}Content-Length: 4\r\n\r\n"
     with Raw(demo.mount.address) as raw:
         raw.send(head.encode() + b"bo")

@@ -15,7 +15,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.http.app import App, Instruments
-from pytest_fakecloud.http.routing import NoRoute, Route, RouteTable
+from pytest_fakecloud.http.routing import Match, Route, RouteTable
 
 
 def endpoint(app: App, request: Any) -> object:
@@ -61,7 +61,8 @@ def route(methods: str, pattern: str) -> Route:
 )
 def test_patterns(pattern: str, path: str, params: dict[str, str] | None) -> None:
     table = RouteTable([route("GET", pattern)])
-    assert table.find("GET", path) == (NoRoute() if params is None else (table.routes[0], params))
+    expected = Match() if params is None else Match(table.routes[0], params)
+    assert table.match("GET", path) == expected
 
 
 def test_the_most_specific_route_wins() -> None:
@@ -73,9 +74,9 @@ def test_the_most_specific_route_wins() -> None:
     )  # fmt: skip
 
     def winner(method: str, path: str) -> str:
-        match = table.find(method, path)
-        assert isinstance(match, tuple)
-        return match[0].pattern
+        match = table.match(method, path)
+        assert match.route is not None
+        return match.route.pattern
 
     assert winner("GET", "/topics/all") == "/topics/all"
     assert winner("POST", "/topics/all") == "/topics/all"
@@ -93,9 +94,9 @@ def test_two_routes_with_the_same_method_and_pattern_are_an_error(pattern: str) 
 
 def test_a_path_for_other_methods_names_all_of_them() -> None:
     table = RouteTable([route("GET HEAD", "/a/{b}"), route("POST", "/a/{b}"), route("PUT", "/c")])
-    assert table.find("DELETE", "/a/1") == NoRoute(frozenset({"GET", "HEAD", "POST"}))
-    assert table.find("get", "/c") == NoRoute(frozenset({"PUT"}))
-    assert table.find("GET", "/d") == NoRoute()
+    assert table.match("DELETE", "/a/1") == Match(allowed=frozenset({"GET", "HEAD", "POST"}))
+    assert table.match("get", "/c") == Match(allowed=frozenset({"PUT"}))
+    assert table.match("GET", "/d") == Match()
 
 
 def test_the_nearest_routes_are_a_hint() -> None:
@@ -144,9 +145,9 @@ def test_a_pattern_takes_apart_what_it_put_together(
         parts = parts[:1]
     pattern = "/" + "/".join([*parts, "{rest*}"] if tail else parts)
     path = "/" + text
-    match = RouteTable([route("GET", pattern)]).find("GET", path)
-    if isinstance(match, tuple):
-        params = match[1]
+    match = RouteTable([route("GET", pattern)]).match("GET", path)
+    if match.route is not None:
+        params = match.params
         filled = re.sub(r"\{(\w+)\*?\}", lambda m: params[m.group(1)], pattern)
         assert filled.rstrip("/") == path.rstrip("/")
         assert all(v and "/" not in v for k, v in params.items() if k != "rest")

@@ -87,13 +87,13 @@ class _Player(RequestPlayer):
         if forgets or table.writes(method, bare_path):
             messages, schedules = set(engine.messages), set(engine.schedules.by_id)
             fetched = self.scene.request(method, path, headers, body)
-            match = table.find(method, bare_path)
-            if isinstance(match, tuple) and match[0].name not in PUBLISHING_OR_SCHEDULING:
+            route = table.match(method, bare_path).route
+            if route is not None and route.name not in PUBLISHING_OR_SCHEDULING:
                 new_schedules = engine.schedules.by_id.keys() - schedules
                 assert not new_schedules, (
                     "this creates a schedule: set `schedules=True` in its route"
                 )
-            if isinstance(match, tuple) and match[0].name not in PUBLISHING | NOT_PUBLISHING:
+            if route is not None and route.name not in PUBLISHING | NOT_PUBLISHING:
                 is_answer = b'"messageId"' in fetched.body and engine.messages.keys() - messages
                 assert not is_answer, (
                     "this sends a message: set `publishes=True` in its route (or, if it is no message "

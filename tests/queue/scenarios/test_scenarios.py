@@ -33,8 +33,8 @@ def test_a_scenario_has_the_routes_to_which_the_burst_limit_does_not_apply() -> 
     _, lines = scenarios("limits")[title]
     requests = [match for line in lines if (match := re.search(r"([A-Z]+) (/\S*)", line))]
     table = RouteTable(QueueApp.routes())
-    played = [table.find(request[1], request[2]) for request in requests]
-    patterns = {match[0].pattern for match in played if isinstance(match, tuple)}
+    routes = [table.match(request[1], request[2]).route for request in requests]
+    patterns = {route.pattern for route in routes if route is not None}
     complete(
         FOLDER / "limits.txt",
         (
