@@ -190,7 +190,8 @@ class Fault:
             or "words" in self._facts
             or self._route not in (None, request.call.route)
         )
-        return names_commands or not request.is_handshake
+        app = self._plan._app()
+        return names_commands or app is None or not app.is_handshake(request.call)
 
     def _matches(self, request: Any) -> bool:
         """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""

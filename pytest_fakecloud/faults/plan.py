@@ -7,7 +7,7 @@ apply in the order they were added, so ``respond(503, times=1)`` followed by ``r
 one 503 and then 429s.
 
 Over the Redis protocol, a request is a command. A fault skips the commands of a client's handshake
-(``Request.is_handshake``) unless it names commands.
+(``App.is_handshake()``) unless it names commands.
 """
 
 from __future__ import annotations

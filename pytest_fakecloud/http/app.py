@@ -182,6 +182,10 @@ class App:
         """Return the facts of a request for faults and reports (``command``, ``topic``, …)."""
         return {}
 
+    def is_handshake(self, call: Call) -> bool:
+        """Return whether client libraries make a call by themselves, to set up or end a connection."""
+        return False
+
     def words(self) -> Iterable[str]:
         """Yield the names of routes and commands, by which calls can be filtered."""
         return (route.name for route in self.table.routes)

@@ -29,11 +29,8 @@ class Request:
     to first values. ``client`` is the peer's address, None for a request that used no socket
     (``transport="inprocess"``). ``principal`` is the result of authentication, ``route`` the name of
     the matched endpoint, ``params`` are the raw parameters in its path, ``call`` is the request's
-    entry in the journal. ``is_handshake`` is True for a command with which client libraries set up or
-    end a connection.
+    entry in the journal.
     """
-
-    is_handshake = False
 
     def __init__(
         self,

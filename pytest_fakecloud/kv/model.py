@@ -125,8 +125,8 @@ class CommandLimits:
 
     Commands count over both protocols, also those in pipelines and transactions (specification), and
     those that are rejected. Only those of a handshake (AUTH, SELECT) and those around a transaction
-    (MULTI, EXEC) do not count, because REST needs none of them, nor do those of a client that has not
-    logged in. The limit on their size applies to all commands (decided here).
+    (MULTI, EXEC) do not count, because REST needs none of them. The limit on their size applies to all
+    commands of an authenticated client (decided here).
     """
 
     def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
@@ -146,12 +146,9 @@ class CommandLimits:
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
 
-    def check(self, line: list[bytes], *, is_known: bool = True) -> CommandError | None:
-        """Count a command, even if it is too large; return the error if it exceeds a limit. The client
-        has logged in if it ``is_known``.
-        """
-        error = self.count([line]) if is_known else None
-        return error or self.size_error(sum(map(len, line)))
+    def check(self, line: list[bytes]) -> CommandError | None:
+        """Count a command, even if it is too large; return the error if it exceeds a limit."""
+        return self.count([line]) or self.size_error(sum(map(len, line)))
 
     def size_error(self, size: int) -> CommandError | None:
         """Return the error if a command, or the strings of a reply, are too large."""

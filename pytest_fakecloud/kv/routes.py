@@ -32,7 +32,7 @@ from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .errors import CommandError, RestError
 from .interruptions import Arrival, CommandSender, Interruptions
-from .model import TURN_SECONDS, AnyEngine, AnySession, CommandLimits
+from .model import HANDSHAKE, TURN_SECONDS, AnyEngine, AnySession, CommandLimits
 from .reply import Reply, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
@@ -136,6 +136,12 @@ class KVApp(App):
             return {}
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines_of(request)]
         return {**facts_of(words), "encoding": option(request, "encoding")}
+
+    def is_handshake(self, call: Call) -> bool:
+        if call.route != "database-port":
+            return False
+        [line] = call.facts["words"]
+        return line[0].upper() in HANDSHAKE
 
     def words(self) -> Iterable[str]:
         return (*super().words(), "database-port", *COMMANDS)
@@ -308,19 +314,13 @@ class KVApp(App):
         return whole[0]
 
     def before(
-        self,
-        call: Call,
-        sender: CommandSender,
-        line: list[bytes],
-        arrival: Arrival = "alone",
-        *,
-        is_known: bool = True,
+        self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone"
     ) -> CommandError | None:
-        """Do what comes before each command of a client over both protocols: run interruptions and count
-        it. Return the error if it exceeds a limit. The client has logged in if it ``is_known``.
+        """Do what comes before each command of an authenticated client over both protocols: run
+        interruptions and count it. Return the error if it exceeds a limit.
         """
         self._interrupt(call, sender, line, arrival)
-        return self.command_limits.check(line, is_known=is_known)
+        return self.command_limits.check(line)
 
     def _interrupt(
         self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival

@@ -168,6 +168,13 @@ class Session:
         """Whether the client has logged in, or need not."""
         return self.user is not ANONYMOUS
 
+    def may_send(self, line: list[bytes]) -> bool:
+        """Return whether the client has logged in, or need not for a command line."""
+        if self.is_known:
+            return True
+        spec = self.engine.table.find(line)
+        return spec is not None and "no_auth" in spec.flags
+
     @property
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch; constant during a command, script or transaction."""

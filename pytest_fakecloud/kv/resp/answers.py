@@ -1,9 +1,9 @@
 """Replies of the database port as interceptors see them, and what faults make of them.
 
-An interceptor gets and returns an HTTP response, over both protocols. That of a command is a
-``RespAnswer``, whose bytes no fault can change. Any other answer is a fault's, and becomes a reply. In a
-transaction, it acts like a reply of the server: after an error in reply to a queued command, EXEC
-answers EXECABORT, and EXEC always ends the transaction (decided here).
+An interceptor gets and returns an HTTP response, over both protocols. That of a command has the content
+type ``RESP_TYPE``, and bytes that no fault can change. Any other answer is a fault's, and becomes a
+reply. In a transaction, it acts like a reply of the server: after an error in reply to a queued command,
+EXEC answers EXECABORT, and EXEC always ends the transaction (decided here).
 """
 
 from __future__ import annotations
@@ -21,21 +21,17 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, Reply, Status, to_resp
 
 RESP_TYPE = "application/x-resp"
-"""The content type that tells the journal what the body of a reply is."""
+"""The content type of an answer whose body is a reply in the Redis protocol (decided here)."""
 
 
-class RespAnswer(Answer):
-    """A reply in the Redis protocol."""
-
-
-def answer_of(session: Session, reply: Reply, status: int | None = None) -> RespAnswer:
+def answer_of(session: Session, reply: Reply, status: int | None = None) -> Answer:
     """Return an encoded reply. Its status is 400 for an error, unless a fault has chosen one."""
     if status is None:
         status = 400 if isinstance(reply, CommandError) else 200
-    return RespAnswer(to_resp(reply, session.resp), status, (), RESP_TYPE)
+    return Answer(to_resp(reply, session.resp), status, (), RESP_TYPE)
 
 
-def internal_error(session: Session, error: ServiceError) -> RespAnswer:
+def internal_error(session: Session, error: ServiceError) -> Answer:
     """Return an internal error as a reply. It also makes a transaction fail."""
     session.abort_transaction()
     text = f"ERR {error.message}".encode("utf-8", "replace")
@@ -46,16 +42,18 @@ def with_replies(
     session: Session, line: list[bytes], call: Call, response: AnyResponse
 ) -> AnyResponse:
     """Return the response to a command, in which a fault's answer has become a reply. Raises
-    ``ContractError`` if this answer is in the Redis protocol already: it might not be a whole reply.
+    ``ContractError`` if a fault has changed the bytes of a reply, which might not be whole any more.
     """
     if isinstance(response, ConnectionEffect):
         answer = response.answer
-        if answer is None or isinstance(answer, RespAnswer):
+        if answer is None or answer.content_type == RESP_TYPE:
             return response
         return response._replace(answer=answer_of(session, _reply_in(answer), answer.status))
-    if not isinstance(response, Answer) or isinstance(response, RespAnswer):
+    if not isinstance(response, Answer):
         return response
     if response.content_type == RESP_TYPE:
+        if not response.altered:
+            return response
         raise ContractError(
             f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
             "after which the client would wait for the rest or misread later replies: limit the "

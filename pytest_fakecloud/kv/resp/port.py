@@ -5,8 +5,8 @@ protocol has a session, a thread that reads and runs its commands in order, and 
 replies and pushes. As for a REST request, every command has a call in the journal, whose body is the
 JSON of the command line, and can be affected by faults (decided here):
 
-- As over REST, a command passes the chain of interceptors only if its client is authenticated. Before
-  that, AUTH, HELLO, QUIT and RESET pass it; any other command is rejected without.
+- As over REST, faults, interruptions and limits concern only clients that are authenticated. Of the
+  others, they concern AUTH, HELLO, QUIT and RESET; any other command is rejected without them.
 - Faults skip the commands of a handshake, which clients send by themselves, unless they name them.
 - ``respond(status, body)`` sends an error, or for ``{"result": …}`` and other bodies of a success a
   reply (``answers``).
@@ -38,7 +38,7 @@ from ..engine.sessions import Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
-from ..model import HANDSHAKE, TURN_SECONDS, ClientConnection
+from ..model import TURN_SECONDS, ClientConnection
 from ..reply import NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
@@ -68,7 +68,6 @@ _TLS = b"\x16\x03"
 """The first bytes of a TLS connection."""
 _OF_BROWSERS = frozenset({b"POST", b"HOST:"})
 """The first words of lines of HTTP requests, at which a real server closes the connection."""
-_HANDSHAKE = frozenset({name.encode() for name in HANDSHAKE})
 _Place: TypeAlias = Literal["instead", "nowhere", "between", "behind", "now"]
 """The place of a pushed message (``PortConnection._place_of``)."""
 
@@ -221,7 +220,7 @@ class PortConnection:
             session.closing = True
             return
         call = self._open_call(line, app.settle())
-        request = self._request_of(line, call)
+        request = self._request_of(call)
         session.begin_command()
         response: AnyResponse
         try:
@@ -230,11 +229,11 @@ class PortConnection:
             if session.closing:
                 # The connection was closed while the command waited, before it reached the engine.
                 response = ConnectionEffect("drop")
-            elif self._passes_chain(line):
+            elif session.may_send(line):
                 perform = partial(self._end_of_chain, line, call)
                 response = with_replies(session, line, call, app.chain.run(request, perform))
             else:
-                response = self._perform(line, call)
+                response = self._answer(self._run(line))
         except BaseException as error:
             response = internal_error(session, app.report_bug(request, error))
         self._deliver(call, response, is_silent=session.reply_mode in ("off", "skip"))
@@ -257,19 +256,11 @@ class PortConnection:
             record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
         return call
 
-    def _request_of(self, line: list[bytes], call: Call) -> Request:
+    def _request_of(self, call: Call) -> Request:
         """Return a command as interceptors see it."""
         request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
         request.principal, request.route, request.call = self.session.user, call.route, call
-        request.is_handshake = line[0].upper() in _HANDSHAKE
         return request
-
-    def _passes_chain(self, line: list[bytes]) -> bool:
-        """Return whether a command passes the chain: its client is authenticated, or need not be."""
-        if self.session.is_known:
-            return True
-        spec = self.engine.table.find(line)
-        return spec is not None and "no_auth" in spec.flags
 
     def _end_of_chain(self, line: list[bytes], call: Call) -> Answer:
         """Run the command of a call, at the end of the chain."""
@@ -278,26 +269,28 @@ class PortConnection:
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        answer = self._perform(line, call)
+        session = self.session
+        arrival: Arrival = "queued" if session.is_queuing else "alone"
+        error = self.app.before(call, CommandSender(self.client), line, arrival)
+        if error is not None:
+            session.abort_transaction()
+        answer = self._answer(error or self._run(line))
         call.reached = True
         return answer
 
-    def _perform(self, line: list[bytes], call: Call) -> Answer:
-        """Run the command of a call; return its encoded reply."""
-        app, engine, session = self.app, self.engine, self.session
-        arrival: Arrival = "queued" if session.is_queuing else "alone"
-        sender = CommandSender(self.client)
-        reply: Reply = app.before(call, sender, line, arrival, is_known=session.is_known)
-        if reply is not None:
-            session.abort_transaction()
-        else:
-            self._executing = threading.get_ident()
-            try:
-                result = engine.reply_or_wait(session, line, self.signal)
-            finally:
-                self._executing = None
-            reply = self._wait(result) if isinstance(result, Waiter) else result
-        return answer_of(session, app.finished(self._in_exec.fill(reply, session.resp)))
+    def _run(self, line: list[bytes]) -> Reply:
+        """Run a command, and wait if it blocks; return its reply."""
+        self._executing = threading.get_ident()
+        try:
+            result = self.engine.reply_or_wait(self.session, line, self.signal)
+        finally:
+            self._executing = None
+        return self._wait(result) if isinstance(result, Waiter) else result
+
+    def _answer(self, reply: Reply) -> Answer:
+        """Return a reply as it is sent."""
+        session = self.session
+        return answer_of(session, self.app.finished(self._in_exec.fill(reply, session.resp)))
 
     def _deliver(self, call: Call, response: AnyResponse, *, is_silent: bool) -> None:
         """Record a response, and send it, unless CLIENT REPLY makes the server silent, or apply the
