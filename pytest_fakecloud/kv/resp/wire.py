@@ -124,12 +124,9 @@ class CommandReader:
 
     def _read_short(self) -> list[bytes] | None:
         """Return the next command if it is complete and short (the usual case)."""
-        wire = bytes(self._buffer[self._at : self._at + SHORT])
-        words, remainder = short_command(wire)
-        if not words:
-            return None
-        self._at += len(wire) - len(remainder)
-        return words
+        words, size = short_command(bytes(self._buffer[self._at : self._at + SHORT]))
+        self._at += size
+        return words or None
 
     def _line(self, too_big: str) -> bytes | None:
         end = self._buffer.find(b"\n", self._at, self._at + LINE_LIMIT + 1)
@@ -205,23 +202,23 @@ class CommandReader:
         return length
 
 
-def short_command(data: bytes) -> tuple[list[bytes], bytes]:
-    """Return the words of the command at the beginning of at most ``SHORT`` bytes, and the bytes after
-    it. There are no words unless the command is complete and has few words of one line.
+def short_command(data: bytes) -> tuple[list[bytes], int]:
+    """Return the words of the command at the beginning of at most ``SHORT`` bytes, and its size in
+    bytes; no words and 0 unless the command is complete and has few words of one line.
     """
     breaks = _BREAKS.get(data[:4]) or _BREAKS.get(data[:5])
     if breaks is None or len(data) > SHORT:
-        return [], data
+        return [], 0
     parts = data.split(b"\r\n", breaks)
     if len(parts) <= breaks:
-        return [], data
+        return [], 0
     words = parts[2::2]
     at = 1
     for word in words:
         if parts[at] != _LENGTHS[len(word)]:
-            return [], data
+            return [], 0
         at += 2
-    return words, parts[-1]
+    return words, len(data) - len(parts[-1])
 
 
 def _number(text: bytes) -> int | None:
