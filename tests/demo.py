@@ -25,7 +25,7 @@ from pytest_fakecloud.http.server import Connection
 def handled_by(receive: Callable[[Connection, bytes], bool]) -> Callable[[Connection], Any]:
     """Return a protocol whose handler receives bytes with a function."""
     return lambda connection: SimpleNamespace(
-        receive=partial(receive, connection), close=lambda: None
+        receive=partial(receive, connection), end=lambda: None, close=lambda: None
     )
 
 

@@ -75,6 +75,9 @@ class Handler(Protocol):
         it must be closed, because its client is sending a request or waiting for something.
         """
 
+    def end(self) -> None:
+        """End what waits, because the server has shut the connection down. Called in another thread."""
+
     def close(self) -> None:
         """Called once, after the last request."""
 
@@ -270,6 +273,9 @@ class Connection:
         # Reset the connection to avoid TIME_WAIT, so that the port can be reused.
         self.reset_when_closed()
         self.shut_down()
+        # A handler that does not exist yet reads ``ended`` in enter().
+        if self.handler is not None:
+            self.handler.end()
 
 
 class Watch:
@@ -361,6 +367,9 @@ class HTTPHandler:
     def renew(self) -> bool:
         return self.reader.pending is None
 
+    def end(self) -> None:
+        """Do nothing: a request that waits belongs to an application, which ends it (``on_stop``)."""
+
     def close(self) -> None:
         self.reader.close()
 
@@ -449,7 +458,6 @@ class HTTPHandler:
         request = ReceivedRequest(
             malformed.method or "GET", malformed.target, client=self.connection.address
         )
-        request.version, request.keep_alive = "1.1", False
         self._send(request, self._malformed_answer(malformed, request))
         # Close only the sending side: a reset would discard the response before it is read.
         self.connection.shut_down(socket.SHUT_WR)

@@ -141,11 +141,11 @@ class KVServer(Fake):
         return f"{scheme}://default:{quote(self._password, safe='')}@{address}"
 
     def _open_port(self, engine: KVEngine) -> Mount:
-        from .resp.port import PortHandler, connect
+        from .resp.port import PortHandler, tell_free_ports
 
         def add_mount(mount: Mount) -> None:
             self._add_mount(mount)
-            connect(engine, self._app, mount)
+            tell_free_ports(engine, mount)
 
         return self._context.mount(
             self._app,

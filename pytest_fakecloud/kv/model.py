@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import errors
 from .errors import CommandError
@@ -94,19 +94,24 @@ class AnyEngine(Protocol):
         """Restore such a copy."""
 
 
-class ClientConnection(NamedTuple):
-    """What an engine can do, in any thread, with a connection to which messages can be pushed."""
-
-    push: Callable[[list[Any]], object]
-    """Queue a message, such as one of pub/sub."""
-    cut: Callable[[], object]
-    """Close the connection."""
-    has_left: Callable[[], bool]
-    """Return whether the client has closed its side."""
-    reserve: Callable[[], object] = lambda: None
-    """Reserve the place of the reply to the running command: messages that are pushed now follow it.
-    A stream of events has no replies.
+class ClientConnection(Protocol):
+    """What an engine can do, in any thread, with a connection to which messages can be pushed: that of
+    a client of the Redis protocol, or a stream of events.
     """
+
+    def push(self, message: list[Any]) -> None:
+        """Queue a message, such as one of pub/sub."""
+
+    def reserve(self) -> None:
+        """Reserve the place of the reply to the running command: messages that are pushed now follow it.
+        A stream of events has no replies.
+        """
+
+    def has_left(self) -> bool:
+        """Return whether the client has closed its side."""
+
+    def cut(self) -> None:
+        """Close the connection."""
 
 
 class AnySession(Protocol):

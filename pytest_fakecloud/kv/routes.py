@@ -268,7 +268,7 @@ class KVApp(App):
         self._streams.add(events)
 
         def closed() -> None:
-            events.close()
+            events.cut()
             self._streams.discard(events)
 
         return Stream(events.chunks(), on_close=closed)

@@ -9,7 +9,7 @@ from typing import Any
 
 from .engine.sessions import Session
 from .engine.statistics import monitor_line
-from .model import AnyEngine, AnySession, ClientConnection
+from .model import AnyEngine, AnySession
 from .reply import EACH_BYTE
 
 EVENTS_LIMIT = 32 * 1024 * 1024
@@ -21,7 +21,9 @@ HEARTBEAT_US = 15_000_000
 
 
 class EventStream:
-    """A queue of server-sent events for one client, which ``chunks()`` yields."""
+    """A queue of server-sent events for one client, which ``chunks()`` yields: the ``ClientConnection``
+    through which the engine reaches the client.
+    """
 
     def __init__(self, engine: AnyEngine, session: AnySession) -> None:
         self._engine = engine
@@ -46,7 +48,7 @@ class EventStream:
             if is_full:
                 self._events.clear()
         if is_full:
-            self.close()
+            self.cut()
         else:
             self._signal.notify()
 
@@ -55,14 +57,12 @@ class EventStream:
         self.put(b",".join(part if isinstance(part, bytes) else b"%d" % part for part in message))
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield events until ``close()``, and a comment line whenever none arrives for a while."""
+        """Yield events until ``cut()``, and a comment line whenever none arrives for a while."""
         engine = self._engine
         session = self._session
         with engine.lock:
             engine.streaming.add(session)
-            session.connection = ClientConnection(
-                self.push, self.close, lambda: self._signal.closed
-            )
+            session.connection = self
             self._begin()
         try:
             while not self._signal.closed:
@@ -89,7 +89,13 @@ class EventStream:
             self._unread_bytes -= len(event) + _PER_EVENT
             return event
 
-    def close(self) -> None:
+    def reserve(self) -> None:
+        """Do nothing, because a stream has no replies."""
+
+    def has_left(self) -> bool:
+        return self._signal.closed
+
+    def cut(self) -> None:
         """End the stream. Can be called from any thread, and more than once."""
         self._signal.close()
 

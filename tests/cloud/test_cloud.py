@@ -27,7 +27,6 @@ from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.core.violations import VIOLATION_KINDS
 from pytest_fakecloud.http.app import App
-from pytest_fakecloud.http.hub import Hub, Mount
 from pytest_fakecloud.http.ports import listen
 
 from ..harness import changing_clouds, wait_until
@@ -297,21 +296,6 @@ def test_closing_a_cloud_closes_a_fake_that_another_thread_is_starting(
     assert server.closed
     with pytest.raises(ContractError, match="this cloud is closed"):
         cloud.kv_server()
-
-
-def test_the_database_port_is_connected_before_it_accepts_clients(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    add_mount, connected = Hub.add_mount, []
-
-    def noted(hub: Hub, mount: Mount) -> None:
-        connected.append(bool(mount.on_stop))
-        add_mount(hub, mount)
-
-    monkeypatch.setattr(Hub, "add_mount", noted)
-    with Cloud(seed=1) as cloud:
-        assert cloud.kv_server().database_url
-    assert connected == [False, True]
 
 
 def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:

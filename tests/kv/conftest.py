@@ -39,9 +39,24 @@ def _split(line: str) -> tuple[str, ...]:
     return tuple(line.split() if is_plain else shlex.split(line))
 
 
+class _Connection:
+    """The connection of a client whose messages go to a function."""
+
+    def __init__(self, push: Callable[[Any], object]) -> None:
+        self.push = push
+
+    def reserve(self) -> None:
+        pass
+
+    def has_left(self) -> bool:
+        return False
+
+    def cut(self) -> None:
+        pass
+
+
 def pushing_to(push: Callable[[Any], object]) -> ClientConnection:
-    """Return the connection of a client whose messages go to a function."""
-    return ClientConnection(push, lambda: None, lambda: False)
+    return _Connection(push)
 
 
 def argv(words: tuple[Any, ...]) -> list[bytes]:

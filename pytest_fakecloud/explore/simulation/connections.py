@@ -229,6 +229,8 @@ class MemoryLink(Connection):
         self.shut_down()
         if self._gone is not None:
             self._gone()
+        if self._handler is not None:
+            self._handler.end()
 
     def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
         self.sock.is_ended = True

@@ -200,7 +200,7 @@ class KVEngine:
 
     def reply_to(self, session: Session, line: list[bytes]) -> Reply:
         """Return the reply to a client's command line, which can be an error."""
-        return self._in_turn(session, line, partial(self._reply, session, line))
+        return self._in_turn(session, line, partial(self._run_line, session, line))
 
     def reply_or_wait(self, session: Session, line: list[bytes], signal: Signal) -> Reply | Waiter:
         """Return the reply to a line of a client that may wait, or its wait (``block()``).
@@ -208,7 +208,7 @@ class KVEngine:
         Before another client gets its turn, the wait is registered, or the place of the reply reserved,
         so that the wait misses no change, and no message overtakes the reply.
         """
-        return self._in_turn(session, line, partial(self._reply_or_wait, session, line, signal))
+        return self._in_turn(session, line, partial(self._run_line_or_block, session, line, signal))
 
     def _in_turn(self, session: Session, line: list[bytes], run: Callable[[], T]) -> T | Reply:
         try:
@@ -218,14 +218,16 @@ class KVEngine:
         except ScriptRunning:
             return self._reply_during_script(session, line)
 
-    def _reply_or_wait(self, session: Session, line: list[bytes], signal: Signal) -> Reply | Waiter:
-        reply = self._reply(session, line)
+    def _run_line_or_block(
+        self, session: Session, line: list[bytes], signal: Signal
+    ) -> Reply | Waiter:
+        reply = self._run_line(session, line)
         if isinstance(reply, Blocked):
             return self.block(session, reply, signal)
         session.reserve_reply()
         return reply
 
-    def _reply(self, session: Session, line: list[bytes]) -> Reply:
+    def _run_line(self, session: Session, line: list[bytes]) -> Reply:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
         try:

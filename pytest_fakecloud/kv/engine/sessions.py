@@ -265,7 +265,7 @@ class Session:
         return " ".join(f"{key}={value}" for key, value in fields.items()).encode("latin-1") + b"\n"
 
     def disconnect(self) -> None:
-        self.closing = True
+        """Close the client's connection, after the reply to the command that runs."""
         if waiter := self.engine.waiters.pop(self.id, None):
             waiter.finish(None)
         if self.connection is not None:

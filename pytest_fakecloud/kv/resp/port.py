@@ -38,7 +38,7 @@ from ..engine.sessions import Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
-from ..model import TURN_SECONDS, ClientConnection
+from ..model import TURN_SECONDS
 from ..reply import NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
@@ -72,17 +72,8 @@ _Place: TypeAlias = Literal["instead", "nowhere", "between", "behind", "now"]
 """The place of a pushed message (``PortConnection._place_of``)."""
 
 
-def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
-    """Wake the clients that wait at a port when it closes, and tell the engine which ports are free."""
-
-    def wake() -> None:
-        for client in app.clients.copy():
-            if client.connection.ended:
-                client.end()
-        engine.pauses.resumed.notify()
-
-    mount.on_stop.append(wake)
-    mount.on_reset.append(wake)
+def tell_free_ports(engine: KVEngine, mount: Mount) -> None:
+    """Let the engine of a port find out which other ports are free."""
     # Keep no reference to the mount, which refers to the engine.
     host, own = mount.host, mount.port
     engine.can_listen = lambda port: port == own or is_free(host, port)
@@ -125,6 +116,10 @@ class PortHandler:
     def renew(self) -> bool:
         return not self._begun if self._handler is None else self._handler.renew()
 
+    def end(self) -> None:
+        if self._handler is not None:
+            self._handler.end()
+
     def close(self) -> None:
         if self._handler is not None:
             self._handler.close()
@@ -140,7 +135,9 @@ class PortHandler:
 
 
 class PortConnection:
-    """A client's connection that uses the Redis protocol: its session, and what runs its commands."""
+    """A client's connection that uses the Redis protocol: its session, and what runs its commands. It is
+    also the ``ClientConnection`` through which the engine reaches the client, in any thread.
+    """
 
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self.engine = engine
@@ -156,9 +153,7 @@ class PortConnection:
         self.outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
-        session.connection = ClientConnection(
-            self._push, self._cut, connection.has_hung_up, self.outbox.reserve
-        )
+        session.connection = self
         self.reader = CommandReader(
             lambda: session.is_known,
             lambda: engine.config.number("proto-max-bulk-len"),
@@ -198,7 +193,7 @@ class PortConnection:
                 line = reader.next()
             except ProtocolFault as fault:
                 self.outbox.put(to_resp(CommandError(fault.text)))
-                session.closing = True
+                self.end()
                 return
             if line is None:
                 return
@@ -217,7 +212,7 @@ class PortConnection:
         app, session = self.app, self.session
         if line[0].upper() in _OF_BROWSERS:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
-            session.closing = True
+            self.end()
             return
         call = self._open_call(line, app.settle())
         request = self._request_of(call)
@@ -314,7 +309,7 @@ class PortConnection:
             self.connection.hang()
         if response.reset:
             self.connection.reset_when_closed()
-        self.session.closing = True
+        self.end()
 
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
@@ -332,7 +327,7 @@ class PortConnection:
         finally:
             reply = engine.unblock(waiter)
         if self.signal.closed and not waiter.done:
-            self.session.closing = True
+            self.end()
         return NO_REPLY if self.session.closing else reply
 
     def _send_before_wait(self) -> None:
@@ -368,7 +363,7 @@ class PortConnection:
         engine.pauses.delayed.add(self.session.id)
         try:
             arrived = engine.pauses.resumed.notify
-            with self.connection.watched(self.signal.close, arrived=arrived) as resume:
+            with self.connection.watched(self.end, arrived=arrived) as resume:
                 until_us = 0
                 # Check again, because a later CLIENT PAUSE may have extended the wait.
                 while until_us < engine.pauses.delays_end_us and not resumed():
@@ -377,11 +372,11 @@ class PortConnection:
         finally:
             engine.pauses.delayed.discard(self.session.id)
         if self.signal.closed:
-            self.session.closing = True
+            self.end()
 
     # -- calls from other threads ----------------------------------------------------------------
 
-    def _push(self, message: list[Any]) -> None:
+    def push(self, message: list[Any]) -> None:
         """Add a message to the outbox, or to the reply to EXEC. Called under the engine's lock."""
         session, outbox = self.session, self.outbox
         match self._place_of(message):
@@ -394,7 +389,7 @@ class PortConnection:
             case "now":
                 is_first = outbox.push(self._encoded(message))
                 if outbox.exceeds_limits():
-                    self._cut()
+                    self.cut()
                 elif is_first and not self._is_executing():
                     outbox.send_later()
 
@@ -434,7 +429,15 @@ class PortConnection:
             return to_resp(message, self.session.connection_resp)
         return b"".join(map(to_resp, message))
 
-    def _cut(self) -> None:
+    def reserve(self) -> None:
+        """Reserve the place of the reply to the running command."""
+        self.outbox.reserve()
+
+    def has_left(self) -> bool:
+        """Return whether the client has closed its side."""
+        return self.connection.has_hung_up()
+
+    def cut(self) -> None:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
         self.end()
         # The thread that runs commands closes the connection after the current one, but not while it
@@ -443,9 +446,10 @@ class PortConnection:
             self.connection.shut_down()
 
     def end(self) -> None:
-        """End the connection after the command that runs, and the wait of this command."""
+        """End the connection: after the reply to the command that runs, or at once if it waits."""
         self.session.closing = True
         self.signal.close()
+        self.engine.pauses.resumed.notify()
 
     def renew(self) -> bool:
         """End the client's transaction. Its database, name, protocol and user stay, because a client

@@ -53,7 +53,6 @@ class TestWaiting:
         )
         run(f"CLIENT KILL ID {client.id}")
         assert waiter.done
-        assert client.closing
 
     def test_only_the_port_waits(self, engine: KVEngine) -> None:
         session = engine.session(interface="local")
