@@ -69,9 +69,9 @@ class ReceivedRequest(Request):
     is True once the server has decided to read a large body.
     """
 
-    version: str
-    keep_alive: bool
-    expects: bool
+    version = "1.1"
+    keep_alive = False
+    expects = False
     is_admitted = False
 
 
@@ -217,7 +217,6 @@ class RequestReader:
             self.client,
         )
         version = request.version = parser.get_http_version()
-        request.expects = False
         if len(self._headers) > HEADERS_LIMIT:
             raise MalformedRequest(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
