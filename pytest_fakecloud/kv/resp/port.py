@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable
 from copy import copy
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut
 from ...core.errors import ContractError
@@ -68,8 +68,6 @@ _TLS = b"\x16\x03"
 """The first bytes of a TLS connection."""
 _OF_BROWSERS = frozenset({b"POST", b"HOST:"})
 """The first words of lines of HTTP requests, at which a real server closes the connection."""
-_Place: TypeAlias = Literal["instead", "nowhere", "between", "behind", "now"]
-"""The place of a pushed message (``PortConnection._place_of``)."""
 
 
 def tell_free_ports(engine: KVEngine, mount: Mount) -> None:
@@ -377,48 +375,38 @@ class PortConnection:
     # -- calls from other threads ----------------------------------------------------------------
 
     def push(self, message: list[Any]) -> None:
-        """Add a message to the outbox, or to the reply to EXEC. Called under the engine's lock."""
-        session, outbox = self.session, self.outbox
-        match self._place_of(message):
-            case "instead":
-                self._in_exec.instead[session.exec_position] += to_resp(message, session.resp)
-            case "between":
-                self._in_exec.before[session.exec_position] += self._encoded(message)
-            case "behind":
-                outbox.push(self._encoded(message), behind=True)
-            case "now":
-                is_first = outbox.push(self._encoded(message))
-                if outbox.exceeds_limits():
-                    self.cut()
-                elif is_first and not self._is_executing():
-                    outbox.send_later()
-
-    def _place_of(self, message: list[Any]) -> _Place:
-        """Return the place of a message:
-
-        - ``"instead"``: in the reply to EXEC, instead of the reply to a command. This is the place of
-          a confirmation of SUBSCRIBE in a transaction.
-        - ``"nowhere"``, while the connection is being closed.
-        - ``"between"``: in the reply to EXEC, before the reply to the command that follows. Before
-          Redis 7.2, this is the place of a message that a transaction publishes to its own client.
-        - ``"behind"`` the reply to the running command: that is the place of these messages since then;
-          of an invalidation and a line of MONITOR that the client's own command causes, unless a key
-          was evicted before the command.
-        - ``"now"``: any other message. The outbox keeps it back if the reply has its place already.
+        """Add a message to the outbox, or to the reply to EXEC: where real servers have it. Called under
+        the engine's lock.
         """
-        session = self.session
+        session, outbox = self.session, self.outbox
         is_push = isinstance(message, Push)  # A line of MONITOR is not.
         is_invalidation = is_push and (
             message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]
         )
         if session.in_exec and is_push and message[0] not in _MESSAGES:
-            return "instead"
+            # The confirmation of SUBSCRIBE in a transaction stands instead of the reply to it.
+            self._in_exec.instead[session.exec_position] += to_resp(message, session.resp)
+            return
         if session.closing:
-            return "nowhere"
-        if session.in_exec and is_push and not is_invalidation:
-            return "behind" if self.engine.table.knows[MESSAGES_FOLLOW] else "between"
-        is_caused = self._is_executing() and not self.engine.tracking.evicting
-        return "behind" if is_caused and (is_invalidation or not is_push) else "now"
+            return
+        if is_push and not is_invalidation:
+            # A message that a transaction publishes to its own client follows the reply to EXEC; before
+            # Redis 7.2, it stands in this reply, before that to the command that follows.
+            is_behind = session.in_exec
+            if is_behind and not self.engine.table.knows[MESSAGES_FOLLOW]:
+                self._in_exec.before[session.exec_position] += self._encoded(message)
+                return
+        else:
+            # An invalidation or a line of MONITOR that the client's own command causes follows the reply
+            # to it, but not the invalidation of a key that was evicted before the command.
+            is_behind = self._is_executing() and not self.engine.tracking.evicting
+        is_first = outbox.push(self._encoded(message), behind=is_behind)
+        if is_behind:
+            return
+        if outbox.exceeds_limits():
+            self.cut()
+        elif is_first and not self._is_executing():
+            outbox.send_later()
 
     def _is_executing(self) -> bool:
         """Return whether the calling thread is running a command of this connection."""
