@@ -37,7 +37,7 @@ def start_early_fakes(run: Run) -> None:
     try:
         owner = CloudOwner(run.exits, run.options, None, {}, "session")
         owner.awaits_settings = True
-        run.session_owner = run.fixtures_owner = owner  # Early fakes imply the scope session.
+        run.session_owner = owner
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)

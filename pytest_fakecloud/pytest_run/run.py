@@ -78,10 +78,10 @@ class Run:
         self.test = TestState()
         self.exits = Exits(self.end_test)
         """What ends with the run: the clouds that are still open, then the test."""
-        self.fixtures_owner: CloudOwner | None = None
-        """The owner of the cloud of the fixture ``fakecloud``."""
         self.session_owner: CloudOwner | None = None
-        """The owner of the cloud of the session; with the scope session, the same one."""
+        """The owner of the cloud of the session."""
+        self._shorter_owner: CloudOwner | None = None
+        """The owner of the cloud of the fixture ``fakecloud``, unless that lasts for the session."""
         self._wide_fixtures: list[dict[CloudOwner, dict[Fake, FakeState]]] = []
         """The states of the fakes before each running fixture of a wide scope, the innermost last."""
         self._has_warned = False
@@ -108,10 +108,14 @@ class Run:
     # -- clouds ----------------------------------------------------------------------------------
 
     @property
+    def fixtures_owner(self) -> CloudOwner | None:
+        """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
+        return self.session_owner if self.scope == "session" else self._shorter_owner
+
+    @property
     def owners(self) -> list[CloudOwner]:
-        """The owners of both clouds, that of the fixtures first; one owner with the scope session."""
-        owners = (self.fixtures_owner, self.session_owner)
-        return list(dict.fromkeys(owner for owner in owners if owner is not None))
+        """The owners of the open clouds, that of the fixtures first."""
+        return [owner for owner in (self._shorter_owner, self.session_owner) if owner is not None]
 
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixture ``fakecloud``, given what the fixtures with settings return.
@@ -132,7 +136,7 @@ class Run:
             node = self.options.node_of_scope(item)
             with without_traceback():
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
-            self.fixtures_owner = owner
+            self._shorter_owner = owner
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
         self._catch_up()
@@ -142,8 +146,8 @@ class Run:
         """Close the cloud of the fixture ``fakecloud`` at the end of its scope, unless it lasts for the
         session.
         """
-        if self.fixtures_owner is not None and self.scope != "session":
-            self.fixtures_owner.close()
+        if self._shorter_owner is not None:
+            self._shorter_owner.close()
 
     def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given what the fixture with its settings returns. The
@@ -166,8 +170,6 @@ class Run:
                 owner = with_settings(self, owner, settings, item.nodeid)
         owner.awaits_settings = False
         self.session_owner = owner
-        if self.scope == "session":
-            self.fixtures_owner = owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self._catch_up()
@@ -333,8 +335,8 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self.fixtures_owner is not None and self.fixtures_owner.has_ended:
-            self.fixtures_owner = None
+        if self._shorter_owner is not None and self._shorter_owner.has_ended:
+            self._shorter_owner = None
         if self.session_owner is not None and self.session_owner.has_ended:
             self.session_owner = None
 
