@@ -103,7 +103,7 @@ class BaseCloud:
         """Functions that are called with each fake that has been started."""
         self._fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
-        self._fixture_settings: Mapping[str, Any] = {}
+        self._fixture_settings: Mapping[str, Mapping[str, Any]] = {}
         """The settings of the fakes of pytest's fixtures, by fixture name."""
         self._cache: Any = None
         """``config.cache`` of the pytest run that created the cloud, in which exploration stores
@@ -411,7 +411,9 @@ class BaseCloud:
 # Functions, because the methods of a cloud are what a test may use.
 
 
-def use_in_fixtures(cloud: BaseCloud, settings: Mapping[str, Any], cache: Any) -> None:
+def use_in_fixtures(
+    cloud: BaseCloud, settings: Mapping[str, Mapping[str, Any]], cache: Any
+) -> None:
     """Give a cloud the settings of its fixtures' fakes, by fixture name, and the cache of its run."""
     cloud._fixture_settings, cloud._cache = settings, cache
 

@@ -10,10 +10,8 @@ import pytest
 
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
-from ..cloud.config import CloudConfig
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
-from ..core.settings import settings_of
 from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
 
@@ -52,18 +50,18 @@ class CloudOwner:
         self.settings_fixture = SESSION_SETTINGS if node is None else SETTINGS
         self.returned_settings = returned_settings
         """The settings that this fixture returned when the cloud was opened."""
-        self.settings = settings = options.merged_settings(node, returned_settings)
-        """The settings of the cloud: these, merged with markers, options and the ini file."""
-        cloud_settings = {name: settings[name] for name in settings_of(CloudConfig)}
-        cloud_settings["seed"] = self._seed_of(test)
+        settings = options.merged_settings(node, returned_settings)
+        self._seed: int | str | None = settings.cloud["seed"]
+        """The seed of each test; None for the node id of the test."""
         # "driven": the queues deliver only when the test runs them, so that no outcome depends on the
         # speed of a thread. But applications use the queues of the session beside the tests.
-        cloud_settings["delivery"] = "background" if node is None else "driven"
-        self.cloud = cloud = Cloud(**cloud_settings)
+        delivery = "background" if node is None else "driven"
+        seed = self._seed_of(test)
+        self.cloud = cloud = Cloud(**{**settings.cloud, "seed": seed, "delivery": delivery})
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
-        use_in_fixtures(cloud, settings, cache)
+        use_in_fixtures(cloud, settings.fakes, cache)
         self._staying: dict[Fake, Mapping[str, Any]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
@@ -84,9 +82,7 @@ class CloudOwner:
         self._close_cloud()
 
     def _seed_of(self, test: str) -> int | str:
-        """Return the seed of the cloud in a test: that of its settings, or else the test's node id."""
-        seed: int | str | None = self.settings["seed"]
-        return test if seed is None else seed
+        return test if self._seed is None else self._seed
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return an open cloud of a wide scope to what each test begins with."""

@@ -99,7 +99,7 @@ def with_settings(
                 owner.cloud._context.spare_sockets[mount.address] = mount.listener.dup()
         early.close()
         for fixture, early_fake in early_fakes.items():
-            ports = early_fake._ports(owner.settings.get(fixture, {}))
+            ports = early_fake._ports(owner.cloud._fixture_settings.get(fixture, {}))
             fake = fixture_fake(owner.cloud, fixture, **ports)
             fake._set_credentials(early_fake._credentials())
             _check_variables(early_fake, fake)

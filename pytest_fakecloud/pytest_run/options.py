@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -31,16 +31,6 @@ def fixture_of(name: str) -> str:
     """Return the fixture's name for a service's word (``kv``); return any other name unchanged."""
     service = named(name)
     return name if service is None else service.fixture
-
-
-def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
-    """Merge one fake's settings into the existing ones, key by key."""
-    if name not in SERVICES:
-        raise misuse(unknown_name("setting of fakecloud", name, (*general, *SERVICES)))
-    if isinstance(value, Mapping):
-        settings[name] = {**settings.get(name, {}), **value}
-    else:
-        raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
 
 
 @contextmanager
@@ -86,6 +76,19 @@ same name (``fakecloud_clock``), if there is one.
 PER_TEST_SETTINGS = tuple(settings_of(PerTestConfig))
 
 
+class MergedSettings(NamedTuple):
+    """The settings of a test, or those that the tests of a class or module have in common."""
+
+    cloud: Mapping[str, Any]
+    """The keyword arguments of ``Cloud``."""
+    fakes: Mapping[str, Mapping[str, Any]]
+    """The settings of the fixtures' fakes, by fixture name."""
+    strict: tuple[str, ...]
+    """The kinds of strict-mode violations that fail the test."""
+    env: bool
+    """Whether the environment variables that official clients read are set."""
+
+
 class RunOptions:
     """The options and ini settings of a pytest run, and the settings of its tests."""
 
@@ -122,36 +125,34 @@ class RunOptions:
 
     def merged_settings(
         self, node: Node | None, returned_settings: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    ) -> MergedSettings:
         """Return all settings of a test, or those that the tests of a class or module have in common:
         markers of the function > of the class > of the module > the ``returned_settings`` of the
         fixture of their cloud > options > ini. Settings of a service are merged key by key.
         """
-        merged = dict(self.defaults)
-        layers = [returned_settings, *markers_of(node)]
-        if not any(layers):
-            return merged
-        for layer in layers:
+        general = dict(self.defaults)
+        fakes: dict[str, dict[str, Any]] = {}
+        for layer in (returned_settings, *markers_of(node)):
             for name, new_value in layer.items():
                 if name in TEST_SETTINGS:
-                    merged[name] = self.defaults[name] if new_value is None else new_value
+                    general[name] = self.defaults[name] if new_value is None else new_value
                 else:
-                    merge_service(merged, fixture_of(name), new_value, TEST_SETTINGS)
+                    _merge_fake(fakes, fixture_of(name), new_value)
         # Check the merged settings, because some only go together; even if the test has no such fake.
         with without_traceback():
-            for declared in (CloudConfig, PerTestConfig):
-                read(declared, {name: merged[name] for name in settings_of(declared)}, "")
-            for name, service in SERVICES.items():
-                if name in merged:
-                    read(settings_class(service), merged[name], name)
-            merged["strict"] = kinds_of(merged["strict"])
-        self._check_ini_clock(merged)
-        return merged
+            cloud = {name: general[name] for name in settings_of(CloudConfig)}
+            read(CloudConfig, cloud, "")
+            read(PerTestConfig, {name: general[name] for name in PER_TEST_SETTINGS}, "")
+            for fixture, fake_settings in fakes.items():
+                read(settings_class(SERVICES[fixture]), fake_settings, fixture)
+            strict = kinds_of(general["strict"])
+        self._check_ini_clock(cloud)
+        return MergedSettings(cloud, fakes, strict, general["env"])
 
-    def _check_ini_clock(self, settings: Mapping[str, Any]) -> None:
+    def _check_ini_clock(self, cloud_settings: Mapping[str, Any]) -> None:
         if (
-            settings["process_time"]
-            and settings["clock"] is None
+            cloud_settings["process_time"]
+            and cloud_settings["clock"] is None
             and ini_value(self.config, "fakecloud_clock") == "running"
         ):
             raise misuse(
@@ -183,6 +184,17 @@ class RunOptions:
         if self.scope == "module":
             return item.getparent(pytest.Module) or item
         return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
+
+
+def _merge_fake(fakes: dict[str, dict[str, Any]], fixture: str, settings: Any) -> None:
+    """Merge settings of a fixture's fake into those that it has already."""
+    if fixture not in SERVICES:
+        raise misuse(unknown_name("setting of fakecloud", fixture, (*TEST_SETTINGS, *SERVICES)))
+    if not isinstance(settings, Mapping):
+        raise misuse(
+            f"the setting {fixture} must be a dict of that service's settings, got {settings!r}"
+        )
+    fakes[fixture] = {**fakes.get(fixture, {}), **settings}
 
 
 def markers_of(node: Node | None) -> list[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner, FakeState
     from .observation import Observation
-    from .options import RunOptions
+    from .options import MergedSettings, RunOptions
 
 
 @dataclass
@@ -179,9 +179,9 @@ class Run:
         assert self.test.item is not None, "fixtures of fakes are for tests"
         return self.test.item
 
-    def settings_of_test(self) -> dict[str, Any]:
+    def settings_of_test(self) -> MergedSettings:
         """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
-        read from them, because the fakes have the others from the settings of their cloud.
+        read from them, because the cloud and its fakes have got the others when they were started.
 
         Each call merges and checks all of them (11 µs for a test with a marker), because the fixtures
         and the code of a test can add markers, whose errors must not be lost.
@@ -190,10 +190,6 @@ class Run:
         return self.options.merged_settings(
             self._item(), {} if owner is None else owner.returned_settings
         )
-
-    def strict_kinds(self) -> tuple[str, ...]:
-        """Return the kinds of strict-mode violations that fail the current test."""
-        return cast("tuple[str, ...]", self.settings_of_test()["strict"])
 
     def _catch_up(self) -> None:
         """Note what the test has requested and imported so far, and act on it.
@@ -232,7 +228,7 @@ class Run:
         test, cloud = self.test, self.test.requested_cloud
         if test.has_run or cloud is None or cloud is test.cloud_with_variables:
             return
-        if self.settings_of_test()["env"]:
+        if self.settings_of_test().env:
             from .env import set_variables
 
             test.cloud_with_variables = cloud
