@@ -387,6 +387,8 @@ def fakecloud(
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
     run = run_of(request.config)
+    # Both fixtures with settings are arguments, although a scope uses one of them: tests can be
+    # parametrized with them, and settings of the session without an effect cause a warning.
     try:
         yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
     finally:
