@@ -129,7 +129,7 @@ class Broker(Fake):
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
                 from .real_kafka.engine import KafkaEngine
             self._engine = KafkaEngine(self._time, config, config.engine)
-        self._part_exits.callback(self._engine.close)
+        self._exits.callback(self._engine.close)
         for topic, options in (config.topics or {}).items():
             self._engine.topics.create(topic, topic_config(topic, options))
         # The journal has no events of these topics.

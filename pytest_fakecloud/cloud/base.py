@@ -19,7 +19,6 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Container, Mapping
-from functools import partial
 from operator import attrgetter
 from os import urandom
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from ..core.threads import Dispatcher
     from ..core.typed import ViolationFields
     from ..kv.fake import KVServer, KVSettings
-    from ..process.process_time import ProcessTime, ProcessTimeMode
+    from ..process.process_time import ProcessTimeMode
     from ..process.surroundings import Authority
     from ..queue.capture.fake import CallbackCapture, CallbackCaptureSettings
     from ..queue.delivery.destination_server import Destination
@@ -114,40 +113,42 @@ class BaseCloud:
         self._starting = threading.RLock()
         self._in_process = config.transport == "inprocess"
         self._authority: Authority | None = None
+        self._changes = changes_for(config.share_tls_context, self._in_process)
+        self._exits = Exits()
+        """What ends with the cloud."""
+        try:
+            self._begin(config)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, config: CloudConfig) -> None:
+        """Begin what lasts as long as the cloud. What is registered last ends first."""
+        exits = self._exits
+        exits.callback(self._forget_timers)
         if config.tls:
             from ..process.surroundings import Authority
 
             self._authority = Authority()
+            exits.callback(self._authority.close)
             self._context.tls = self._authority.server_context
             self._context.ca_file = self._authority.ca_file
-        steering: ProcessTime | None = None
+        # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
+        # nothing else refers closes.
+        user = object()
+        for change in self._changes:
+            exits.callback(change.leave, user)
+            change.enter(user)
         if config.process_time:
             from ..process.process_time import ProcessTime
 
             steering = ProcessTime(self._time, config.process_time)
-        self._changes = changes_for(config.share_tls_context, self._in_process)
-        # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
-        # nothing else refers closes.
-        user = object()
-        self._exits = Exits(
-            self._start_no_more,
-            self._stop_delivering,
-            self._close_fakes,
-            self._close_spare_sockets,
-            *([] if steering is None else [steering.stop]),
-            *(partial(change.leave, user) for change in self._changes),
-            *([] if self._authority is None else [self._authority.close]),
-            self._forget_timers,
-        )
-        """What ends with the cloud."""
-        try:
-            for change in self._changes:
-                change.enter(user)
-            if steering is not None:
-                steering.start()
-        except BaseException:
-            self.close()
-            raise
+            exits.callback(steering.stop)
+            steering.start()
+        exits.callback(self._close_spare_sockets)
+        exits.callback(self._close_fakes)
+        # Before the fakes close, because a delivery can wait for one of them.
+        exits.callback(self._stop_delivering)
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -357,11 +358,9 @@ class BaseCloud:
         Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
         An exception of an ``on_close`` callback is raised after everything is closed.
         """
-        self._exits.close()
-
-    def _start_no_more(self) -> None:
         with self._starting:
             self._closed = True
+        self._exits.close()
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed([*self._context.fakes])))

@@ -188,24 +188,23 @@ class Fake:
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
-        self._part_exits = Exits()
-        """What ends with the parts of the app. They end in the middle of the others, after the app has
-        left the fake: this wakes handlers that wait in a part, and the journal of a closed fake must not
-        record how they end.
-        """
-        self._exits = Exits(
-            self._stop_serving,
-            self.faults._close,
-            self._let_app_leave,
-            self._part_exits.close,
-            self._await_handlers,
-            self._forget,
-        )
+        self._exits = Exits()
         """What ends with the fake: first what is registered while it is open, such as functions of
         ``on_close()``, clients and interceptions.
         """
+        exits = self._exits
         try:
-            self._open(self._make_app())
+            # What is registered last ends first, so this end begins with its last line.
+            exits.callback(self._forget)
+            # Handlers return once the ends below have woken them.
+            exits.callback(self._await_handlers)
+            app = self._make_app()  # registers the ends of its parts, in which handlers wait
+            # The journal must not record how requests end in a closing part.
+            exits.callback(app.leave_fake)
+            # Handlers also wait in delays.
+            exits.callback(self.faults._close)
+            exits.callback(self._stop_serving)
+            self._open(app)
             context.fakes.add(self)
         except BaseException:
             self.close()
@@ -213,7 +212,7 @@ class Fake:
 
     def _make_app(self) -> App:
         """Create the parts of the fake, such as its ``_engine``, and return its app, still without a
-        mount. A part that must be closed is registered in ``_part_exits``. Subclasses override this.
+        mount. A part that must be closed is registered in ``_exits``. Subclasses override this.
         """
         raise NotImplementedError
 
@@ -414,10 +413,6 @@ class Fake:
 
     def _stop_serving(self) -> None:
         call_all(mount.stop for mount in self._mounts)
-
-    def _let_app_leave(self) -> None:
-        if hasattr(self, "_app"):  # else the fake has failed to start before
-            self._app.leave_fake()
 
     def _await_handlers(self) -> None:
         call_all(mount.await_handlers for mount in self._mounts)

@@ -87,7 +87,7 @@ class KVServer(Fake):
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine
             self._engine = real = RedisEngine(clock, ids, config.engine, config)
-            self._part_exits.callback(real.close)
+            self._exits.callback(real.close)
         return KVApp(self._instruments, self._engine, config)
 
     def _open(self, app: App) -> None:

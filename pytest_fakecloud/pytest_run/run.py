@@ -76,8 +76,9 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.test = TestState()
-        self.exits = Exits(self.end_test)
+        self.exits = Exits()
         """What ends with the run: the clouds that are still open, then the test."""
+        self.exits.callback(self.end_test)
         self.session_owner: CloudOwner | None = None
         """The owner of the cloud of the session."""
         self._shorter_owner: CloudOwner | None = None

@@ -114,9 +114,9 @@ class Queue(QueueActions, Fake):
             time_passes=weakly(self._time_passes),
             side_by_side=self.delivery == "background",
         )
-        self._part_exits.callback(self._sender.close)
+        self._exits.callback(self._sender.close)
         release = self._sender.release
-        self._part_exits.callback(self._time.drive_ends.remove, release)
+        self._exits.callback(self._time.drive_ends.remove, release)
         self._time.drive_ends.add(release)
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
         self._signer = Signer(
@@ -135,7 +135,7 @@ class Queue(QueueActions, Fake):
             lane=self._delivery,
             report=violations.report,
         )
-        self._part_exits.callback(self._engine.close)
+        self._exits.callback(self._engine.close)
         self._engine.owner = weakref.proxy(self)
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[DeliveryInterceptor] = [
