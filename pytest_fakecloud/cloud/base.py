@@ -34,7 +34,6 @@ from ..core.registry import Registry
 from ..core.settings import DeliveryMode, read, reject_unknown
 from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
-from ..http.ports import close_listeners
 from ..process.surroundings import changes_for
 from .config import CloudConfig, Transport
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from ..broker.fake import Broker, BrokerSettings
     from ..core.threads import Dispatcher
     from ..core.typed import ViolationFields
+    from ..http.ports import Listeners
     from ..kv.fake import KVServer, KVSettings
     from ..process.process_time import ProcessTimeMode
     from ..process.surroundings import Authority
@@ -145,7 +145,6 @@ class BaseCloud:
             steering = ProcessTime(self._time, config.process_time)
             exits.callback(steering.stop)
             steering.start()
-        exits.callback(self._close_spare_sockets)
         exits.callback(self._close_fakes)
         # Before the fakes close, because a delivery can wait for one of them.
         exits.callback(self._stop_delivering)
@@ -215,12 +214,14 @@ class BaseCloud:
         """Start another server for deliveries, with a pytest-httpserver."""
         return cast("Destination", self._start("destination", settings))
 
-    def _start(self, fixture: str, settings: Mapping[str, Any]) -> Fake:
+    def _start(
+        self, fixture: str, settings: Mapping[str, Any], listeners: Listeners | None = None
+    ) -> Fake:
         """Start a fake by the name of its fixture.
 
         Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
-        its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
-        file descriptor left.
+        its credentials. It takes the ``listeners`` at its addresses, if there are any. Raises
+        ``ContractError`` for unknown settings, and if the system has no file descriptor left.
         """
         service = find(fixture)
         if not isinstance(settings, Mapping):
@@ -231,7 +232,7 @@ class BaseCloud:
         with self._starting:
             if self.closed:
                 raise ContractError("this cloud is closed: create a new one")
-            fake = self._create(service, settings)
+            fake = self._create(service, settings, listeners)
             try:
                 self._connect(fake, service)
             except BaseException:
@@ -239,12 +240,14 @@ class BaseCloud:
                 raise
             return fake
 
-    def _create(self, service: Service, settings: Mapping[str, Any]) -> Fake:
+    def _create(
+        self, service: Service, settings: Mapping[str, Any], listeners: Listeners | None
+    ) -> Fake:
         try:
-            kind: Any = fake_class(service)
+            kind = fake_class(service)
             # The fake also does this, but it would take a setting named context for its parameter.
             reject_unknown(kind._config_class, settings, kind.fixture)
-            fake: Fake = kind(self._context, **settings)
+            return kind(self._context, listeners, **settings)
         except OSError as error:
             # Also of the import of the class, because a file can be the one too many.
             if error.errno not in (errno.EMFILE, errno.ENFILE):
@@ -254,7 +257,6 @@ class BaseCloud:
                 "connection uses a file: close unused clients and clouds (use with-blocks), or raise "
                 "the limit of the process (ulimit -n)"
             ) from error
-        return fake
 
     def _connect(self, fake: Fake, service: Service) -> None:
         """Let the clients of this process reach a fake that has started, and call ``_on_start``."""
@@ -366,9 +368,6 @@ class BaseCloud:
         call_all(map(attrgetter("close"), reversed([*self._context.fakes])))
         self._fixture_fakes.clear()
 
-    def _close_spare_sockets(self) -> None:
-        close_listeners(self._context.spare_sockets)
-
     def _forget_timers(self) -> None:
         # Until now, the clock's reference has kept the cloud alive while a fake was open.
         self._time.on_background = None
@@ -417,15 +416,19 @@ def use_in_fixtures(
     cloud._fixture_settings, cloud._cache = settings, cache
 
 
-def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
-    """Return the fake of a fixture in a cloud, started on first use, with more ``settings``.
+def fixture_fake(
+    cloud: BaseCloud, fixture: str, listeners: Listeners | None = None, **ports: int
+) -> Any:
+    """Return the fake of a fixture in a cloud, started on first use. ``ports`` are further settings, and
+    the fake takes the ``listeners`` there, if there are any.
 
     Raises ``ContractError`` for an unknown fixture.
     """
     fixture = find(fixture).fixture
     fake = cloud._fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, {**cloud._fixture_settings.get(fixture, {}), **settings})
+        settings = {**cloud._fixture_settings.get(fixture, {}), **ports}
+        fake = cloud._start(fixture, settings, listeners)
         cloud._fixture_fakes[fixture] = fake
     return fake
 

@@ -69,8 +69,6 @@ class Context:
         """The fixture and the address of each closed fake, by name."""
         self.former_secrets: Set[str] = frozenset()
         """Credentials of closed fakes, and replaced ones, which reports must hide."""
-        self.spare_sockets: Listeners = {}
-        """Sockets that listen already, for fakes that start at their addresses."""
         self._numbers: dict[str, int] = {}
 
     @classmethod
@@ -98,14 +96,13 @@ class Context:
             name = fixture if number == 1 else f"{fixture}_{number}"
         return name
 
-    def mount(self, app: Any, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Mount:
-        """Like ``Hub.mount()``, with the TLS of the cloud, and with its socket for this address."""
+    def mount(self, app: Any, **options: Any) -> Mount:
+        """Like ``Hub.mount()``, with the TLS of the cloud."""
         if self.hub is None:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        listener = self.spare_sockets.pop((host, port), None)
-        return self.hub.mount(app, host=host, port=port, listener=listener, **options)
+        return self.hub.mount(app, **options)
 
 
 def was_given(token: str) -> bool:
@@ -175,8 +172,12 @@ class Fake:
     """The journal number at which data was last restored."""
     _baseline: Baseline
 
-    def __init__(self, context: Context, **settings: Any) -> None:
+    def __init__(
+        self, context: Context, listeners: Listeners | None = None, **settings: Any
+    ) -> None:
+        """Start a fake, which takes the ``listeners`` at its addresses, if there are any."""
         self._context = context
+        self._listeners = listeners or {}
         self._given_settings = settings
         self._config = read(self._config_class, settings, self.fixture)
         self.name = context.name_for(self.fixture, self._config.name)
@@ -220,15 +221,19 @@ class Fake:
         """Connect the app, and serve it: clients can connect from the last line on, so what requests
         need exists before. Subclasses can then open more ports.
         """
-        config, context = self._config, self._context
+        config = self._config
         if not app.token:
             app.token = config.token or self._new_token()
             _recent_tokens.append(app.token)
         self._app = app
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self.snapshot(), 0)
-        host, port = config.host or "127.0.0.1", config.port or 0
-        context.mount(app, host=host, port=port, prepare=self._add_mount)
+        self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
+
+    def _serve(self, app: App, host: str, port: int | None, **options: Any) -> Mount:
+        """Serve the app at an address, like ``Hub.mount()``."""
+        listener = self._listeners.get((host, port or 0))
+        return self._context.mount(app, host=host, port=port or 0, listener=listener, **options)
 
     def _add_mount(self, mount: Mount) -> None:
         """Add a mount that does not accept connections yet, so that the fake also stops it if what
@@ -289,8 +294,8 @@ class Fake:
         for name, value in credentials.items():
             setattr(self, name, value)
 
-    def _ports(self, settings: Mapping[str, Any]) -> dict[str, int]:
-        """Return the settings with which another fake with these ``settings`` has the same ports."""
+    def _ports(self) -> dict[str, int]:
+        """Return the settings with which another fake has the same ports."""
         return {"port": self._mount.port}
 
     def _new_token(self) -> str:

@@ -67,8 +67,6 @@ class CloudOwner:
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
         self.lost_changes = LostChanges()
-        self.awaits_settings = False
-        """Whether its fakes are early ones that may start again with the settings of the session."""
         self.has_ended = False
         """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
         only when the test ends, because the report of its teardown reads the closed cloud.

@@ -79,6 +79,8 @@ class Run:
         self.exits = Exits()
         """What ends with the run: the clouds that are still open, then the test."""
         self.exits.callback(self.end_test)
+        self.early_owner: CloudOwner | None = None
+        """The owner of the early fakes, until the first test requests the cloud of the session."""
         self.session_owner: CloudOwner | None = None
         """The owner of the cloud of the session."""
         self._shorter_owner: CloudOwner | None = None
@@ -116,7 +118,8 @@ class Run:
     @property
     def owners(self) -> list[CloudOwner]:
         """The owners of the open clouds, that of the fixtures first."""
-        return [owner for owner in (self._shorter_owner, self.session_owner) if owner is not None]
+        owners = (self._shorter_owner, self.early_owner, self.session_owner)
+        return [owner for owner in owners if owner is not None]
 
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixture ``fakecloud``, given what the fixtures with settings return.
@@ -152,16 +155,16 @@ class Run:
 
     def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given what the fixture with its settings returns. The
-        first use opens the cloud, or starts the early fakes again if there are settings.
+        first use opens the cloud. That of early fakes is open, and is replaced if there are settings.
         """
         from .checks import check_returned_settings
         from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, without_traceback
 
-        item, owner = self._item(), self.session_owner
+        item, owner = self._item(), self.early_owner
         check_returned_settings(SESSION_SETTINGS, settings, self.scope)
-        if owner is not None and not owner.awaits_settings:
-            return owner
+        if self.session_owner is not None:
+            return self.session_owner
         with without_traceback():
             if owner is None:
                 owner = CloudOwner(self.exits, self.options, None, settings, item.nodeid)
@@ -169,8 +172,7 @@ class Run:
                 from .early import with_settings
 
                 owner = with_settings(self, owner, settings, item.nodeid)
-        owner.awaits_settings = False
-        self.session_owner = owner
+        self.early_owner, self.session_owner = None, owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self._catch_up()
@@ -205,10 +207,7 @@ class Run:
     def _note_request(self) -> None:
         """Note whether the test has requested the fixture ``fakecloud`` so far."""
         owner = self.fixtures_owner
-        # Another cloud may replace that of early fakes without settings.
-        if owner is None or owner.awaits_settings:
-            return
-        if _requests_fakecloud(self._item()):
+        if owner is not None and _requests_fakecloud(self._item()):
             self.test.requested_cloud = owner.cloud
 
     def _observe(self) -> None:
@@ -332,14 +331,17 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self._shorter_owner is not None and self._shorter_owner.has_ended:
-            self._shorter_owner = None
-        if self.session_owner is not None and self.session_owner.has_ended:
-            self.session_owner = None
+        self._shorter_owner = _unless_ended(self._shorter_owner)
+        self.early_owner = _unless_ended(self.early_owner)
+        self.session_owner = _unless_ended(self.session_owner)
 
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""
         self.exits.close()
+
+
+def _unless_ended(owner: CloudOwner | None) -> CloudOwner | None:
+    return None if owner is None or owner.has_ended else owner
 
 
 def _requests_fakecloud(item: pytest.Item) -> bool:

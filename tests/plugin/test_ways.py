@@ -224,7 +224,7 @@ def test_early_fakes_cannot_change_to_a_server_without_their_variables(
         result = run("def test_it(): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["*change KV_URL, REDIS_URL, which fakecloud_early has already set*"]
+        ["*would remove KV_URL and REDIS_URL, which fakecloud_early has already set*"]
     )
 
 
