@@ -20,7 +20,7 @@ from ..core.settings import connection_settings
 from ..http.ports import Listeners, close_listeners
 from ..process.surroundings import Variables
 from .cloud_owner import CloudOwner
-from .ini import words_of
+from .ini import value_of
 from .lost_changes import AT_IMPORT
 from .options import SESSION_SETTINGS, fixture_of, misuse
 
@@ -49,7 +49,7 @@ def start_early_fakes(run: Run) -> None:
 def _early_fixtures(config: pytest.Config) -> list[str]:
     """Return the fixtures of the early fakes; raise ``UsageError`` for an unknown one."""
     fixtures = [service.fixture for service in services_by_word().values()]
-    names = [fixture_of(word) for word in words_of(config, "fakecloud_early")]
+    names = [fixture_of(word) for word in value_of(config, "fakecloud_early")]
     for name in names:
         if name not in fixtures:
             raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', name, fixtures)}")

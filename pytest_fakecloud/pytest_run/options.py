@@ -13,7 +13,7 @@ from ..cloud.config import CloudConfig
 from ..cloud.services import SERVICES, named, settings_class
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import SWITCH, Kind, Setting, Settings, optional, read, setting, settings_of
-from .ini import call_sites_of, folder_of, ini_value, kinds_of, strict_words, switch_of
+from .ini import folder_of, given_value, kinds_of, strict_words, value_of
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 SETTINGS = "fakecloud_settings"
@@ -106,7 +106,7 @@ class RunOptions:
             self.recordings or self.timelines
         )
         """Whether passing tests are also reported, recorded or kept."""
-        self._call_sites = call_sites_of(config)
+        self._call_sites = value_of(config, "fakecloud_call_sites")
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -115,12 +115,13 @@ class RunOptions:
         """
         config = self.config
         return {name: setting.default for name, setting in settings_of(CloudConfig).items()} | {
-            "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
+            # Not "running", because a clock of which "now" is set is frozen unless a test says so.
+            "clock": "frozen" if value_of(config, "fakecloud_clock") == "frozen" else None,
             "strict": kinds_of(strict_words(config)),
-            "env": switch_of(config, "fakecloud_env"),
+            "env": value_of(config, "fakecloud_env"),
             "seed": config.getoption("--fakecloud-seed", None) or None,
-            "transport": ini_value(config, "fakecloud_transport") or "socket",
-            "share_tls_context": switch_of(config, "fakecloud_share_tls_context"),
+            "transport": value_of(config, "fakecloud_transport"),
+            "share_tls_context": value_of(config, "fakecloud_share_tls_context"),
         }
 
     def merged_settings(
@@ -153,7 +154,7 @@ class RunOptions:
         if (
             cloud_settings["process_time"]
             and cloud_settings["clock"] is None
-            and ini_value(self.config, "fakecloud_clock") == "running"
+            and given_value(self.config, "fakecloud_clock") == "running"
         ):
             raise misuse(
                 "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
@@ -163,8 +164,8 @@ class RunOptions:
 
     def wants_call_sites(self, item: pytest.Item | None) -> bool:
         """Return whether the calls of a test are recorded with the source lines that made them."""
-        if self._call_sites is not None:
-            return self._call_sites
+        if self._call_sites != "auto":
+            return bool(self._call_sites)
         if self.timelines is not None:
             return True
         return item is not None and item.nodeid in self._last_failed

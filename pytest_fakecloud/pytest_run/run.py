@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..core.exits import Exits
-from .ini import ini_value
+from .ini import value_of
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
@@ -95,12 +95,12 @@ class Run:
     @cached_property
     def is_early(self) -> bool:
         """Whether fakes start before the first import."""
-        return bool(ini_value(self.config, "fakecloud_early"))
+        return bool(value_of(self.config, "fakecloud_early"))
 
     @property
     def scope(self) -> str:
         """How long the fakes of fixtures last: function, class, module or session."""
-        return "session" if self.is_early else self.config.getini("fakecloud_scope") or "function"
+        return "session" if self.is_early else str(value_of(self.config, "fakecloud_scope"))
 
     @cached_property
     def options(self) -> RunOptions:
