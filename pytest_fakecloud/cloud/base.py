@@ -111,9 +111,8 @@ class BaseCloud:
         self._dispatcher: Dispatcher | None = None
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
-        self._in_process = config.transport == "inprocess"
         self._authority: Authority | None = None
-        self._changes = changes_for(config.share_tls_context, self._in_process)
+        self._changes = changes_for(config.share_tls_context, config.transport == "inprocess")
         self._exits = Exits()
         """What ends with the cloud."""
         try:
@@ -261,13 +260,7 @@ class BaseCloud:
     def _connect(self, fake: Fake, service: Service) -> None:
         """Let the clients of this process reach a fake that has started, and call ``_on_start``."""
         for change in self._changes:
-            change.include(fake._mount.host)
-        if self._in_process and service.in_process:
-            from ..process.inprocess import origins
-            from ..process.shortcut import Shortcut
-
-            mount = fake._mount
-            fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
+            change.include(fake._mount, fake._exits, in_process=service.in_process)
         for function in self._on_start:
             function(fake)
 
