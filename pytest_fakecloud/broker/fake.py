@@ -134,9 +134,10 @@ class Broker(Fake):
             self._engine.topics.create(topic, topic_config(topic, options))
         # The journal has no events of these topics.
         self._engine.set_listener(weakly(self._recorder.add_event))
-        app = BrokerApp(self._instruments, self._engine, config.username, self.faults)
-        app.token = config.password or ""
-        return app
+        return BrokerApp(self._instruments, self._engine, config.username, self.faults)
+
+    def _first_token(self) -> str:
+        return self._config.password or super()._first_token()
 
     def _add_mount(self, mount: Mount) -> None:
         super()._add_mount(mount)

@@ -222,9 +222,7 @@ class Fake:
         need exists before. Subclasses can then open more ports.
         """
         config = self._config
-        if not app.token:
-            app.token = config.token or self._new_token()
-            _recent_tokens.append(app.token)
+        app.token = self._first_token()
         self._app = app
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self.snapshot(), 0)
@@ -297,6 +295,12 @@ class Fake:
     def _ports(self) -> dict[str, int]:
         """Return the settings with which another fake has the same ports."""
         return {"port": self._mount.port}
+
+    def _first_token(self) -> str:
+        """Return the token with which the fake starts."""
+        token = self._config.token or self._new_token()
+        _recent_tokens.append(token)
+        return token
 
     def _new_token(self) -> str:
         """Return a new random token, in the form of the service's own tokens."""

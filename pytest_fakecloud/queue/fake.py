@@ -146,10 +146,7 @@ class Queue(QueueActions, Fake):
         if self._delivery == "background":
             chain.insert(2, violations)
         self._engine.intercept(*chain)
-        app = QueueApp(self._instruments, self._engine, self._new_token())
-        if config.dev_credentials and config.token is None:
-            app.token = DEV_TOKEN
-        return app
+        return QueueApp(self._instruments, self._engine, self._new_token())
 
     def _add_mount(self, mount: Mount) -> None:
         super()._add_mount(mount)
@@ -203,6 +200,11 @@ class Queue(QueueActions, Fake):
     @_signing_keys.setter
     def _signing_keys(self, keys: tuple[str, str]) -> None:
         self._engine.keys.current, self._engine.keys.next = keys
+
+    def _first_token(self) -> str:
+        if self._config.dev_credentials and self._config.token is None:
+            return DEV_TOKEN
+        return super()._first_token()
 
     def _new_token(self) -> str:
         # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.
