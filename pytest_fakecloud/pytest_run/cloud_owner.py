@@ -117,16 +117,17 @@ class CloudOwner:
     def end_fixture(
         self, definition: pytest.FixtureDef[Any], before: Mapping[Fake, FakeState]
     ) -> None:
-        """Let the fakes stay that a fixture of a wide scope has started, or whose credentials it has
-        rotated, even if a test requests the fixture at run time. A baseline that it has set ends with
-        it. Its other changes last until the next test, whose report says so.
+        """Keep what a fixture of a wide scope has changed since the states ``before`` it, even if a test
+        requests the fixture at run time. The fakes that it has started and the credentials that it has
+        rotated stay as long as the cloud, and a baseline that it has set as long as the fixture. Its
+        other changes last until the next test, whose report says so.
         """
         self.let_stay(before)
         latest = {fake: state.latest for fake, state in before.items()}
         self.lost_changes.note(definition.argname, self.cloud.fakes(), latest)
-        for fake, state in before.items():
-            if fake._baseline is not state.baseline:
-                definition.addfinalizer(partial(fake._restore_baseline, state.baseline))
+        for fake in self.cloud.fakes():
+            if fake in before and fake._baseline is not before[fake].baseline:
+                definition.addfinalizer(partial(fake._restore_baseline, before[fake].baseline))
 
     def let_stay(self, before: Mapping[Fake, FakeState]) -> None:
         """Let each test begin with the fakes that have started since, or have other credentials."""

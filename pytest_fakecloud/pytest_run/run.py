@@ -85,7 +85,7 @@ class Run:
         """The owner of the cloud of the session."""
         self._shorter_owner: CloudOwner | None = None
         """The owner of the cloud of the fixture ``fakecloud``, unless that lasts for the session."""
-        self._wide_fixtures: list[dict[CloudOwner, dict[Fake, FakeState]]] = []
+        self._wide_fixtures: list[dict[Fake, FakeState]] = []
         """The states of the fakes before each running fixture of a wide scope, the innermost last."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
@@ -195,7 +195,7 @@ class Run:
         )
 
     def _catch_up(self) -> None:
-        """Note what the test has requested and imported so far, and act on it.
+        """Note what the test has requested and imported so far, and act on it. Can be repeated.
 
         pytest does not say when a test requests a fixture of a wide scope that has its value already,
         nor when a framework is imported. So this follows each phase of a test, and each new cloud.
@@ -279,31 +279,23 @@ class Run:
         open clouds. If the fixture raises an exception, restore their baselines at once, because other
         tests of its scope run without it. What it has started then ends before the next test.
         """
-        before = {owner: owner.states() for owner in self.owners}
+        before = {fake: state for owner in self.owners for fake, state in owner.states().items()}
         self._wide_fixtures.append(before)
         try:
             yield
         except BaseException:
-            for states in before.values():
-                for fake, state in states.items():
-                    fake._restore_baseline(state.baseline)
+            for fake, state in before.items():
+                fake._restore_baseline(state.baseline)
             raise
         finally:
             self._wide_fixtures.pop()
-        new_baselines = {
-            fake: fake._baseline
-            for states in before.values()
-            for fake, state in states.items()
-            if fake._baseline is not state.baseline
-        }
-        # A fixture that has requested this one at run time has not set them.
+        # A fixture that has requested this one at run time has not set the new baselines.
         for outer in self._wide_fixtures:
-            for states in outer.values():
-                for fake in states.keys() & new_baselines.keys():
-                    states[fake] = states[fake]._replace(baseline=new_baselines[fake])
+            for fake in outer.keys() & before.keys():
+                if fake._baseline is not before[fake].baseline:
+                    outer[fake] = outer[fake]._replace(baseline=fake._baseline)
         for owner in self.owners:
-            # A cloud without states is that of the fixture itself.
-            owner.end_fixture(definition, before.get(owner, {}))
+            owner.end_fixture(definition, before)
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
