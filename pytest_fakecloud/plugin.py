@@ -1,4 +1,4 @@
-"""The pytest plugin: options, ini settings, marker, hooks and fixtures.
+"""The pytest plugin: options, marker, hooks and fixtures.
 
 Every pytest run in an environment imports it, so it imports only pytest, and when pytest starts
 ``pytest_run.run`` and ``pytest_run.ini``. Other modules are imported when a test first uses a fake or
@@ -50,49 +50,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 
-
-INI_SETTINGS: dict[str, tuple[str, Any]] = {
-    "fakecloud_strict": (
-        "strict-mode violations that fail a passing test: true, false, or some of "
-        "'unrouted unstubbed bug unused_fault unmet rejected_step assertion no_workflow "
-        "undelivered'; "
-        "true means all except no_workflow and undelivered",
-        ["true"],
-    ),
-    "fakecloud_clock": ("the clock's mode: running or frozen", ""),
-    "fakecloud_env": (
-        "set the official clients' environment variables in every test that uses a fake",
-        False,
-    ),
-    "fakecloud_call_sites": (
-        "record the source line of each call for reports: auto (with --fakecloud-report, and in "
-        "tests that failed in the last run), true or false",
-        "auto",
-    ),
-    "fakecloud_transport": (
-        "how clients in the test process reach the fakes: socket, or inprocess (faster; requests, "
-        "httpx and urllib3)",
-        "socket",
-    ),
-    "fakecloud_share_tls_context": (
-        "share one TLS context among httpx clients while a fake is open, which saves some 20 ms "
-        "for each",
-        True,
-    ),
-    "fakecloud_scope": (
-        "how long the fixtures' fakes last: function, class, module or session; except with function "
-        "they keep their address and credentials and are reset before each test",
-        "",
-    ),
-    "fakecloud_early": (
-        "fakes to start, with their environment variables, before conftests and the settings of "
-        "the application are imported: some of 'kv_server vector_index broker queue'; "
-        "implies fakecloud_scope = session",
-        [],
-    ),
-}
-"""Ini settings by name: help text, and the default, whose type determines that of the setting."""
-_INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FIXTURES = frozenset({
     "fakecloud", "fakecloud_session", "fakecloud_settings", "fakecloud_session_settings",
     "fakecloud_env", "kv_server", "vector_index", "broker", "queue", "callback_capture", "destination",
@@ -129,19 +86,32 @@ def _has_used_fakes() -> bool:
 # -- hooks, in the order in which pytest calls them ------------------------------------------------
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the options and the ini settings. This is the first hook."""
+    _keep_bytecode(pluginmanager)
+    from .pytest_run.ini import INI_SETTINGS
+
     group = parser.getgroup("fakecloud")
     for option, keywords in OPTIONS.items():
         group.addoption(option, **keywords)
-    for name, (text, default) in INI_SETTINGS.items():
-        kind = _INI_TYPES.get(type(default))
-        parser.addini(name, text, type=kind, default=default)
+    for name, setting in INI_SETTINGS.items():
+        parser.addini(name, setting.help, type=setting.pytest_type, default=setting.default)
+
+
+def _keep_bytecode(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Let Python load the other modules of this package from the bytecode of their installation.
+
+    pytest rewrites the assertions in all modules of an installed plugin. For the modules of one fake
+    that takes 0.35 s, in the first run after an installation and in every run that writes no bytecode
+    (``PYTHONDONTWRITEBYTECODE=1``). Uses a private name of pytest's import hook.
+    """
+    marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
+    marked.discard("pytest_fakecloud")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Start the early fakes before conftests and the application's settings are imported."""
-    _keep_bytecode(early_config)
     run = run_of(early_config)
     if run.is_early:
         from .pytest_run.early import start_early_fakes
@@ -150,17 +120,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         check_run_options(early_config)
         start_early_fakes(run)
     yield
-
-
-def _keep_bytecode(config: pytest.Config) -> None:
-    """Let Python load the other modules of this package from the bytecode of their installation.
-
-    pytest rewrites the assertions in all modules of an installed plugin. For the modules of one fake
-    that takes 0.35 s, in the first run after an installation and in every run that writes no bytecode
-    (``PYTHONDONTWRITEBYTECODE=1``). Uses a private name of pytest's import hook.
-    """
-    marked: set[str] = getattr(config.pluginmanager.rewrite_hook, "_must_rewrite", set())
-    marked.discard("pytest_fakecloud")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -387,6 +346,8 @@ def fakecloud(
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
     run = run_of(request.config)
+    # Both fixtures with settings are arguments, although a scope uses one of them: tests can be
+    # parametrized with them, and settings of the session without an effect cause a warning.
     try:
         yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_fakecloud import Cloud, plugin
 from pytest_fakecloud.cli import make_parser
 from pytest_fakecloud.cloud.base import fixture_fake
-from pytest_fakecloud.pytest_run.ini import CHOICES
+from pytest_fakecloud.pytest_run.ini import INI_SETTINGS, IniSetting
 from pytest_fakecloud.standalone.options import ELSEWHERE
 
 from .markdown import HEAD, PACKAGE, inline, table
@@ -74,28 +74,8 @@ def _fixtures() -> Iterator[tuple[str, str, str, str]]:
         yield node.name, scope, f"`{kind}`", "\n\n".join(map(inline, paragraphs))
 
 
-class _Options:
-    """Records the options that a plugin declares, like pytest's own parser."""
-
-    def __init__(self) -> None:
-        self.options: list[tuple[str, dict[str, Any]]] = []
-        self.inis: list[tuple[str, str, object]] = []
-
-    def getgroup(self, *_: object) -> _Options:
-        return self
-
-    def addoption(self, name: str, **attributes: Any) -> None:
-        self.options.append((name, attributes))
-
-    def addini(self, name: str, help: str, type: str = "string", default: object = "") -> None:
-        self.inis.append((name, help, default))
-
-
 def page() -> str:
     """Return the page of options as Markdown."""
-    declared = _Options()
-    parser: Any = declared
-    plugin.pytest_addoption(parser)
     return "".join(
         [
             f"{HEAD}\n# Options\n\n## On pytest's command line\n\n",
@@ -103,7 +83,7 @@ def page() -> str:
                 ("Option", "What it does"),
                 (
                     (f"`{_named(name, attributes)}`", str(attributes["help"]))
-                    for name, attributes in declared.options
+                    for name, attributes in plugin.OPTIONS.items()
                 ),
             ),
             "\n## In the ini file\n\n",
@@ -113,10 +93,10 @@ def page() -> str:
                 (
                     (
                         f"`{name}`",
-                        f"`{_default(name, default)}`" if default != [] else "none",
-                        about,
+                        f"`{_default(setting)}`" if setting.default != [] else "none",
+                        setting.help,
                     )
-                    for name, about, default in declared.inis
+                    for name, setting in INI_SETTINGS.items()
                 ),
             ),
             "\n## The marker\n\n",
@@ -132,10 +112,10 @@ def _named(name: str, attributes: dict[str, Any]) -> str:
     return f"{name}={attributes.get('metavar') or '|'.join(choices or ('VALUE',))}"
 
 
-def _default(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value or CHOICES[name][0])
+def _default(setting: IniSetting) -> str:
+    if isinstance(setting.default, bool):
+        return str(setting.default).lower()
+    return str(setting.default or setting.choices[0])
 
 
 def _command() -> Iterator[str]:

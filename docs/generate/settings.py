@@ -11,7 +11,7 @@ from pytest_fakecloud.cloud.config import CloudConfig
 from pytest_fakecloud.cloud.services import SERVICES, fake_class
 from pytest_fakecloud.core.settings import FakeConfig, settings_of
 from pytest_fakecloud.core.timers import Duration, Instant
-from pytest_fakecloud.plugin import INI_SETTINGS as INI
+from pytest_fakecloud.pytest_run.ini import INI_SETTINGS
 from pytest_fakecloud.pytest_run.options import TEST_SETTINGS, PerTestConfig
 from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
 from pytest_fakecloud.vector.embedding import MODELS
@@ -70,7 +70,7 @@ def _general() -> Iterator[tuple[str, ...]]:
         word = name.strip("`")
         if word in TEST_SETTINGS:
             ini = f"fakecloud_{word}"
-            yield name, kind, f"ini `{ini}`" if ini in INI else default, meaning
+            yield name, kind, f"ini `{ini}`" if ini in INI_SETTINGS else default, meaning
 
 
 def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:

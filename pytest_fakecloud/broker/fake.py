@@ -129,14 +129,15 @@ class Broker(Fake):
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
                 from .real_kafka.engine import KafkaEngine
             self._engine = KafkaEngine(self._time, config, config.engine)
-        self._part_exits.callback(self._engine.close)
+        self._exits.callback(self._engine.close)
         for topic, options in (config.topics or {}).items():
             self._engine.topics.create(topic, topic_config(topic, options))
         # The journal has no events of these topics.
         self._engine.set_listener(weakly(self._recorder.add_event))
-        app = BrokerApp(self._instruments, self._engine, config.username, self.faults)
-        app.token = config.password or ""
-        return app
+        return BrokerApp(self._instruments, self._engine, config.username, self.faults)
+
+    def _first_token(self) -> str:
+        return self._config.password or super()._first_token()
 
     def _add_mount(self, mount: Mount) -> None:
         super()._add_mount(mount)

@@ -19,7 +19,6 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Container, Mapping
-from functools import partial
 from operator import attrgetter
 from os import urandom
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
@@ -35,7 +34,6 @@ from ..core.registry import Registry
 from ..core.settings import DeliveryMode, read, reject_unknown
 from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
-from ..http.ports import close_listeners
 from ..process.surroundings import changes_for
 from .config import CloudConfig, Transport
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
@@ -45,8 +43,9 @@ if TYPE_CHECKING:
     from ..broker.fake import Broker, BrokerSettings
     from ..core.threads import Dispatcher
     from ..core.typed import ViolationFields
+    from ..http.ports import Listeners
     from ..kv.fake import KVServer, KVSettings
-    from ..process.process_time import ProcessTime, ProcessTimeMode
+    from ..process.process_time import ProcessTimeMode
     from ..process.surroundings import Authority
     from ..queue.capture.fake import CallbackCapture, CallbackCaptureSettings
     from ..queue.delivery.destination_server import Destination
@@ -103,7 +102,7 @@ class BaseCloud:
         """Functions that are called with each fake that has been started."""
         self._fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
-        self._fixture_settings: Mapping[str, Any] = {}
+        self._fixture_settings: Mapping[str, Mapping[str, Any]] = {}
         """The settings of the fakes of pytest's fixtures, by fixture name."""
         self._cache: Any = None
         """``config.cache`` of the pytest run that created the cloud, in which exploration stores
@@ -112,42 +111,42 @@ class BaseCloud:
         self._dispatcher: Dispatcher | None = None
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
-        self._in_process = config.transport == "inprocess"
         self._authority: Authority | None = None
+        self._changes = changes_for(config.share_tls_context, config.transport == "inprocess")
+        self._exits = Exits()
+        """What ends with the cloud."""
+        try:
+            self._begin(config)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, config: CloudConfig) -> None:
+        """Begin what lasts as long as the cloud. What is registered last ends first."""
+        exits = self._exits
+        exits.callback(self._forget_timers)
         if config.tls:
             from ..process.surroundings import Authority
 
             self._authority = Authority()
+            exits.callback(self._authority.close)
             self._context.tls = self._authority.server_context
             self._context.ca_file = self._authority.ca_file
-        steering: ProcessTime | None = None
+        # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
+        # nothing else refers closes.
+        user = object()
+        for change in self._changes:
+            exits.callback(change.leave, user)
+            change.enter(user)
         if config.process_time:
             from ..process.process_time import ProcessTime
 
             steering = ProcessTime(self._time, config.process_time)
-        self._changes = changes_for(config.share_tls_context, self._in_process)
-        # Not the cloud itself: a change of the process refers to all of its users, and a cloud to which
-        # nothing else refers closes.
-        user = object()
-        self._exits = Exits(
-            self._start_no_more,
-            self._stop_delivering,
-            self._close_fakes,
-            self._close_spare_sockets,
-            *([] if steering is None else [steering.stop]),
-            *(partial(change.leave, user) for change in self._changes),
-            *([] if self._authority is None else [self._authority.close]),
-            self._forget_timers,
-        )
-        """What ends with the cloud."""
-        try:
-            for change in self._changes:
-                change.enter(user)
-            if steering is not None:
-                steering.start()
-        except BaseException:
-            self.close()
-            raise
+            exits.callback(steering.stop)
+            steering.start()
+        exits.callback(self._close_fakes)
+        # Before the fakes close, because a delivery can wait for one of them.
+        exits.callback(self._stop_delivering)
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -214,12 +213,14 @@ class BaseCloud:
         """Start another server for deliveries, with a pytest-httpserver."""
         return cast("Destination", self._start("destination", settings))
 
-    def _start(self, fixture: str, settings: Mapping[str, Any]) -> Fake:
+    def _start(
+        self, fixture: str, settings: Mapping[str, Any], listeners: Listeners | None = None
+    ) -> Fake:
         """Start a fake by the name of its fixture.
 
         Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
-        its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
-        file descriptor left.
+        its credentials. It takes the ``listeners`` at its addresses, if there are any. Raises
+        ``ContractError`` for unknown settings, and if the system has no file descriptor left.
         """
         service = find(fixture)
         if not isinstance(settings, Mapping):
@@ -230,7 +231,7 @@ class BaseCloud:
         with self._starting:
             if self.closed:
                 raise ContractError("this cloud is closed: create a new one")
-            fake = self._create(service, settings)
+            fake = self._create(service, settings, listeners)
             try:
                 self._connect(fake, service)
             except BaseException:
@@ -238,12 +239,14 @@ class BaseCloud:
                 raise
             return fake
 
-    def _create(self, service: Service, settings: Mapping[str, Any]) -> Fake:
+    def _create(
+        self, service: Service, settings: Mapping[str, Any], listeners: Listeners | None
+    ) -> Fake:
         try:
-            kind: Any = fake_class(service)
+            kind = fake_class(service)
             # The fake also does this, but it would take a setting named context for its parameter.
             reject_unknown(kind._config_class, settings, kind.fixture)
-            fake: Fake = kind(self._context, **settings)
+            return kind(self._context, listeners, **settings)
         except OSError as error:
             # Also of the import of the class, because a file can be the one too many.
             if error.errno not in (errno.EMFILE, errno.ENFILE):
@@ -253,18 +256,11 @@ class BaseCloud:
                 "connection uses a file: close unused clients and clouds (use with-blocks), or raise "
                 "the limit of the process (ulimit -n)"
             ) from error
-        return fake
 
     def _connect(self, fake: Fake, service: Service) -> None:
         """Let the clients of this process reach a fake that has started, and call ``_on_start``."""
         for change in self._changes:
-            change.include(fake._mount.host)
-        if self._in_process and service.in_process:
-            from ..process.inprocess import origins
-            from ..process.shortcut import Shortcut
-
-            mount = fake._mount
-            fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
+            change.include(fake._mount, fake._exits, in_process=service.in_process)
         for function in self._on_start:
             function(fake)
 
@@ -357,18 +353,13 @@ class BaseCloud:
         Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
         An exception of an ``on_close`` callback is raised after everything is closed.
         """
-        self._exits.close()
-
-    def _start_no_more(self) -> None:
         with self._starting:
             self._closed = True
+        self._exits.close()
 
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed([*self._context.fakes])))
         self._fixture_fakes.clear()
-
-    def _close_spare_sockets(self) -> None:
-        close_listeners(self._context.spare_sockets)
 
     def _forget_timers(self) -> None:
         # Until now, the clock's reference has kept the cloud alive while a fake was open.
@@ -411,20 +402,26 @@ class BaseCloud:
 # Functions, because the methods of a cloud are what a test may use.
 
 
-def use_in_fixtures(cloud: BaseCloud, settings: Mapping[str, Any], cache: Any) -> None:
+def use_in_fixtures(
+    cloud: BaseCloud, settings: Mapping[str, Mapping[str, Any]], cache: Any
+) -> None:
     """Give a cloud the settings of its fixtures' fakes, by fixture name, and the cache of its run."""
     cloud._fixture_settings, cloud._cache = settings, cache
 
 
-def fixture_fake(cloud: BaseCloud, fixture: str, **settings: Any) -> Any:
-    """Return the fake of a fixture in a cloud, started on first use, with more ``settings``.
+def fixture_fake(
+    cloud: BaseCloud, fixture: str, listeners: Listeners | None = None, **ports: int
+) -> Any:
+    """Return the fake of a fixture in a cloud, started on first use. ``ports`` are further settings, and
+    the fake takes the ``listeners`` there, if there are any.
 
     Raises ``ContractError`` for an unknown fixture.
     """
     fixture = find(fixture).fixture
     fake = cloud._fixture_fakes.get(fixture)
     if fake is None:
-        fake = cloud._start(fixture, {**cloud._fixture_settings.get(fixture, {}), **settings})
+        settings = {**cloud._fixture_settings.get(fixture, {}), **ports}
+        fake = cloud._start(fixture, settings, listeners)
         cloud._fixture_fakes[fixture] = fake
     return fake
 

@@ -69,8 +69,6 @@ class Context:
         """The fixture and the address of each closed fake, by name."""
         self.former_secrets: Set[str] = frozenset()
         """Credentials of closed fakes, and replaced ones, which reports must hide."""
-        self.spare_sockets: Listeners = {}
-        """Sockets that listen already, for fakes that start at their addresses."""
         self._numbers: dict[str, int] = {}
 
     @classmethod
@@ -98,14 +96,13 @@ class Context:
             name = fixture if number == 1 else f"{fixture}_{number}"
         return name
 
-    def mount(self, app: Any, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Mount:
-        """Like ``Hub.mount()``, with the TLS of the cloud, and with its socket for this address."""
+    def mount(self, app: Any, **options: Any) -> Mount:
+        """Like ``Hub.mount()``, with the TLS of the cloud."""
         if self.hub is None:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        listener = self.spare_sockets.pop((host, port), None)
-        return self.hub.mount(app, host=host, port=port, listener=listener, **options)
+        return self.hub.mount(app, **options)
 
 
 def was_given(token: str) -> bool:
@@ -175,8 +172,12 @@ class Fake:
     """The journal number at which data was last restored."""
     _baseline: Baseline
 
-    def __init__(self, context: Context, **settings: Any) -> None:
+    def __init__(
+        self, context: Context, listeners: Listeners | None = None, **settings: Any
+    ) -> None:
+        """Start a fake, which takes the ``listeners`` at its addresses, if there are any."""
         self._context = context
+        self._listeners = listeners or {}
         self._given_settings = settings
         self._config = read(self._config_class, settings, self.fixture)
         self.name = context.name_for(self.fixture, self._config.name)
@@ -188,24 +189,23 @@ class Fake:
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
-        self._part_exits = Exits()
-        """What ends with the parts of the app. They end in the middle of the others, after the app has
-        left the fake: this wakes handlers that wait in a part, and the journal of a closed fake must not
-        record how they end.
-        """
-        self._exits = Exits(
-            self._stop_serving,
-            self.faults._close,
-            self._let_app_leave,
-            self._part_exits.close,
-            self._await_handlers,
-            self._forget,
-        )
+        self._exits = Exits()
         """What ends with the fake: first what is registered while it is open, such as functions of
         ``on_close()``, clients and interceptions.
         """
+        exits = self._exits
         try:
-            self._open(self._make_app())
+            # What is registered last ends first, so this end begins with its last line.
+            exits.callback(self._forget)
+            # Handlers return once the ends below have woken them.
+            exits.callback(self._await_handlers)
+            app = self._make_app()  # registers the ends of its parts, in which handlers wait
+            # The journal must not record how requests end in a closing part.
+            exits.callback(app.leave_fake)
+            # Handlers also wait in delays.
+            exits.callback(self.faults._close)
+            exits.callback(self._stop_serving)
+            self._open(app)
             context.fakes.add(self)
         except BaseException:
             self.close()
@@ -213,7 +213,7 @@ class Fake:
 
     def _make_app(self) -> App:
         """Create the parts of the fake, such as its ``_engine``, and return its app, still without a
-        mount. A part that must be closed is registered in ``_part_exits``. Subclasses override this.
+        mount. A part that must be closed is registered in ``_exits``. Subclasses override this.
         """
         raise NotImplementedError
 
@@ -221,15 +221,17 @@ class Fake:
         """Connect the app, and serve it: clients can connect from the last line on, so what requests
         need exists before. Subclasses can then open more ports.
         """
-        config, context = self._config, self._context
-        if not app.token:
-            app.token = config.token or self._new_token()
-            _recent_tokens.append(app.token)
+        config = self._config
+        app.token = self._first_token()
         self._app = app
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self.snapshot(), 0)
-        host, port = config.host or "127.0.0.1", config.port or 0
-        context.mount(app, host=host, port=port, prepare=self._add_mount)
+        self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
+
+    def _serve(self, app: App, host: str, port: int | None, **options: Any) -> Mount:
+        """Serve the app at an address, like ``Hub.mount()``."""
+        listener = self._listeners.get((host, port or 0))
+        return self._context.mount(app, host=host, port=port or 0, listener=listener, **options)
 
     def _add_mount(self, mount: Mount) -> None:
         """Add a mount that does not accept connections yet, so that the fake also stops it if what
@@ -290,9 +292,15 @@ class Fake:
         for name, value in credentials.items():
             setattr(self, name, value)
 
-    def _ports(self, settings: Mapping[str, Any]) -> dict[str, int]:
-        """Return the settings with which another fake with these ``settings`` has the same ports."""
+    def _ports(self) -> dict[str, int]:
+        """Return the settings with which another fake has the same ports."""
         return {"port": self._mount.port}
+
+    def _first_token(self) -> str:
+        """Return the token with which the fake starts."""
+        token = self._config.token or self._new_token()
+        _recent_tokens.append(token)
+        return token
 
     def _new_token(self) -> str:
         """Return a new random token, in the form of the service's own tokens."""
@@ -414,10 +422,6 @@ class Fake:
 
     def _stop_serving(self) -> None:
         call_all(mount.stop for mount in self._mounts)
-
-    def _let_app_leave(self) -> None:
-        if hasattr(self, "_app"):  # else the fake has failed to start before
-            self._app.leave_fake()
 
     def _await_handlers(self) -> None:
         call_all(mount.await_handlers for mount in self._mounts)

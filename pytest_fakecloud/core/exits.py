@@ -40,16 +40,9 @@ class Exits:
       itself. If an interruption comes where ``close()`` of the part begins, nothing has been called.
     """
 
-    def __init__(self, *in_order: Callable[[], object]) -> None:
-        """Register functions in the order in which they are called, after all that are registered later.
-
-        An object that always ends in the same order passes them before it begins anything, because an
-        interruption can come anywhere. So each must also work for what has not begun.
-        """
+    def __init__(self) -> None:
         self._functions: dict[Callable[[], object], None] = {}
         """The functions that have not returned yet, in the order in which they were registered."""
-        for function in reversed(in_order):
-            self.callback(function)
 
     def __len__(self) -> int:
         """Return the number of functions that have not returned yet."""

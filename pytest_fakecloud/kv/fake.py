@@ -87,7 +87,7 @@ class KVServer(Fake):
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine
             self._engine = real = RedisEngine(clock, ids, config.engine, config)
-            self._part_exits.callback(real.close)
+            self._exits.callback(real.close)
         return KVApp(self._instruments, self._engine, config)
 
     def _open(self, app: App) -> None:
@@ -147,18 +147,17 @@ class KVServer(Fake):
             self._add_mount(mount)
             tell_free_ports(engine, mount)
 
-        return self._context.mount(
+        return self._serve(
             self._app,
-            host=self._mount.host,
-            port=self._config.database_port or 0,
+            self._mount.host,
+            self._config.database_port,
             protocol=partial(PortHandler, engine, self._app),
             prepare=add_mount,
         )
 
-    def _ports(self, settings: Mapping[str, Any]) -> dict[str, int]:
-        ports = super()._ports(settings)
-        # A fake that runs its commands on a real server must not have this setting.
-        if self._port is not None and settings.get("engine") is None:
+    def _ports(self) -> dict[str, int]:
+        ports = super()._ports()
+        if self._port is not None:
             ports["database_port"] = self._port.port
         return ports
 

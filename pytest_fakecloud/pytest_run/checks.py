@@ -89,32 +89,27 @@ def check_returned_settings(fixture: str, returned: object, scope: str) -> None:
     if not isinstance(returned, Mapping):
         raise misuse(f"the fixture {fixture} must return a dict of settings, got {returned!r}")
     names = {*map(fixture_of, returned)}
-    if fixture == SETTINGS and scope == "session" and names:
-        raise misuse(
-            f"{', '.join(sorted(names))} in {SETTINGS} has no effect, because the fakes live for the "
-            "whole session (fakecloud_scope or fakecloud_early): set them in the session fixture "
-            f"{SESSION_SETTINGS}, and strict and env of single tests with a marker"
+    if fixture == SETTINGS and scope == "session":
+        reason = (
+            "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in "
+            f"the session fixture {SESSION_SETTINGS}, and strict and env of single tests with a marker"
         )
-    if fixture == SESSION_SETTINGS and scope != "session":
-        _check_session(names)
-
-
-def _check_session(names: set[str]) -> None:
-    """Fail a test if the session's fakes have these settings, but not the fixtures' fakes."""
-    if wrong := names.intersection(PER_TEST_SETTINGS):
-        raise misuse(
-            f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
-            "its own fakes: return it from the fixture fakecloud_settings, or set "
+    elif fixture == SESSION_SETTINGS and scope != "session":
+        # Others, such as ``now``, are those of the cloud of ``fakecloud_session``.
+        names = names.intersection((*PER_TEST_SETTINGS, *SERVICES))
+        reason = (
+            f"each test has its own fakes: return it from the fixture {SETTINGS}, or set "
             "fakecloud_scope = session"
         )
-    if wrong := names.intersection(SERVICES):
-        name = min(wrong)
-        raise misuse(
-            f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
-            "its own fakes: return it from the fixture fakecloud_settings, set "
-            "fakecloud_scope = session, or pass the settings to the fake that you start: "
-            f"fakecloud_session.{name}(...)"
-        )
+        if services := names.intersection(SERVICES):
+            reason += (
+                ", or pass the settings to the fake that you start: "
+                f"fakecloud_session.{min(services)}(...)"
+            )
+    else:
+        return
+    if names:
+        raise misuse(f"{', '.join(sorted(names))} in {fixture} has no effect, because {reason}")
 
 
 def warn_of_session_settings(item: pytest.Item) -> None:

@@ -10,10 +10,8 @@ import pytest
 
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
-from ..cloud.config import CloudConfig
 from ..cloud.fake import Baseline, Fake
 from ..core.exits import Exits
-from ..core.settings import settings_of
 from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
 
@@ -52,25 +50,23 @@ class CloudOwner:
         self.settings_fixture = SESSION_SETTINGS if node is None else SETTINGS
         self.returned_settings = returned_settings
         """The settings that this fixture returned when the cloud was opened."""
-        self.settings = settings = options.merged_settings(node, returned_settings)
-        """The settings of the cloud: these, merged with markers, options and the ini file."""
-        cloud_settings = {name: settings[name] for name in settings_of(CloudConfig)}
-        cloud_settings["seed"] = self._seed_of(test)
+        settings = options.merged_settings(node, returned_settings)
+        self._seed: int | str | None = settings.cloud["seed"]
+        """The seed of each test; None for the node id of the test."""
         # "driven": the queues deliver only when the test runs them, so that no outcome depends on the
         # speed of a thread. But applications use the queues of the session beside the tests.
-        cloud_settings["delivery"] = "background" if node is None else "driven"
-        self.cloud = cloud = Cloud(**cloud_settings)
+        delivery = "background" if node is None else "driven"
+        seed = self._seed_of(test)
+        self.cloud = cloud = Cloud(**{**settings.cloud, "seed": seed, "delivery": delivery})
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
-        use_in_fixtures(cloud, settings, cache)
+        use_in_fixtures(cloud, settings.fakes, cache)
         self._staying: dict[Fake, Mapping[str, Any]] = {}
         """The fakes that each test begins with, and their credentials."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
         self.lost_changes = LostChanges()
-        self.awaits_settings = False
-        """Whether its fakes are early ones that may start again with the settings of the session."""
         self.has_ended = False
         """Whether the scope has ended, and so the cloud is closed or closing. The run forgets the owner
         only when the test ends, because the report of its teardown reads the closed cloud.
@@ -84,9 +80,7 @@ class CloudOwner:
         self._close_cloud()
 
     def _seed_of(self, test: str) -> int | str:
-        """Return the seed of the cloud in a test: that of its settings, or else the test's node id."""
-        seed: int | str | None = self.settings["seed"]
-        return test if seed is None else seed
+        return test if self._seed is None else self._seed
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return an open cloud of a wide scope to what each test begins with."""
@@ -123,16 +117,17 @@ class CloudOwner:
     def end_fixture(
         self, definition: pytest.FixtureDef[Any], before: Mapping[Fake, FakeState]
     ) -> None:
-        """Let the fakes stay that a fixture of a wide scope has started, or whose credentials it has
-        rotated, even if a test requests the fixture at run time. A baseline that it has set ends with
-        it. Its other changes last until the next test, whose report says so.
+        """Keep what a fixture of a wide scope has changed since the states ``before`` it, even if a test
+        requests the fixture at run time. The fakes that it has started and the credentials that it has
+        rotated stay as long as the cloud, and a baseline that it has set as long as the fixture. Its
+        other changes last until the next test, whose report says so.
         """
         self.let_stay(before)
         latest = {fake: state.latest for fake, state in before.items()}
         self.lost_changes.note(definition.argname, self.cloud.fakes(), latest)
-        for fake, state in before.items():
-            if fake._baseline is not state.baseline:
-                definition.addfinalizer(partial(fake._restore_baseline, state.baseline))
+        for fake in self.cloud.fakes():
+            if fake in before and fake._baseline is not before[fake].baseline:
+                definition.addfinalizer(partial(fake._restore_baseline, before[fake].baseline))
 
     def let_stay(self, before: Mapping[Fake, FakeState]) -> None:
         """Let each test begin with the fakes that have started since, or have other credentials."""

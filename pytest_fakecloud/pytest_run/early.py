@@ -6,20 +6,21 @@ starts them again, at the same addresses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..cloud.base import fixture_fake
 from ..cloud.cloud import Cloud
-from ..cloud.fake import Fake
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
+from ..http.ports import Listeners, close_listeners
 from ..process.surroundings import Variables
 from .cloud_owner import CloudOwner
-from .ini import words_of
+from .ini import value_of
 from .lost_changes import AT_IMPORT
 from .options import SESSION_SETTINGS, fixture_of, misuse
 
@@ -36,8 +37,7 @@ def start_early_fakes(run: Run) -> None:
     run.exits.callback(run.end_test)
     try:
         owner = CloudOwner(run.exits, run.options, None, {}, "session")
-        owner.awaits_settings = True
-        run.session_owner = run.fixtures_owner = owner  # Early fakes imply the scope session.
+        run.early_owner = owner
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
@@ -49,7 +49,7 @@ def start_early_fakes(run: Run) -> None:
 def _early_fixtures(config: pytest.Config) -> list[str]:
     """Return the fixtures of the early fakes; raise ``UsageError`` for an unknown one."""
     fixtures = [service.fixture for service in services_by_word().values()]
-    names = [fixture_of(word) for word in words_of(config, "fakecloud_early")]
+    names = [fixture_of(word) for word in value_of(config, "fakecloud_early")]
     for name in names:
         if name not in fixtures:
             raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', name, fixtures)}")
@@ -66,7 +66,7 @@ class _BeforeFirstTest:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._run.session_owner
+        owner = self._run.early_owner
         assert owner is not None, "early fakes last until the first test"
         owner.let_stay({})
         owner.lost_changes.note(AT_IMPORT, owner.cloud.fakes(), {})
@@ -87,31 +87,30 @@ def with_settings(
     started again: at the same addresses, with the same credentials and without data. If one cannot
     start again, all have ended.
     """
-    _check_addresses(early.cloud, returned_settings)
+    early_fakes = dict(early.cloud._fixture_fakes)  # a copy, because close() empties the original
+    _check_settings(early_fakes, returned_settings)
     owner = CloudOwner(run.exits, run.options, None, returned_settings, test)
     owner.lost_changes = early.lost_changes
-    early_fakes = dict(early.cloud._fixture_fakes)  # a copy, because close() empties the original
+    listeners: Listeners = {}
     try:
-        for early_fake in early_fakes.values():
-            for mount in early_fake._mounts:
-                # The new fake takes the listening socket: another program cannot take the port in
-                # between, and a client that connects then waits.
-                owner.cloud._context.spare_sockets[mount.address] = mount.listener.dup()
+        # Copies of the listening sockets: another program cannot take a port in between, and a client
+        # that connects then waits.
+        for mount in chain.from_iterable(fake._mounts for fake in early_fakes.values()):
+            listeners[mount.address] = mount.listener.dup()
         early.close()
         for fixture, early_fake in early_fakes.items():
-            ports = early_fake._ports(owner.settings.get(fixture, {}))
-            fake = fixture_fake(owner.cloud, fixture, **ports)
+            fake = fixture_fake(owner.cloud, fixture, listeners, **early_fake._ports())
             fake._set_credentials(early_fake._credentials())
-            _check_variables(early_fake, fake)
         owner.let_stay({})
     except BaseException:
         owner.close()
+        close_listeners(listeners)
         raise
     return owner
 
 
-def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
-    """Fail the test if settings would change the addresses or credentials of early fakes."""
+def _check_settings(early_fixtures: Container[str], settings: Mapping[str, Any]) -> None:
+    """Fail the test if settings would change addresses, credentials or variables of early fakes."""
     if settings.get("tls"):
         raise misuse(
             f"tls in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
@@ -119,7 +118,7 @@ def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
         )
     for name, service_settings in settings.items():
         fixture = fixture_of(name)
-        if fixture not in cloud._fixture_fakes or not isinstance(service_settings, Mapping):
+        if fixture not in early_fixtures or not isinstance(service_settings, Mapping):
             continue
         connection = connection_settings(settings_class(find(fixture)))
         if wrong := connection.intersection(service_settings):
@@ -128,14 +127,9 @@ def _check_addresses(cloud: Cloud, settings: Mapping[str, Any]) -> None:
                 "fakecloud_early has already chosen the address and the credentials: leave it out, or "
                 "set fakecloud_scope = session instead of fakecloud_early"
             )
-
-
-def _check_variables(early_fake: Fake, fake: Fake) -> None:
-    """Fail the test if a fake's variables differ from those of the early fake that it replaces."""
-    before, now = early_fake.env, fake.env
-    changed = sorted(name for name in before | now if before.get(name) != now.get(name))
-    if changed:
-        raise misuse(
-            f"the settings of {fake.fixture} in {SESSION_SETTINGS} change {', '.join(changed)}, which "
-            "fakecloud_early has already set: set fakecloud_scope = session instead of fakecloud_early"
-        )
+        if fixture == "kv_server" and service_settings.get("engine") is not None:
+            raise misuse(
+                f"engine of {name} in {SESSION_SETTINGS} would remove KV_URL and REDIS_URL, which "
+                "fakecloud_early has already set: set fakecloud_scope = session instead of "
+                "fakecloud_early"
+            )

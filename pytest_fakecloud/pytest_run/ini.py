@@ -7,24 +7,102 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import SWITCH_WORDS
 
-CHOICES = {
-    "fakecloud_clock": ("running", "frozen"),
-    "fakecloud_scope": ("function", "class", "module", "session"),
-    "fakecloud_transport": ("socket", "inprocess"),
+
+class IniSetting(NamedTuple):
+    """An ini setting."""
+
+    help: str
+    default: bool | str | list[str]
+    """The default. Its type is that of the setting for pytest."""
+    choices: tuple[str, ...] = ()
+    """The words that are accepted. An empty string means the first one. Without choices, the setting is
+    a list of words.
+    """
+
+    @property
+    def pytest_type(self) -> Literal["bool", "args"] | None:
+        """The type of the setting for pytest; None for a string."""
+        if isinstance(self.default, bool):
+            return "bool"
+        return "args" if isinstance(self.default, list) else None
+
+
+_SWITCH = ("true", "false")
+"""The choices of a setting that is true or false. It also accepts the other ``SWITCH_WORDS``."""
+INI_SETTINGS: dict[str, IniSetting] = {
+    "fakecloud_strict": IniSetting(
+        "strict-mode violations that fail a passing test: true, false, or some of "
+        "'unrouted unstubbed bug unused_fault unmet rejected_step assertion no_workflow "
+        "undelivered'; "
+        "true means all except no_workflow and undelivered",
+        ["true"],
+    ),
+    "fakecloud_clock": IniSetting("the clock's mode: running or frozen", "", ("running", "frozen")),
+    "fakecloud_env": IniSetting(
+        "set the official clients' environment variables in every test that uses a fake",
+        False,
+        _SWITCH,
+    ),
+    "fakecloud_call_sites": IniSetting(
+        "record the source line of each call for reports: auto (with --fakecloud-report, and in "
+        "tests that failed in the last run), true or false",
+        "auto",
+        ("auto", *_SWITCH),
+    ),
+    "fakecloud_transport": IniSetting(
+        "how clients in the test process reach the fakes: socket, or inprocess (faster; requests, "
+        "httpx and urllib3)",
+        "socket",
+        ("socket", "inprocess"),
+    ),
+    "fakecloud_share_tls_context": IniSetting(
+        "share one TLS context among httpx clients while a fake is open, which saves some 20 ms "
+        "for each",
+        True,
+        _SWITCH,
+    ),
+    "fakecloud_scope": IniSetting(
+        "how long the fixtures' fakes last: function, class, module or session; except with function "
+        "they keep their address and credentials and are reset before each test",
+        "",
+        ("function", "class", "module", "session"),
+    ),
+    "fakecloud_early": IniSetting(
+        "fakes to start, with their environment variables, before conftests and the settings of "
+        "the application are imported: some of 'kv_server vector_index broker queue'; "
+        "implies fakecloud_scope = session",
+        [],
+    ),
 }
-"""Ini settings with a list of values, the default first. An empty string also means the default."""
 
 
-def ini_value(config: pytest.Config, name: str) -> Any:
-    """Return the value of an ini setting. In TOML, it may be a boolean, a number, a string or a list,
-    whichever of them the setting is declared with.
+def value_of(config: pytest.Config, name: str) -> Any:
+    """Return the value of an ini setting: a list of words, a boolean for "true" and "false", or another
+    one of its choices. Raises ``UsageError`` if it is none of these.
+    """
+    value, choices = given_value(config, name), INI_SETTINGS[name].choices
+    if not choices:
+        return [str(word) for word in value] if isinstance(value, list) else str(value).split()
+    switch = SWITCH_WORDS.get(str(value).strip().lower())
+    if switch is not None and "true" in choices:
+        return switch
+    if value == "":
+        return choices[0]
+    if value not in choices:
+        raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(choices)}")
+    return value
+
+
+def given_value(config: pytest.Config, name: str) -> Any:
+    """Return the value of an ini setting as it is given, or its default. In TOML, it may be a boolean, a
+    number, a string or a list, whichever of them the setting is declared with.
     """
     try:
         return config.getini(name)
@@ -42,23 +120,12 @@ def folder_of(config: pytest.Config, option: str) -> Path | None:
     return config.invocation_params.dir / folder if folder else None
 
 
-def words_of(config: pytest.Config, name: str) -> list[str]:
-    """Return the words of an ini setting: those of a list, of a string, or of a boolean."""
-    value = ini_value(config, name)
-    return [str(word) for word in value] if isinstance(value, list) else str(value).split()
-
-
 def check_run_options(config: pytest.Config) -> None:
     """Reject invalid options and ini settings, whether or not a test uses fakes."""
-    for name, choices in CHOICES.items():
-        value = ini_value(config, name)
-        if value not in ("", *choices):
-            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(choices)}")
-    call_sites_of(config)
-    for name in ("fakecloud_env", "fakecloud_share_tls_context"):
-        switch_of(config, name)
-    scope = ini_value(config, "fakecloud_scope")
-    if words_of(config, "fakecloud_early") and scope not in ("", "session"):
+    for name in INI_SETTINGS:
+        value_of(config, name)
+    scope = given_value(config, "fakecloud_scope")
+    if value_of(config, "fakecloud_early") and scope not in ("", "session"):
         raise pytest.UsageError(
             f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
             "start before the first test last for the whole run. Remove one of the two settings"
@@ -85,7 +152,7 @@ def check_run_options(config: pytest.Config) -> None:
 
 def strict_words(config: pytest.Config) -> str:
     """Return ``fakecloud_strict`` as a string."""
-    return " ".join(words_of(config, "fakecloud_strict"))
+    return " ".join(value_of(config, "fakecloud_strict"))
 
 
 def kinds_of(strict: object) -> tuple[str, ...]:
@@ -107,22 +174,6 @@ def kinds_of(strict: object) -> tuple[str, ...]:
             names = ("True", "False", *valid_kinds)
             raise ContractError(unknown_name("kind of violation", kind, names, "strict"))
     return kinds
-
-
-def switch_of(config: pytest.Config, name: str, others: str = "") -> bool:
-    """Return the value of a setting that is true or false; ``others`` are values besides these."""
-    value = ini_value(config, name)
-    switch = SWITCH_WORDS.get(str(value).strip().lower())
-    if switch is None:
-        raise pytest.UsageError(f"{name} = {value} is unknown: pass {others}true or false")
-    return switch
-
-
-def call_sites_of(config: pytest.Config) -> bool | None:
-    """Return whether call sites are recorded; None if that depends on the test."""
-    if ini_value(config, "fakecloud_call_sites") == "auto":
-        return None
-    return switch_of(config, "fakecloud_call_sites", "auto, ")
 
 
 def _check_folder(option: str, folder: Path) -> None:

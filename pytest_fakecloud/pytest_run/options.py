@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -13,7 +13,7 @@ from ..cloud.config import CloudConfig
 from ..cloud.services import SERVICES, named, settings_class
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import SWITCH, Kind, Setting, Settings, optional, read, setting, settings_of
-from .ini import call_sites_of, folder_of, ini_value, kinds_of, strict_words, switch_of
+from .ini import folder_of, given_value, kinds_of, strict_words, value_of
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 SETTINGS = "fakecloud_settings"
@@ -31,16 +31,6 @@ def fixture_of(name: str) -> str:
     """Return the fixture's name for a service's word (``kv``); return any other name unchanged."""
     service = named(name)
     return name if service is None else service.fixture
-
-
-def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
-    """Merge one fake's settings into the existing ones, key by key."""
-    if name not in SERVICES:
-        raise misuse(unknown_name("setting of fakecloud", name, (*general, *SERVICES)))
-    if isinstance(value, Mapping):
-        settings[name] = {**settings.get(name, {}), **value}
-    else:
-        raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
 
 
 @contextmanager
@@ -86,6 +76,19 @@ same name (``fakecloud_clock``), if there is one.
 PER_TEST_SETTINGS = tuple(settings_of(PerTestConfig))
 
 
+class MergedSettings(NamedTuple):
+    """The settings of a test, or those that the tests of a class or module have in common."""
+
+    cloud: Mapping[str, Any]
+    """The keyword arguments of ``Cloud``."""
+    fakes: Mapping[str, Mapping[str, Any]]
+    """The settings of the fixtures' fakes, by fixture name."""
+    strict: tuple[str, ...]
+    """The kinds of strict-mode violations that fail the test."""
+    env: bool
+    """Whether the environment variables that official clients read are set."""
+
+
 class RunOptions:
     """The options and ini settings of a pytest run, and the settings of its tests."""
 
@@ -103,7 +106,7 @@ class RunOptions:
             self.recordings or self.timelines
         )
         """Whether passing tests are also reported, recorded or kept."""
-        self._call_sites = call_sites_of(config)
+        self._call_sites = value_of(config, "fakecloud_call_sites")
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -112,47 +115,46 @@ class RunOptions:
         """
         config = self.config
         return {name: setting.default for name, setting in settings_of(CloudConfig).items()} | {
-            "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
+            # Not "running", because a clock of which "now" is set is frozen unless a test says so.
+            "clock": "frozen" if value_of(config, "fakecloud_clock") == "frozen" else None,
             "strict": kinds_of(strict_words(config)),
-            "env": switch_of(config, "fakecloud_env"),
+            "env": value_of(config, "fakecloud_env"),
             "seed": config.getoption("--fakecloud-seed", None) or None,
-            "transport": ini_value(config, "fakecloud_transport") or "socket",
-            "share_tls_context": switch_of(config, "fakecloud_share_tls_context"),
+            "transport": value_of(config, "fakecloud_transport"),
+            "share_tls_context": value_of(config, "fakecloud_share_tls_context"),
         }
 
     def merged_settings(
         self, node: Node | None, returned_settings: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    ) -> MergedSettings:
         """Return all settings of a test, or those that the tests of a class or module have in common:
         markers of the function > of the class > of the module > the ``returned_settings`` of the
         fixture of their cloud > options > ini. Settings of a service are merged key by key.
         """
-        merged = dict(self.defaults)
-        layers = [returned_settings, *markers_of(node)]
-        if not any(layers):
-            return merged
-        for layer in layers:
+        general = dict(self.defaults)
+        fakes: dict[str, dict[str, Any]] = {}
+        for layer in (returned_settings, *markers_of(node)):
             for name, new_value in layer.items():
                 if name in TEST_SETTINGS:
-                    merged[name] = self.defaults[name] if new_value is None else new_value
+                    general[name] = self.defaults[name] if new_value is None else new_value
                 else:
-                    merge_service(merged, fixture_of(name), new_value, TEST_SETTINGS)
+                    _merge_fake(fakes, fixture_of(name), new_value)
         # Check the merged settings, because some only go together; even if the test has no such fake.
         with without_traceback():
-            for declared in (CloudConfig, PerTestConfig):
-                read(declared, {name: merged[name] for name in settings_of(declared)}, "")
-            for name, service in SERVICES.items():
-                if name in merged:
-                    read(settings_class(service), merged[name], name)
-            merged["strict"] = kinds_of(merged["strict"])
-        self._check_ini_clock(merged)
-        return merged
+            cloud = {name: general[name] for name in settings_of(CloudConfig)}
+            read(CloudConfig, cloud, "")
+            read(PerTestConfig, {name: general[name] for name in PER_TEST_SETTINGS}, "")
+            for fixture, fake_settings in fakes.items():
+                read(settings_class(SERVICES[fixture]), fake_settings, fixture)
+            strict = kinds_of(general["strict"])
+        self._check_ini_clock(cloud)
+        return MergedSettings(cloud, fakes, strict, general["env"])
 
-    def _check_ini_clock(self, settings: Mapping[str, Any]) -> None:
+    def _check_ini_clock(self, cloud_settings: Mapping[str, Any]) -> None:
         if (
-            settings["process_time"]
-            and settings["clock"] is None
-            and ini_value(self.config, "fakecloud_clock") == "running"
+            cloud_settings["process_time"]
+            and cloud_settings["clock"] is None
+            and given_value(self.config, "fakecloud_clock") == "running"
         ):
             raise misuse(
                 "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
@@ -162,8 +164,8 @@ class RunOptions:
 
     def wants_call_sites(self, item: pytest.Item | None) -> bool:
         """Return whether the calls of a test are recorded with the source lines that made them."""
-        if self._call_sites is not None:
-            return self._call_sites
+        if self._call_sites != "auto":
+            return bool(self._call_sites)
         if self.timelines is not None:
             return True
         return item is not None and item.nodeid in self._last_failed
@@ -183,6 +185,17 @@ class RunOptions:
         if self.scope == "module":
             return item.getparent(pytest.Module) or item
         return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
+
+
+def _merge_fake(fakes: dict[str, dict[str, Any]], fixture: str, settings: Any) -> None:
+    """Merge settings of a fixture's fake into those that it has already."""
+    if fixture not in SERVICES:
+        raise misuse(unknown_name("setting of fakecloud", fixture, (*TEST_SETTINGS, *SERVICES)))
+    if not isinstance(settings, Mapping):
+        raise misuse(
+            f"the setting {fixture} must be a dict of that service's settings, got {settings!r}"
+        )
+    fakes[fixture] = {**fakes.get(fixture, {}), **settings}
 
 
 def markers_of(node: Node | None) -> list[Mapping[str, Any]]:

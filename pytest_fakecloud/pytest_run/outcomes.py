@@ -30,7 +30,7 @@ from ..core.errors import (
 from ..core.frames import is_own
 from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
-from .ini import CHOICES
+from .ini import INI_SETTINGS
 from .options import SESSION_SETTINGS, SETTINGS, fixture_of, misuse
 from .warning import warn
 
@@ -51,7 +51,7 @@ def check(run: Run, item: pytest.Item) -> None:
     with report_hook_failure(
         "the check for strict-mode violations could not be made", failed.append
     ):
-        clouds, kinds = run.clouds_to_report(), run.strict_kinds()
+        clouds, kinds = run.clouds_to_report(), run.settings_of_test().strict
         for cloud in clouds:
             warned += _undelivered(cloud, kinds)
         violations = _failing_violations(clouds, kinds)
@@ -84,7 +84,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """
     violations: list[Violation] = []
     with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
-        violations = _failing_violations(run.clouds_to_report(), run.strict_kinds())
+        violations = _failing_violations(run.clouds_to_report(), run.settings_of_test().strict)
     ending = _ending(violations)
     if ending is not None:
         raise ending
@@ -469,7 +469,7 @@ def scope_advice(error: str, fixtures: Container[str]) -> str:
     if match is None or match[1] not in fixtures:
         return ""
     name = match[1]
-    scope = match[2] if match[2] in CHOICES["fakecloud_scope"] else "session"
+    scope = match[2] if match[2] in INI_SETTINGS["fakecloud_scope"].choices else "session"
     if name in (SETTINGS, SESSION_SETTINGS):
         # The fakes of the whole run take no settings of single tests.
         is_session = name == SESSION_SETTINGS or scope == "session"

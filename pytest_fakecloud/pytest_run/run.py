@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..core.exits import Exits
-from .ini import ini_value
+from .ini import value_of
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner, FakeState
     from .observation import Observation
-    from .options import RunOptions
+    from .options import MergedSettings, RunOptions
 
 
 @dataclass
@@ -76,13 +76,16 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.test = TestState()
-        self.exits = Exits(self.end_test)
+        self.exits = Exits()
         """What ends with the run: the clouds that are still open, then the test."""
-        self.fixtures_owner: CloudOwner | None = None
-        """The owner of the cloud of the fixture ``fakecloud``."""
+        self.exits.callback(self.end_test)
+        self.early_owner: CloudOwner | None = None
+        """The owner of the early fakes, until the first test requests the cloud of the session."""
         self.session_owner: CloudOwner | None = None
-        """The owner of the cloud of the session; with the scope session, the same one."""
-        self._wide_fixtures: list[dict[CloudOwner, dict[Fake, FakeState]]] = []
+        """The owner of the cloud of the session."""
+        self._shorter_owner: CloudOwner | None = None
+        """The owner of the cloud of the fixture ``fakecloud``, unless that lasts for the session."""
+        self._wide_fixtures: list[dict[Fake, FakeState]] = []
         """The states of the fakes before each running fixture of a wide scope, the innermost last."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
@@ -92,12 +95,12 @@ class Run:
     @cached_property
     def is_early(self) -> bool:
         """Whether fakes start before the first import."""
-        return bool(ini_value(self.config, "fakecloud_early"))
+        return bool(value_of(self.config, "fakecloud_early"))
 
     @property
     def scope(self) -> str:
         """How long the fakes of fixtures last: function, class, module or session."""
-        return "session" if self.is_early else self.config.getini("fakecloud_scope") or "function"
+        return "session" if self.is_early else str(value_of(self.config, "fakecloud_scope"))
 
     @cached_property
     def options(self) -> RunOptions:
@@ -108,10 +111,15 @@ class Run:
     # -- clouds ----------------------------------------------------------------------------------
 
     @property
+    def fixtures_owner(self) -> CloudOwner | None:
+        """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
+        return self.session_owner if self.scope == "session" else self._shorter_owner
+
+    @property
     def owners(self) -> list[CloudOwner]:
-        """The owners of both clouds, that of the fixtures first; one owner with the scope session."""
-        owners = (self.fixtures_owner, self.session_owner)
-        return list(dict.fromkeys(owner for owner in owners if owner is not None))
+        """The owners of the open clouds, that of the fixtures first."""
+        owners = (self._shorter_owner, self.early_owner, self.session_owner)
+        return [owner for owner in owners if owner is not None]
 
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixture ``fakecloud``, given what the fixtures with settings return.
@@ -132,7 +140,7 @@ class Run:
             node = self.options.node_of_scope(item)
             with without_traceback():
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
-            self.fixtures_owner = owner
+            self._shorter_owner = owner
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
         self._catch_up()
@@ -142,21 +150,21 @@ class Run:
         """Close the cloud of the fixture ``fakecloud`` at the end of its scope, unless it lasts for the
         session.
         """
-        if self.fixtures_owner is not None and self.scope != "session":
-            self.fixtures_owner.close()
+        if self._shorter_owner is not None:
+            self._shorter_owner.close()
 
     def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given what the fixture with its settings returns. The
-        first use opens the cloud, or starts the early fakes again if there are settings.
+        first use opens the cloud. That of early fakes is open, and is replaced if there are settings.
         """
         from .checks import check_returned_settings
         from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, without_traceback
 
-        item, owner = self._item(), self.session_owner
+        item, owner = self._item(), self.early_owner
         check_returned_settings(SESSION_SETTINGS, settings, self.scope)
-        if owner is not None and not owner.awaits_settings:
-            return owner
+        if self.session_owner is not None:
+            return self.session_owner
         with without_traceback():
             if owner is None:
                 owner = CloudOwner(self.exits, self.options, None, settings, item.nodeid)
@@ -164,10 +172,7 @@ class Run:
                 from .early import with_settings
 
                 owner = with_settings(self, owner, settings, item.nodeid)
-        owner.awaits_settings = False
-        self.session_owner = owner
-        if self.scope == "session":
-            self.fixtures_owner = owner
+        self.early_owner, self.session_owner = None, owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self._catch_up()
@@ -177,9 +182,9 @@ class Run:
         assert self.test.item is not None, "fixtures of fakes are for tests"
         return self.test.item
 
-    def settings_of_test(self) -> dict[str, Any]:
+    def settings_of_test(self) -> MergedSettings:
         """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
-        read from them, because the fakes have the others from the settings of their cloud.
+        read from them, because the cloud and its fakes have got the others when they were started.
 
         Each call merges and checks all of them (11 µs for a test with a marker), because the fixtures
         and the code of a test can add markers, whose errors must not be lost.
@@ -189,12 +194,8 @@ class Run:
             self._item(), {} if owner is None else owner.returned_settings
         )
 
-    def strict_kinds(self) -> tuple[str, ...]:
-        """Return the kinds of strict-mode violations that fail the current test."""
-        return cast("tuple[str, ...]", self.settings_of_test()["strict"])
-
     def _catch_up(self) -> None:
-        """Note what the test has requested and imported so far, and act on it.
+        """Note what the test has requested and imported so far, and act on it. Can be repeated.
 
         pytest does not say when a test requests a fixture of a wide scope that has its value already,
         nor when a framework is imported. So this follows each phase of a test, and each new cloud.
@@ -206,10 +207,7 @@ class Run:
     def _note_request(self) -> None:
         """Note whether the test has requested the fixture ``fakecloud`` so far."""
         owner = self.fixtures_owner
-        # Another cloud may replace that of early fakes without settings.
-        if owner is None or owner.awaits_settings:
-            return
-        if _requests_fakecloud(self._item()):
+        if owner is not None and _requests_fakecloud(self._item()):
             self.test.requested_cloud = owner.cloud
 
     def _observe(self) -> None:
@@ -230,7 +228,7 @@ class Run:
         test, cloud = self.test, self.test.requested_cloud
         if test.has_run or cloud is None or cloud is test.cloud_with_variables:
             return
-        if self.settings_of_test()["env"]:
+        if self.settings_of_test().env:
             from .env import set_variables
 
             test.cloud_with_variables = cloud
@@ -281,31 +279,23 @@ class Run:
         open clouds. If the fixture raises an exception, restore their baselines at once, because other
         tests of its scope run without it. What it has started then ends before the next test.
         """
-        before = {owner: owner.states() for owner in self.owners}
+        before = {fake: state for owner in self.owners for fake, state in owner.states().items()}
         self._wide_fixtures.append(before)
         try:
             yield
         except BaseException:
-            for states in before.values():
-                for fake, state in states.items():
-                    fake._restore_baseline(state.baseline)
+            for fake, state in before.items():
+                fake._restore_baseline(state.baseline)
             raise
         finally:
             self._wide_fixtures.pop()
-        new_baselines = {
-            fake: fake._baseline
-            for states in before.values()
-            for fake, state in states.items()
-            if fake._baseline is not state.baseline
-        }
-        # A fixture that has requested this one at run time has not set them.
+        # A fixture that has requested this one at run time has not set the new baselines.
         for outer in self._wide_fixtures:
-            for states in outer.values():
-                for fake in states.keys() & new_baselines.keys():
-                    states[fake] = states[fake]._replace(baseline=new_baselines[fake])
+            for fake in outer.keys() & before.keys():
+                if fake._baseline is not before[fake].baseline:
+                    outer[fake] = outer[fake]._replace(baseline=fake._baseline)
         for owner in self.owners:
-            # A cloud without states is that of the fixture itself.
-            owner.end_fixture(definition, before.get(owner, {}))
+            owner.end_fixture(definition, before)
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
@@ -333,14 +323,17 @@ class Run:
         """
         self.test.exits.close()
         self.test = TestState()
-        if self.fixtures_owner is not None and self.fixtures_owner.has_ended:
-            self.fixtures_owner = None
-        if self.session_owner is not None and self.session_owner.has_ended:
-            self.session_owner = None
+        self._shorter_owner = _unless_ended(self._shorter_owner)
+        self.early_owner = _unless_ended(self.early_owner)
+        self.session_owner = _unless_ended(self.session_owner)
 
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""
         self.exits.close()
+
+
+def _unless_ended(owner: CloudOwner | None) -> CloudOwner | None:
+    return None if owner is None or owner.has_ended else owner
 
 
 def _requests_fakecloud(item: pytest.Item) -> bool:

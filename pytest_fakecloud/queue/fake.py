@@ -114,9 +114,9 @@ class Queue(QueueActions, Fake):
             time_passes=weakly(self._time_passes),
             side_by_side=self.delivery == "background",
         )
-        self._part_exits.callback(self._sender.close)
+        self._exits.callback(self._sender.close)
         release = self._sender.release
-        self._part_exits.callback(self._time.drive_ends.remove, release)
+        self._exits.callback(self._time.drive_ends.remove, release)
         self._time.drive_ends.add(release)
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
         self._signer = Signer(
@@ -135,7 +135,7 @@ class Queue(QueueActions, Fake):
             lane=self._delivery,
             report=violations.report,
         )
-        self._part_exits.callback(self._engine.close)
+        self._exits.callback(self._engine.close)
         self._engine.owner = weakref.proxy(self)
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[DeliveryInterceptor] = [
@@ -146,10 +146,7 @@ class Queue(QueueActions, Fake):
         if self._delivery == "background":
             chain.insert(2, violations)
         self._engine.intercept(*chain)
-        app = QueueApp(self._instruments, self._engine, self._new_token())
-        if config.dev_credentials and config.token is None:
-            app.token = DEV_TOKEN
-        return app
+        return QueueApp(self._instruments, self._engine, self._new_token())
 
     def _add_mount(self, mount: Mount) -> None:
         super()._add_mount(mount)
@@ -203,6 +200,11 @@ class Queue(QueueActions, Fake):
     @_signing_keys.setter
     def _signing_keys(self, keys: tuple[str, str]) -> None:
         self._engine.keys.current, self._engine.keys.next = keys
+
+    def _first_token(self) -> str:
+        if self._config.dev_credentials and self._config.token is None:
+            return DEV_TOKEN
+        return super()._first_token()
 
     def _new_token(self) -> str:
         # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.

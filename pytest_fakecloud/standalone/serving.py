@@ -439,7 +439,6 @@ def _served(
     from .control.fakes import start
 
     with Cloud(options.seed, options.now, options.clock, tls=options.tls) as cloud:
-        cloud._context.spare_sockets = options.listeners
         cloud.journal.keep = options.journal_entries
         if options.journal_bytes is not None:
             cloud.journal.keep_bytes = options.journal_bytes
@@ -451,7 +450,7 @@ def _served(
             if clouds is None:
                 start(cloud, hosts, fixture, settings)
                 continue
-            fake = cloud._start(fixture, settings)
+            fake = cloud._start(fixture, settings, options.listeners)
             if fake.name in options.guarded:
                 fake._app.guards.add(hosts.guard)
         if options.journal_entries is not None:
@@ -463,7 +462,9 @@ def _served(
             hosts=hosts, log_bug=partial(log.say, "bug", level="error"), clouds=clouds, begins=begins,
         )  # fmt: skip
         app.loading = "not begun" if states or kept else ""
-        mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
+        port = options.control_port or 0
+        listener = options.listeners.get((options.host, port))
+        mount = cloud._context.mount(app, host=options.host, port=port, listener=listener)
         app.url = mount.url
         mount.on_stop.append(app.data.end_streams)
         mount.on_error.append(app.server_failed)

@@ -91,7 +91,7 @@ class VectorIndex(Fake):
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
         )
-        self._part_exits.callback(self._engine.close)
+        self._exits.callback(self._engine.close)
         self._embedder = embedder
         self._create(config.namespaces)
         return VectorApp(self._instruments, self._engine, embedder, new_token())

@@ -309,13 +309,14 @@ def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
         assert list(cloud._time.drive_ends) == []
 
 
-def test_a_fake_takes_the_socket_for_its_address_and_the_cloud_closes_the_others() -> None:
-    taken, left = (listen("127.0.0.1", 0) for _ in range(2))
+def test_a_fake_takes_the_listening_sockets_for_its_addresses() -> None:
+    sockets = [listen("127.0.0.1", 0) for _ in range(2)]
+    first, second = (sock.getsockname()[1] for sock in sockets)
     with Cloud(seed=1) as cloud:
-        cloud._context.spare_sockets = {sock.getsockname(): sock for sock in (taken, left)}
-        vectors = cloud.vector_index(port=taken.getsockname()[1])
-        assert vectors._mount.listener is taken
-    assert left.fileno() == -1
+        listeners = {sock.getsockname(): sock for sock in sockets}
+        fake = cloud._start("kv_server", {"port": first, "database_port": second}, listeners)
+        assert [mount.listener for mount in fake._mounts] == sockets
+    assert [sock.fileno() for sock in sockets] == [-1, -1]
 
 
 @pytest.mark.parametrize(

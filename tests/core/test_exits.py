@@ -87,14 +87,6 @@ def test_a_function_that_is_registered_twice_is_called_twice() -> None:
     assert not exits
 
 
-def test_functions_of_the_constructor_are_called_in_order_after_later_ones() -> None:
-    called: list[str] = []
-    exits = Exits(lambda: called.append("second"), lambda: called.append("third"))
-    exits.callback(called.append, "first")
-    exits.close()
-    assert called == ["first", "second", "third"]
-
-
 def test_a_function_that_closes_its_exits_is_called_once() -> None:
     called: list[str] = []
     exits = Exits()

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_fakecloud import plugin
 from pytest_fakecloud.cloud.services import SERVICES, services_by_word
+from pytest_fakecloud.pytest_run.ini import INI_SETTINGS
 from pytest_fakecloud.pytest_run.options import TEST_SETTINGS
 
 from ..harness import QUIET, Run, apart
@@ -246,4 +247,4 @@ def test_the_texts_of_the_plugin_name_every_service() -> None:
         f"fakecloud({', '.join(f'{name}=' for name in TEST_SETTINGS)}, "
     )
     early = [service.fixture for service in services_by_word().values()]
-    assert f"'{' '.join(early)}'" in plugin.INI_SETTINGS["fakecloud_early"][0]
+    assert f"'{' '.join(early)}'" in INI_SETTINGS["fakecloud_early"].help

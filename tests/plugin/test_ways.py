@@ -20,7 +20,7 @@ EFFECTS: dict[str, tuple[object, str]] = {
     "process_time": (True, "assert time.time() == fakecloud.clock.now().timestamp()"),
     "strict": (False, "kv_server.faults.drop()"),
     "env": (True, "assert os.environ['QSTASH_URL'] == queue.url"),
-    "transport": ("inprocess", "assert fakecloud._in_process"),
+    "transport": ("inprocess", "assert kv_server._mount.origin in origins.shortcuts"),
     "tls": (True, "assert kv_server.url.startswith('https:')"),
     "kv_server": ({"daily_limit": 1}, "assert_limited(kv_server)"),
     "queue": ({"retries": 1}, "assert_retries(queue)"),
@@ -31,6 +31,7 @@ OF_FAKES = [name for name in EFFECTS if name not in OF_TESTS]
 HEAD = """
 import os, time
 import pytest
+from pytest_fakecloud.process.inprocess import origins
 
 def assert_limited(kv):
     kv.client().set("k", "v")
@@ -224,7 +225,7 @@ def test_early_fakes_cannot_change_to_a_server_without_their_variables(
         result = run("def test_it(): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["*change KV_URL, REDIS_URL, which fakecloud_early has already set*"]
+        ["*would remove KV_URL and REDIS_URL, which fakecloud_early has already set*"]
     )
 
 

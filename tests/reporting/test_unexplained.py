@@ -243,7 +243,7 @@ def test_early_fakes_that_cannot_start_are_a_usage_error(
         import pytest_fakecloud.cloud.cloud as module
         from pytest_fakecloud.core.errors import ContractError
 
-        def refuse(self, fixture, settings):
+        def refuse(self, fixture, settings, listeners):
             raise {error}
 
         module.BaseCloud._start = refuse

@@ -101,8 +101,7 @@ def test_of_two_servers_that_start_at_the_same_moment_one_has_the_default_ports(
     assert [service["port"] for service in services] == [port, 0]
     assert [service["database_port"] for service in services] == [database, 0]
     with Cloud() as cloud:
-        cloud._context.spare_sockets = first.listeners
-        kv = cloud.kv_server(port=port, database_port=database)
+        kv = cloud._start("kv_server", services[0], first.listeners)
         assert kv.url.endswith(f":{port}")
         assert fetch("GET", f"{kv.url}/ping", headers=kv.headers).status == 200
         with pytest.raises(ContractError, match="cannot listen on port"):

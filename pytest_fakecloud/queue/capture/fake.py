@@ -142,7 +142,7 @@ class CallbackCapture(Destination):
         self._arrival = self._time.signal()
         """It is notified of each callback."""
         # End every wait for callbacks.
-        self._part_exits.callback(self._arrival.close)
+        self._exits.callback(self._arrival.close)
         notes = partial(undelivered_lines, weakref.proxy(self))
         self._callbacks = Inbox("/callback", failure=False, notes=notes)
         self._failures = Inbox("/failure", failure=True, notes=notes)
