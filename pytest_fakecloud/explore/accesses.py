@@ -15,7 +15,8 @@ from ..core.accesses import Touch
 from ..core.calls import Call
 from ..kv.accesses import text_of
 from ..kv.table import kinds
-from ..kv.table.synopsis import FIELD_NAMES, BoundLine
+from ..kv.table.arguments import FIELD_NAMES
+from ..kv.table.synopsis import BoundLine
 from ..queue.rest.app import PUBLISHING
 from ..reporting.calls import Lookups
 from ..reporting.values import parsed

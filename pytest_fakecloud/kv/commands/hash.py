@@ -11,8 +11,8 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
 from ..syntax import parse_int, parse_long_double
+from ..table.arguments import UNITS
 from ..table.registry import Args, command, variant
-from ..table.ttl import UNITS
 from ..values.containers import HashValue
 from .arguments import (
     SetOptions,

@@ -16,12 +16,13 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
+from .arguments import FIELD_NAMES, UNITS, Unit
 from .exceptions import ARITIES, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import FIELD_NAMES, Argument, BoundLine, all_arguments
-from .ttl import TTL_OPTIONS, UNITS, Unit
+from .synopsis import Argument, BoundLine, all_arguments
+from .ttl import TTL_OPTIONS
 from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]

@@ -16,10 +16,10 @@ from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.syntax import decoded
+from pytest_fakecloud.kv.table.arguments import UNITS
 from pytest_fakecloud.kv.table.kinds import REMOVALS
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from pytest_fakecloud.kv.table.synopsis import all_arguments
-from pytest_fakecloud.kv.table.ttl import UNITS
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import content_size
