@@ -45,7 +45,7 @@ ARGUMENTS = {
     "index": ArgumentName("key", is_field=True),  # of an array, or the name of a search index
     # The new value of a key with OW, or of a string that is overwritten (`CommandSpec.value_at`).
     **_all("string", "value serialized-value"),
-    # `kinds.py` asks for these: elements of a list or a set, entries of a stream, and how long another
+    # `kinds.py` asks for these: elements of a list, entries of a stream, and how long another
     # consumer has had the entries that the command claims.
     **_all("string", "element id min-idle-time"),
     # A part of a JSON document, which explorations compare as they do fields.

@@ -50,8 +50,17 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 
 # -- what a repetition does (`CommandSpec.repetition`) ---------------------------------------------
 
-OVERWRITES = _all(lambda spec: spec.repetition == "overwrites")
-"""Commands that replace or delete whole values of keys or fields, whatever these are."""
+OVERWRITES = _all(
+    lambda spec: (
+        spec.repetition == "overwrites"
+        and spec.group not in ("list", "sorted-set", "geo", "vector")
+        and spec.name != "ARDELRANGE"
+    )
+)
+"""Commands that replace or delete whole values of keys or fields, whatever these are. Without those of
+values that explorations do not compare: elements of lists, whose indexes change; scores, for which they
+have other rules (``SCORES``); vectors; and all indexes in a range.
+"""
 CHANGES_AGAIN = _all(lambda spec: spec.repetition == "again")
 """Commands that change the data again each time they are repeated."""
 TAKES = _all(lambda spec: spec.repetition == "takes")
@@ -62,7 +71,9 @@ IF_NEW = _all(lambda spec: spec.repetition == "if-new")
 """Commands that only write what does not exist."""
 IF_EQUAL = _all(lambda spec: spec.repetition == "if-equal")
 """Commands that only change a value that is equal to an argument."""
-REPEATABLE = (OVERWRITES | IF_NEW | IF_EQUAL) | _all(lambda spec: spec.repetition == "idempotent")
+REPEATABLE = _all(
+    lambda spec: spec.repetition in ("overwrites", "if-new", "if-equal", "idempotent")
+)
 """Commands that change nothing when they are repeated."""
 
 # -- additions -------------------------------------------------------------------------------------
