@@ -99,6 +99,14 @@ EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not No
 
 # -- removals --------------------------------------------------------------------------------------
 
+ONLY_DELETES = _all(
+    lambda spec: (
+        spec.write
+        and any(key.writes for key in spec.keys)
+        and all({"insert", "update"}.isdisjoint(key.flags) for key in spec.keys)
+    )
+)
+"""Commands that delete data of their keys and change nothing else."""
 DELETES_ANY = _all(lambda spec: spec.name in OVERWRITES and "delete" in _flags(spec))
 """Commands that delete the keys or fields in their arguments, whatever values these have."""
 DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("generic", "string"))

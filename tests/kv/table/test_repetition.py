@@ -96,14 +96,11 @@ def _dumps(filled: Filled, lines: Sequence[str], keys_of: str = "") -> object:
     """Return the keys of the line ``keys_of``, or of the last one, after all lines; None if one is
     rejected.
     """
-    execute, tester = filled.engine.execute, filled.tester
-    words = argv((keys_of or lines[-1],))
     state = filled.engine.snapshot()
     try:
         for line in lines:
             filled.run(line)
-        keys = [words[at] for at, _ in EVERYTHING.resolve(words).key_positions(words)]
-        return [(execute(tester, [b"DUMP", key]), execute(tester, [b"PTTL", key])) for key in keys]
+        return filled.dumps(keys_of or lines[-1])
     except CommandError:
         return None
     finally:
