@@ -133,11 +133,7 @@ FINISHES = _all(
 """Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-_READS_FOR_GROUPS = _all(
-    lambda spec: spec.group == "stream" and spec.write and _flags(spec) == {"RO", "access"}
-)
-"""XREADGROUP, a write that does not change the data of the user."""
-OF_QUEUES = (CONSUMES | MOVES | CLAIMS | _READS_FOR_GROUPS) | _all(
+OF_QUEUES = (CONSUMES | MOVES | CLAIMS | {"XREADGROUP"}) | _all(
     lambda spec: spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"}
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""
