@@ -305,7 +305,6 @@ def hgetex(session: Session, args: Args) -> Reply:
     fields_at = _find_fields_word(args, 1)
     set_options = parse_set_options(session, args[:fields_at], 1)
     fields = _read_fields(args, fields_at)
-    session.count_reads()  # like a read, although it writes
     value = get_or_empty(session, args[0], HashValue)
     at_ms = _expires_at(session, set_options)
     results: list[Reply] = []

@@ -117,10 +117,11 @@ class CommandSpec:
 
     @cached_property
     def counts_reads(self) -> bool:
-        """Whether looking up a key counts as a hit or a miss. Functions of some writes override it
-        (``Session.count_reads()``).
+        """Whether looking up a key counts as a hit or a miss. Those of BITFIELD and XAUTOCLAIM do if
+        these do not write (``Session.count_reads()``).
         """
-        return self.readonly or (self.write and any("RO" in key.flags for key in self.keys))
+        reads_key = self.write and any("RO" in key.flags for key in self.keys)
+        return self.readonly or reads_key or self.effects.hits
 
     # -- the arguments ----------------------------------------------------------------------------
 
