@@ -15,7 +15,8 @@ from ..core.accesses import Touch
 from ..core.calls import Call
 from ..kv.accesses import text_of
 from ..kv.table import kinds
-from ..kv.table.synopsis import FIELD_NAMES, BoundLine
+from ..kv.table.arguments import FIELD_NAMES
+from ..kv.table.synopsis import BoundLine
 from ..queue.rest.app import PUBLISHING
 from ..reporting.calls import Lookups
 from ..reporting.values import parsed
@@ -25,10 +26,12 @@ MESSAGES = frozenset({*PUBLISHING, "produce"})
 """Routes of other services by which a client sends a message."""
 _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
-_REMOVES_FIELDS = (kinds.REMOVALS | kinds.DELETES_ANY) & kinds.FIELDS
-_SETS_FIELDS = (kinds.CREATES & kinds.OVERWRITES & kinds.FIELDS) - {"HSETEX"}
-"""Commands that only set fields; HSETEX changes their TTLs, too."""
+_SETS_VALUES = kinds.CREATES & kinds.OVERWRITES
 _ADDS_FIELDS = (kinds.CREATES & kinds.FIELDS) - kinds.OVERWRITES - kinds.SCORES
+_REMOVES_FIELDS = (kinds.REMOVALS | kinds.DELETES_ANY) & kinds.FIELDS
+# Only the names of these commands tell which members of a sorted set they remove or rank.
+_REMOVES_RANGES = frozenset({"ZREMRANGEBYLEX", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE"})
+_RANKS = frozenset({"ZRANK", "ZREVRANK"})
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _OF_IDS = frozenset({
     "id", "ids", "uuid", "guid", "ulid", "key", "number", "no", "nr", "num", "ref", "reference",
@@ -81,32 +84,40 @@ class Access:
 
     @cached_property
     def changes(self) -> bool:
-        """Whether it changes data, as far as its arguments and its first key tell."""
+        """Whether it changes data, as far as its arguments and the values of its keys tell. The TTL of a
+        value that stays the same does not count.
+        """
         if self.call is not None:
             return self.is_write and self.call.reached
         if not self.is_write:
             return False
-        old_value: Any = self.before[0]
+        is_new = all(value is None for value in self.before)
         if self.has_condition:
-            return all(value is None for value in self.before)
-        if self.name == "SET":
-            return old_value != self.words[2].encode() and not (
-                old_value is None and "XX" in self.options
-            )
-        if self.name in ("INCRBY", "DECRBY", "INCRBYFLOAT") and self.words[2] == "0":
+            return is_new
+        if is_new and self.name in kinds.ONLY_DELETES:
             return False
-        if self.name in kinds.DELETIONS:
-            return any(value is not None for value in self.before)
-        if self.name in _REMOVES_FIELDS:
-            return any(map(self._has, self.fields))
-        if self.name == "ZREMRANGEBYSCORE" and old_value is None:
-            return False
-        is_same = self.name in _SETS_FIELDS and all(
-            self._has(field) and old_value.fields.get(field.encode()) == value.encode()
-            for field, value in zip(self.fields, self.values, strict=False)
-        )
-        is_known = self.name in _ADDS_FIELDS and all(map(self._has, self.fields))
-        return not (is_same or is_known)
+        if self.name in _REMOVES_FIELDS or self.name in _REMOVES_RANGES:
+            return bool(self.removed)
+        if self.name in _ADDS_FIELDS:
+            return not all(map(self._has, self.fields))
+        if self.name in kinds.SCORES:
+            return bool(self.rescored or self.creates)
+        if self.name in _SETS_VALUES:
+            return not self._finds_its_values
+        is_increment = self.name in kinds.CHANGES_AGAIN
+        return not (is_increment and self.bound.named("increment", "decrement") == ("0",))
+
+    @property
+    def _finds_its_values(self) -> bool:
+        """Whether the keys or fields have the values that a command sets, or do not exist with XX."""
+        old_values: Sequence[Any] = self.before
+        if self.name in kinds.FIELDS:
+            fields = getattr(self.before[0], "fields", {})
+            old_values = [fields.get(field.encode()) for field in self.fields]
+        elif "XX" in self.options and None in self.before:
+            return True
+        pairs = zip(old_values, self.values, strict=False)
+        return all(old_value == value.encode() for old_value, value in pairs)
 
     @property
     def reads_value(self) -> bool:
@@ -140,7 +151,7 @@ class Access:
     @property
     def values(self) -> tuple[str, ...]:
         """The values that it sets, if it only sets values."""
-        return self.bound.named("value") if self.name in kinds.CREATES & kinds.OVERWRITES else ()
+        return self.bound.named("value") if self.name in _SETS_VALUES else ()
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -160,7 +171,7 @@ class Access:
     @cached_property
     def rank(self) -> int | None:
         """The rank that the command reads, of a member in a sorted set."""
-        if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
+        if self.name not in _RANKS or not self._has(self.words[2]):
             return None
         sorted_set: Any = self.before[0]
         rank: int = sorted_set.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
@@ -169,34 +180,34 @@ class Access:
     @cached_property
     def rescored(self) -> frozenset[str]:
         """The members of a sorted set to which the command gives another score."""
-        values = {"ZADD": self.bound.named("score"), "GEOADD": self.fields}
-        values["ZINCRBY"] = self.bound.named("increment")
-        pairs = zip(self.fields, values.get(self.name, ()), strict=False)
-        return frozenset(member for member, value in pairs if self._has_new_score(member, value))
+        if self.name not in kinds.SCORES or "NX" in self.options:
+            return frozenset()
+        members = filter(self._has, self.fields)
+        numbers = dict(zip(self.fields, self.bound.named("score", "increment"), strict=False))
+        if not numbers:
+            return frozenset(members)  # It has coordinates, which count as new ones.
+        return frozenset(member for member in members if self._rescores(member, numbers[member]))
 
-    def _has_new_score(self, member: str, value: str) -> bool:
+    def _rescores(self, member: str, number: str) -> bool:
+        """Return whether a score or an increment changes the score of a member."""
         sorted_set: Any = self.before[0]
-        if not self._has(member) or "NX" in self.options:
-            return False
-        if self.name == "GEOADD":
-            return True
         old: float = sorted_set.scores[member.encode()]
         try:
-            new = float(value)
+            new = float(number)
         except ValueError:
             return False  # The server rejects it.
-        if self.name == "ZINCRBY" or "INCR" in self.options:
+        if self.name in kinds.CHANGES_AGAIN or "INCR" in self.options:
             new += old
         is_refused = ("GT" in self.options and new < old) or ("LT" in self.options and new > old)
         return new != old and not is_refused
 
     @cached_property
     def removed(self) -> frozenset[str]:
-        """The members that the command removes from a sorted set."""
+        """The fields or members that the command removes: those in its arguments, or in a range."""
         old_value: Any = self.before[0]
-        if self.name == "ZREM":
+        if self.name in _REMOVES_FIELDS:
             return frozenset(filter(self._has, self.fields))
-        is_range = self.name.startswith("ZREMRANGEBY") and len(self.words) == 4
+        is_range = self.name in _REMOVES_RANGES and len(self.words) == 4
         if not is_range or getattr(old_value, "type_name", "") != "zset":
             return frozenset()
         with suppress(ValueError):  # The server rejects limits that are not numbers.
@@ -205,9 +216,10 @@ class Access:
 
     @property
     def has_condition(self) -> bool:
-        if self.name in kinds.IF_NEW - kinds.FIELDS:
-            return True
-        return self.name == "SET" and "NX" in self.options
+        """Whether a command only sets keys of which none exists."""
+        if self.name in kinds.FIELDS:
+            return False
+        return self.name in kinds.IF_NEW or (self.name in _SETS_VALUES and "NX" in self.options)
 
     @property
     def acquires(self) -> bool:

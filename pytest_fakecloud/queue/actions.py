@@ -319,8 +319,6 @@ def _endpoint(group: str, endpoint: object) -> tuple[str, str | None]:
 
 QUEUE_SETTINGS = ("parallelism", "paused")
 """Fields of a queue that data to load can have. `Queues.upsert()` takes them."""
-NOT_LOADED = ("name", "created_us", "updated_us", "active", "parked", "waiting")
-"""The other fields of a queue: its name, and what requests and deliveries change."""
 
 
 def _queue(name: str, fields: object) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import KVConfig
+from pytest_fakecloud.kv.table.registry import EVERYTHING
 from tests.kv.conftest import NOW, argv
 
 POINTER = 8
@@ -127,6 +128,14 @@ class Filled:
         # Clients of the vendor's service cannot set parameters of memory.
         session = self.tester if line.startswith("CONFIG ") else self.session
         return self.engine.execute(session, argv((line,)))
+
+    def dumps(self, line: str) -> list[tuple[Any, Any]]:
+        """Return the payload and the TTL of each key of a line. Indexes have no payload."""
+        execute, words = self.engine.execute, argv((line,))
+        return [
+            (execute(self.tester, [b"DUMP", words[at]]), execute(self.tester, [b"PTTL", words[at]]))
+            for at, _ in EVERYTHING.resolve(words).key_positions(words)
+        ]
 
 
 def work(run: Callable[[], object]) -> int:

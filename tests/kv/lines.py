@@ -34,6 +34,7 @@ WORDS = {
         "e5": "field member", "x": "value element",
         "0": "cursor start", "5": "stop end index offset count increment decrement",
         "1": "numkeys numfields numids timeout", "5-1": "id",
+        "7": "score longitude latitude",
         "5000": "seconds", "5000000": "milliseconds",
         "9000000000": "unix-time-seconds", "9000000000000": "unix-time-milliseconds",
     }.items()

@@ -18,9 +18,10 @@ from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
 from ..syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
+from ..table.arguments import Unit
 from ..table.registry import Args
 from ..table.synopsis import TO_THE_END
-from ..table.ttl import TTL_OPTIONS, Unit
+from ..table.ttl import TTL_OPTIONS
 from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet

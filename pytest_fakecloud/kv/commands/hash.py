@@ -11,8 +11,8 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
 from ..syntax import parse_int, parse_long_double
+from ..table.arguments import UNITS
 from ..table.registry import Args, command, variant
-from ..table.ttl import UNITS
 from ..values.containers import HashValue
 from .arguments import (
     SetOptions,
@@ -305,7 +305,6 @@ def hgetex(session: Session, args: Args) -> Reply:
     fields_at = _find_fields_word(args, 1)
     set_options = parse_set_options(session, args[:fields_at], 1)
     fields = _read_fields(args, fields_at)
-    session.count_reads()  # like a read, although it writes
     value = get_or_empty(session, args[0], HashValue)
     at_ms = _expires_at(session, set_options)
     results: list[Reply] = []

@@ -13,8 +13,8 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
 from ..syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
+from ..table.arguments import UNITS
 from ..table.registry import Args, command, variant
-from ..table.ttl import UNITS
 from ..table.versions import rdb_version
 from ..values.containers import HashValue, QuickList, SetValue
 from ..values.json import JsonValue

@@ -96,7 +96,6 @@ def set_(session: Session, args: Args) -> Reply:
     returns_old = b"GET" in set_options.flags
     old: object = None
     if set_options.flags or set_options.comparison is not None:
-        session.count_reads()  # like a read, although it writes
         old = db.string(key) if returns_old else db.find(key)
         if not set_options.is_met(old):
             return string_reply(old) if returns_old else None
@@ -135,7 +134,6 @@ def setex(session: Session, args: Args) -> Reply:
 @command("GETSET")
 def getset(session: Session, args: Args) -> Reply:
     """Set the string value of a key and return its previous value."""
-    session.count_reads()  # like a read, although it writes
     old = session.db.string(args[0])
     session.db.set(args[0], args[1], event="set")
     return string_reply(old)
@@ -144,7 +142,6 @@ def getset(session: Session, args: Args) -> Reply:
 @command("GETDEL")
 def getdel(session: Session, args: Args) -> Reply:
     """Return the string value of a key and delete the key."""
-    session.count_reads()  # like a read, although it writes
     value = session.db.string(args[0])
     if value is not None:
         session.db.delete(args[0])
@@ -155,7 +152,6 @@ def getdel(session: Session, args: Args) -> Reply:
 def getex(session: Session, args: Args) -> Reply:
     """Return the string value of a key, and optionally set or remove its TTL."""
     set_options = parse_set_options(session, args, 1)
-    session.count_reads()  # like a read, although it writes
     value = session.db.string(args[0])
     if value is None:
         return None

@@ -216,8 +216,8 @@ class Session:
         return self.in_exec or self.in_script
 
     def count_reads(self, counts: bool = True) -> None:
-        """Let further reads by the running command count as hits and misses, or not. By default, only
-        those of commands that read do.
+        """Let further reads by the running command count as hits and misses, or not. If all of them do,
+        its row says it.
         """
         self.engine.execution.counts_reads = counts
 

@@ -9,7 +9,7 @@ REPETITIONS = (
     "idempotent", "if-new", "if-equal", "overwrites", "again", "varies", "takes", "moves", "derives",
 )  # fmt: skip
 _REPLIES = ("counts", "names")
-_WORDS = (*REPETITIONS, *_REPLIES, "time")
+_WORDS = (*REPETITIONS, *_REPLIES, "time", "hits")
 
 
 class Effects(NamedTuple):
@@ -22,6 +22,7 @@ class Effects(NamedTuple):
     repetition: str
     reply: str
     time: bool
+    hits: bool
 
 
 def parse(text: str) -> Effects:
@@ -30,7 +31,9 @@ def parse(text: str) -> Effects:
     for word in words:
         if word not in _WORDS:
             raise ValueError(f"{word!r} is not an effect; use one of {', '.join(_WORDS)}")
-    return Effects(_only_one(REPETITIONS, words), _only_one(_REPLIES, words), "time" in words)
+    return Effects(
+        _only_one(REPETITIONS, words), _only_one(_REPLIES, words), "time" in words, "hits" in words
+    )
 
 
 def _only_one(effects: Sequence[str], words: Sequence[str]) -> str:

@@ -50,8 +50,17 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 
 # -- what a repetition does (`CommandSpec.repetition`) ---------------------------------------------
 
-OVERWRITES = _all(lambda spec: spec.repetition == "overwrites")
-"""Commands that replace or delete whole values of keys or fields, whatever these are."""
+OVERWRITES = _all(
+    lambda spec: (
+        spec.repetition == "overwrites"
+        and spec.group not in ("list", "sorted-set", "geo", "vector")
+        and spec.name != "ARDELRANGE"
+    )
+)
+"""Commands that replace or delete whole values of keys or fields, whatever these are. Without those of
+values that explorations do not compare: elements of lists, whose indexes change; scores, for which they
+have other rules (``SCORES``); vectors; and all indexes in a range.
+"""
 CHANGES_AGAIN = _all(lambda spec: spec.repetition == "again")
 """Commands that change the data again each time they are repeated."""
 TAKES = _all(lambda spec: spec.repetition == "takes")
@@ -62,7 +71,9 @@ IF_NEW = _all(lambda spec: spec.repetition == "if-new")
 """Commands that only write what does not exist."""
 IF_EQUAL = _all(lambda spec: spec.repetition == "if-equal")
 """Commands that only change a value that is equal to an argument."""
-REPEATABLE = (OVERWRITES | IF_NEW | IF_EQUAL) | _all(lambda spec: spec.repetition == "idempotent")
+REPEATABLE = _all(
+    lambda spec: spec.repetition in ("overwrites", "if-new", "if-equal", "idempotent")
+)
 """Commands that change nothing when they are repeated."""
 
 # -- additions -------------------------------------------------------------------------------------
@@ -88,6 +99,14 @@ EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not No
 
 # -- removals --------------------------------------------------------------------------------------
 
+ONLY_DELETES = _all(
+    lambda spec: (
+        spec.write
+        and any(key.writes for key in spec.keys)
+        and all({"insert", "update"}.isdisjoint(key.flags) for key in spec.keys)
+    )
+)
+"""Commands that delete data of their keys and change nothing else."""
 DELETES_ANY = _all(lambda spec: spec.name in OVERWRITES and "delete" in _flags(spec))
 """Commands that delete the keys or fields in their arguments, whatever values these have."""
 DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("generic", "string"))
@@ -114,11 +133,7 @@ FINISHES = _all(
 """Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-_READS_FOR_GROUPS = _all(
-    lambda spec: spec.group == "stream" and spec.write and _flags(spec) == {"RO", "access"}
-)
-"""XREADGROUP, a write that does not change the data of the user."""
-OF_QUEUES = (CONSUMES | MOVES | CLAIMS | _READS_FOR_GROUPS) | _all(
+OF_QUEUES = (CONSUMES | MOVES | CLAIMS | {"XREADGROUP"}) | _all(
     lambda spec: spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"}
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""

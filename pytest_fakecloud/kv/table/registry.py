@@ -16,12 +16,13 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
+from .arguments import FIELD_NAMES, UNITS, Unit
 from .exceptions import ARITIES, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
 from .keys import KeySpec, migrated_keys
 from .rows import ROWS, Row, naming
-from .synopsis import FIELD_NAMES, Argument, BoundLine, all_arguments
-from .ttl import TTL_OPTIONS, UNITS, Unit
+from .synopsis import Argument, BoundLine, all_arguments
+from .ttl import TTL_OPTIONS
 from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
 
 Args: TypeAlias = list[bytes]
@@ -116,10 +117,11 @@ class CommandSpec:
 
     @cached_property
     def counts_reads(self) -> bool:
-        """Whether looking up a key counts as a hit or a miss. Functions of some writes override it
-        (``Session.count_reads()``).
+        """Whether looking up a key counts as a hit or a miss. Those of BITFIELD and XAUTOCLAIM do if
+        these do not write (``Session.count_reads()``).
         """
-        return self.readonly or (self.write and any("RO" in key.flags for key in self.keys))
+        reads_key = self.write and any("RO" in key.flags for key in self.keys)
+        return self.readonly or reads_key or self.effects.hits
 
     # -- the arguments ----------------------------------------------------------------------------
 

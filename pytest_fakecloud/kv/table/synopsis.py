@@ -6,6 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ...core.errors import did_you_mean
+from .arguments import ARGUMENTS
+
 
 class Argument(NamedTuple):
     """An argument of a command, as ``COMMAND DOCS`` describes it.
@@ -56,6 +59,11 @@ def _sequence(tokens: list[str], without: Collection[str]) -> list[Argument]:
             arguments += [argument._replace(optional=token == "[") for argument in group]
         else:
             is_literal = token.upper() == token and not token.isdigit()
+            if not is_literal and token not in ARGUMENTS:
+                raise ValueError(
+                    f"{token!r} is not the name of an argument{did_you_mean(token, ARGUMENTS) or '.'} "
+                    "Use a name in ARGUMENTS of kv/table/arguments.py, or add this one to it"
+                )
             kind, literal = ("pure-token", token) if is_literal else ("string", "")
             arguments.append(Argument(token.lower(), kind, literal))
     return arguments
@@ -170,9 +178,6 @@ def _add_sizes(sizes: dict[str, int], arguments: Iterable[Argument], option: str
 
 
 # -- a command line --------------------------------------------------------------------------------
-
-FIELD_NAMES = ("field", "member", "member1", "member2", "index")
-"""The names of arguments that are fields, members or indexes."""
 
 
 class BoundLine:

@@ -7,24 +7,12 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from .arguments import UNITS, Unit
+
 if TYPE_CHECKING:
     from .registry import CommandSpec
 
 
-class Unit(NamedTuple):
-    """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
-
-    milliseconds: int
-    is_absolute: bool = False
-
-
-UNITS = {
-    "seconds": Unit(1_000),
-    "milliseconds": Unit(1),
-    "unix-time-seconds": Unit(1_000, is_absolute=True),
-    "unix-time-milliseconds": Unit(1, is_absolute=True),
-}
-"""The names of arguments that are TTLs, unless they belong to an option, with their units."""
 TTL_OPTIONS = {
     "EX": UNITS["seconds"],
     "PX": UNITS["milliseconds"],

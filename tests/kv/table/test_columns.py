@@ -84,7 +84,7 @@ def test_the_facts_that_follow_from_a_row() -> None:
         "  options: none",
         "  true: always_timed",
         "  false: counts_reads has_fields hidden may_wait other_ttl rest",
-        "  kinds: BLOCKING CONSUMES OF_QUEUES TAKES",
+        "  kinds: BLOCKING CONSUMES OF_QUEUES ONLY_DELETES TAKES",
     ]
 
 

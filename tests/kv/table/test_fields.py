@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.kv.commands.server.introspection import KEYS, TYPES
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table import exceptions, kinds
-from pytest_fakecloud.kv.table.groups import GROUPS
-from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
-from pytest_fakecloud.kv.table.synopsis import FIELD_NAMES, Argument
+from pytest_fakecloud.kv.table.registry import EVERYTHING
 from tests.kv.conftest import argv
 from tests.kv.growth import Filled
 from tests.kv.lines import LINES
-from tests.kv.table import TABLE_FILE
 from tests.notations import complete
 
 OTHERS = {
@@ -25,39 +20,6 @@ OTHERS = {
     "geo": "GEOADD {} 5 5 other", "array": "ARSET {} 9990 other",
 }  # fmt: skip
 """A command of each group that adds another element: before all others, or beside e5."""
-
-OTHER_NAMES = KEYS | TYPES.keys() | {
-    "increment", "regex", "size", "substring", "timeout", "value",
-    "end", "max", "min", "start", "stop",
-}  # fmt: skip
-"""Names of arguments that are neither fields nor members nor indexes."""
-
-
-@pytest.mark.completeness
-def test_names_say_which_arguments_are_fields() -> None:
-    """Only in groups whose values have fields. Another name for a member would hide it from reports."""
-    names = {
-        name: spec.name
-        for spec in COMMANDS.values()
-        if GROUPS[spec.group].has_fields
-        for name in _names(spec.arguments)
-    }
-    complete(
-        TABLE_FILE,
-        (
-            f"field, member or index instead of {name} in the synopsis of {command}, if it is one"
-            for name, command in names.items()
-            if not (name in FIELD_NAMES or name in OTHER_NAMES)
-        ),
-        "OTHER_NAMES of tests/kv/table/test_fields.py, if it is none",
-    )
-
-
-def _names(arguments: Iterable[Argument]) -> Iterator[str]:
-    for argument in arguments:
-        if argument.kind == "string":
-            yield argument.name
-        yield from _names(argument.inner)
 
 
 @pytest.mark.completeness

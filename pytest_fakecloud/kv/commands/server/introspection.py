@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 
 from ....core.assets import asset
@@ -13,6 +13,7 @@ from ...algorithms.glob import matcher
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
+from ...table.arguments import ARGUMENTS
 from ...table.keys import KeySpec, sort_destination
 from ...table.registry import COMMANDS, Args, CommandSpec, command, variant
 from ...table.synopsis import Argument
@@ -118,32 +119,6 @@ DEPRECATED: dict[str, tuple[bytes, bytes]] = {
 
 INTERNAL = frozenset({"DEBUG", "PFDEBUG", "PFSELFTEST", "REPLCONF", "RESTORE-ASKING"})
 """Commands that are not meant for users."""
-
-
-# -- arguments -------------------------------------------------------------------------------------
-
-KEYS = frozenset({
-    "destination", "destkey", "dst", "index", "key", "newkey", "shardchannel", "source",
-    "sourcekey", "src", "storedistkey", "storekey",
-})  # fmt: skip
-"""The names of arguments that are keys, if the command table has a position for them.
-
-A name may end in 1 or 2 (``key1 key2``).
-"""
-TYPES: Mapping[str, str] = {
-    name: kind
-    for kind, names in {
-        "double": "height latitude longitude radius score width",
-        "integer": "bit bits client-id cluster-bus-port config-epoch count cursor db decrement "
-        "destination-db end-slot entries-added frequency index1 index2 len limit milliseconds ms "
-        "num-matches numfields numids numkeys numlocal numreplicas offset port protover rank seconds "
-        "slot start-slot ttl version weight",
-        "pattern": "pattern",
-        "unix-time": "unix-time-milliseconds unix-time-seconds",
-    }.items()
-    for name in names.split()
-}
-"""The types of arguments that have the same in all commands, by the names of the arguments."""
 
 
 # -- COMMAND -------------------------------------------------------------------------------------
@@ -264,12 +239,16 @@ def _argument_replies(spec: CommandSpec) -> list[Reply]:
     def reply(argument: Argument) -> Map:
         name, kind, facts = argument.name, argument.kind, Map()
         if kind == "string":
-            word = name.rstrip("12")
-            if word in KEYS and word not in key_indexes:
+            kind = ARGUMENTS[name].type
+        if kind == "key":
+            word = name.rstrip("12")  # `key1` and `key2` of LCS have one key spec.
+            if word not in key_indexes:
                 key_indexes[word] = next(indexes, None)
-            index = key_indexes.get(word)
-            kind = TYPES.get(name, kind if index is None else "key")
-            facts = Map([] if index is None else [b"key_spec_index", index])
+            index = key_indexes[word]
+            if index is None:
+                kind = "string"
+            else:
+                facts = Map([b"key_spec_index", index])
         flags = [flag for flag in ("optional", "multiple") if getattr(argument, flag)]
         facts = Map([b"name", name.encode(), b"type", kind.encode(), *facts])
         if argument.token:

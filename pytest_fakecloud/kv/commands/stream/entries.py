@@ -231,7 +231,7 @@ def xadd(session: Session, args: Args) -> Reply:
         if stream_options.no_mkstream:
             return None
         stream = db.get_or_create(args[0], StreamValue)
-    entry_id = stream.next_id(db.now_ms)
+    entry_id = stream.next_id(session.now_ms)
     if entry_id is None:
         raise CommandError(errors.XADD_EXHAUSTED)
     if new_id is not None:

@@ -249,7 +249,6 @@ def _new_entries(
 @command("XACK")
 def xack(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and return the number of entries that were pending."""
-    session.count_reads()  # like a read, although it writes
     group = get_or_empty(session, args[0], StreamValue).groups.get(args[1])
     if group is None:
         return 0
@@ -358,7 +357,6 @@ def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
 @command("XCLAIM")
 def xclaim(session: Session, args: Args) -> Reply:
     """Transfer pending entries to another consumer."""
-    session.count_reads()  # like a read, although it writes
     stream, group = find_group(session, args[0], args[1])
     min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
     ids: list[int] = []

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud.kv.commands.server import introspection
-from pytest_fakecloud.kv.commands.server.introspection import KEYS
+from pytest_fakecloud.kv.table import arguments
+from pytest_fakecloud.kv.table.arguments import ARGUMENTS
 from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec
 from pytest_fakecloud.kv.table.rows import ROWS
 from pytest_fakecloud.kv.table.synopsis import Argument
@@ -68,10 +69,14 @@ def test_keys_in_a_synopsis_are_known_as_keys(spec: CommandSpec) -> None:
         line = [word.encode() for word in words]
         if key.numkeys:
             line[key.first] = b"%d" % words[key.first + 1 :].count("key")
-        names = [words[at].rstrip("12") for at in key.positions(line) or ()]
+        names = [words[at] for at in key.positions(line) or ()]
         complete(
-            Path(introspection.__file__),
-            (f'to KEYS: "{name}" ({spec.name})' for name in names if name not in KEYS),
+            Path(arguments.__file__),
+            (
+                f"{name} with the type key, because of {spec.name}"
+                for name in names
+                if ARGUMENTS[name].type != "key"
+            ),
         )
 
 
