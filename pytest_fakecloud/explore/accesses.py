@@ -91,10 +91,10 @@ class Access:
             return self.is_write and self.call.reached
         if not self.is_write:
             return False
-        is_new = all(value is None for value in self.before)
+        finds_nothing = all(value is None for value in self.before)
         if self.has_condition:
-            return is_new
-        if is_new and self.name in kinds.ONLY_DELETES:
+            return finds_nothing
+        if finds_nothing and self.name in kinds.ONLY_DELETES:
             return False
         if self.name in _REMOVES_FIELDS or self.name in _REMOVES_RANGES:
             return bool(self.removed)

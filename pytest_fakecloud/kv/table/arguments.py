@@ -21,7 +21,8 @@ class ArgumentName(NamedTuple):
       commands. A ``key`` is a string in commands whose rows have no position for it.
     - ``is_field``: they are fields, members or indexes of a value, in the groups with ``has_fields``
       (`groups.py`). Reports and explorations compare them.
-    - ``ttl_unit`` is the unit if they are TTLs, unless an option is before them.
+    - ``ttl_unit`` is the unit if they are TTLs, unless an option is before them. The options that set a
+      TTL are in `ttl.py`.
     """
 
     type: str

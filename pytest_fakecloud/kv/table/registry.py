@@ -117,8 +117,8 @@ class CommandSpec:
 
     @cached_property
     def counts_reads(self) -> bool:
-        """Whether looking up a key counts as a hit or a miss. Those of BITFIELD and XAUTOCLAIM do if
-        these do not write (``Session.count_reads()``).
+        """Whether looking up a key counts as a hit or a miss. BITFIELD and XAUTOCLAIM decide themselves
+        (``Session.count_reads()``).
         """
         reads_key = self.write and any("RO" in key.flags for key in self.keys)
         return self.readonly or reads_key or self.effects.hits

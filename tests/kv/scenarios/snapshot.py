@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pytest_fakecloud.kv.syntax import decoded
+from pytest_fakecloud.kv.table.groups import GROUPS
 from pytest_fakecloud.kv.table.kinds import REMOVALS
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from pytest_fakecloud.kv.table.synopsis import all_arguments
@@ -67,6 +68,7 @@ def lacks(snapshot: Snapshot) -> Iterator[Lack]:
     yield from _storage(snapshot)
     yield from _access(snapshot)
     yield from _removals(snapshot)
+    yield from _fields(snapshot)
 
 
 def _storage(snapshot: Snapshot) -> Iterator[Lack]:
@@ -118,6 +120,23 @@ def _gone(snapshot: Snapshot) -> Iterator[tuple[set[bytes], set[bytes]]]:
             gone = {name: data for name, data in value.items() if name not in new}
             named = texts_in([*gone]) & {*snapshot.line}
             yield named, texts_in([*gone.items()]) & texts_in(snapshot.reply)
+
+
+def _fields(snapshot: Snapshot) -> Iterator[Lack]:
+    """Check that the fields and members in the line that the command adds or changes are called so."""
+    spec = snapshot.spec
+    if not (GROUPS[spec.group].has_fields and spec.only_key):
+        return
+    declared = spec.fields_of([word.decode("latin-1") for word in snapshot.line])
+    for key, new in snapshot.after.items():
+        old = snapshot.before.get(key) or {}
+        if isinstance(new, dict) and isinstance(old, dict):
+            changed = texts_in([name for name in new if new[name] != old.get(name)])
+            if changed & {*snapshot.line} - {name.encode("latin-1") for name in declared}:
+                yield Lack(
+                    "field, member or index as the name of the argument that says what "
+                    f"`{snapshot.text}` changes"
+                )
 
 
 def lacks_of_changes(snapshot: Snapshot) -> Iterator[Lack]:
