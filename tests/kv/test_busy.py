@@ -14,6 +14,7 @@ from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.kv import routes
 from pytest_fakecloud.kv.engine.limits import LONGEST_WAIT_SECONDS
+from pytest_fakecloud.kv.engine.turns import CommandTurns
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.resp import port
 from pytest_fakecloud.kv.scripting import errors, scripts
@@ -205,3 +206,23 @@ def test_a_long_pipeline_gives_way_between_its_commands(
             assert [client.read() for _ in range(3)] == [1, 2, 3]
             client.close()
     assert {"1", "2"} <= set(turns)
+
+
+def test_an_interruption_ends_the_wait_for_a_script() -> None:
+    def interrupt(line: list[bytes]) -> bool:
+        raise KeyboardInterrupt
+
+    turns, has_ended = CommandTurns([], interrupt), threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            turns.in_turn([b"GET", b"k"], lambda: None)
+        has_ended.set()
+
+    with turns.lock:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert has_ended.wait(10)
+    thread.join(10)
+    assert turns.lock.acquire(blocking=False)
+    turns.lock.release()

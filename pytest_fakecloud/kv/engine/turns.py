@@ -45,7 +45,7 @@ class CommandTurns:
 
         Raises ``ScriptRunning`` if the lock is held by a script of another client, during which the
         line is handled. An exception other than ``CommandError``, such as that of a signal's handler
-        at any moment, leaves the data consistent and the lock free.
+        at any moment, leaves the data consistent and the lock free; during the wait, it ends it at once.
         """
         # ``with self.lock`` would wait for the script. Of a handler that raises between acquire() and
         # the next instruction, only the lock knows whether it was taken: ask it like
@@ -58,7 +58,8 @@ class CommandTurns:
         except (CommandError, ScriptRunning):
             raise
         except BaseException:
-            self.mend()
+            if self.lock._is_owned():  # type: ignore[attr-defined]
+                self.mend()
             raise
         finally:
             if is_outer:
