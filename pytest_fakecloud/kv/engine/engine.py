@@ -206,7 +206,8 @@ class KVEngine:
         """Return the reply to a line of a client that may wait, or its wait (``block()``).
 
         Before another client gets its turn, the wait is registered, or the place of the reply reserved,
-        so that the wait misses no change, and no message overtakes the reply.
+        so that the wait misses no change, and no message overtakes the reply. There is no such order
+        between the messages of a script and the reply to a line that does not wait for it.
         """
         return self._in_turn(session, line, partial(self._run_line_or_block, session, line, signal))
 
@@ -258,8 +259,6 @@ class KVEngine:
             return spec.call(session, line)
         except CommandError as error:
             return as_reply(error)
-        finally:
-            session.reserve_reply()
 
     def run(self, session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
         """Run a command line that was accepted, also one of a transaction or a script."""

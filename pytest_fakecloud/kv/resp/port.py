@@ -158,8 +158,8 @@ class PortConnection:
             lambda: engine.config.number("client-query-buffer-limit"),
         )
         self.signal = engine.clock.signal()
-        """Wakes the connection's thread if its command waits. It is closed, and all waits are over, when
-        the client has closed its side or the connection ends.
+        """Wakes the connection's thread if its command waits. ``end()`` closes it, so that all waits are
+        over.
         """
         self._in_exec = ExecMessages()
         self._executing: int | None = None
@@ -320,12 +320,10 @@ class PortConnection:
             return waiter.done or None
 
         try:
-            with self.connection.watched(self.signal.close, arrived=self.signal.notify) as resume:
+            with self.connection.watched(self.end, arrived=self.signal.notify) as resume:
                 engine.clock.wait(self.signal, done, waiter.deadline_us)
         finally:
             reply = engine.unblock(waiter)
-        if self.signal.closed and not waiter.done:
-            self.end()
         return NO_REPLY if self.session.closing else reply
 
     def _send_before_wait(self) -> None:
@@ -333,7 +331,7 @@ class PortConnection:
             self.outbox.send()
 
     def _poll_client(self, resume: Callable[[], None]) -> None:
-        """Pass bytes that have arrived to the parser; close the signal if the client closed its side.
+        """Pass bytes that have arrived to the parser; end the connection if the client closed its side.
 
         ``resume()`` watches the connection again for further bytes.
         """
@@ -344,7 +342,7 @@ class PortConnection:
         if data:
             self.reader.feed(data)
         elif data is not None:
-            self.signal.close()
+            self.end()
         resume()
 
     def _wait_for_pause(self, line: list[bytes]) -> None:
@@ -354,7 +352,7 @@ class PortConnection:
 
         def resumed() -> bool | None:
             self._poll_client(resume)
-            return self.signal.closed or not engine.pauses.delays(self.session, line) or None
+            return self.session.closing or not engine.pauses.delays(self.session, line) or None
 
         self._send_before_wait()
         # Register this wait, so that it ends like other waits if the clock is frozen.
@@ -369,8 +367,6 @@ class PortConnection:
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.delayed.discard(self.session.id)
-        if self.signal.closed:
-            self.end()
 
     # -- calls from other threads ----------------------------------------------------------------
 
@@ -434,7 +430,9 @@ class PortConnection:
             self.connection.shut_down()
 
     def end(self) -> None:
-        """End the connection: after the reply to the command that runs, or at once if it waits."""
+        """End the connection: after the reply to the command that runs, or at once if it waits. Called
+        in any thread, also if the client has closed its side during a wait.
+        """
         self.session.closing = True
         self.signal.close()
         self.engine.pauses.resumed.notify()
