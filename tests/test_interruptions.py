@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,7 +43,7 @@ DEADLINE = 15.0  # real seconds
 FOLLOWED = {"autojump": (contextlib, time_machine), "close": (contextlib, time_machine)}
 """Modules whose lines are places, too, by the first word of the calls that change the process."""
 MOST_PLACES = 3
-"""Number of places at which each call is interrupted, unless all places are asked for."""
+"""Number of places at which each call is interrupted at most, unless all places are asked for."""
 SLOW = {"Cloud": pytest.mark.slow}
 START = "2026-01-01T00:00:00Z"
 
@@ -226,7 +227,7 @@ def interrupt_calls(world: World, kinds: Iterable[str], most: int | None = None)
                 if place.line not in reached:
                     new.setdefault(place.line, place)
             reached.update(new)
-            step = 1 if most is None else max(1, len(new) // most)
+            step = 1 if most is None else ceil(len(new) / most) or 1
             for place in list(new.values())[::step]:
                 try:
                     interrupt(world, kind, name, place)

@@ -18,7 +18,7 @@ from tests.kv.lines import DATA, DERIVED, GROWTH, LINES_FILE, WITHOUT_LINE, WRIT
 from tests.notations import complete
 
 SIZES = (600, 1800, 5400)
-SMALL_SIZES = (150, 450, 1350)
+SMALL_SIZES = (150, 300, 600)
 """For work that is linear, which differs enough at sizes that are counted in less time. Values with
 fewer than 128 elements have other encodings.
 """
