@@ -272,7 +272,14 @@ def test_packages_have_no_functions_or_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["plugin", "pytest_run.ini", "pytest_run.run", "pytest_run.warning"]
+    "name",
+    [
+        "plugin",
+        "pytest_run.ini",
+        "pytest_run.run",
+        "pytest_run.warning",
+        "pytest_run.wide_fixtures",
+    ],
 )
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}

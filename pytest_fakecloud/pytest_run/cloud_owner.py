@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
-from ..cloud.fake import Baseline, Fake
+from ..cloud.fake import Fake
 from ..core.exits import Exits
 from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
-
-
-class FakeState(NamedTuple):
-    """The state of a fake before a fixture of a wide scope."""
-
-    credentials: Mapping[str, Any]
-    baseline: Baseline
-    latest: int
-    """The journal number of what was recorded last (``Recorder.latest``)."""
 
 
 class CloudOwner:
@@ -107,31 +97,11 @@ class CloudOwner:
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def states(self) -> dict[Fake, FakeState]:
-        """Return the states of the open fakes, before a fixture of a wide scope."""
-        return {
-            fake: FakeState(fake._credentials(), fake._baseline, fake._recorder.latest)
-            for fake in self.cloud.fakes()
-        }
-
-    def end_fixture(
-        self, definition: pytest.FixtureDef[Any], before: Mapping[Fake, FakeState]
-    ) -> None:
-        """Keep what a fixture of a wide scope has changed since the states ``before`` it, even if a test
-        requests the fixture at run time. The fakes that it has started and the credentials that it has
-        rotated stay as long as the cloud, and a baseline that it has set as long as the fixture. Its
-        other changes last until the next test, whose report says so.
+    def let_stay(self, before: Mapping[Fake, Mapping[str, Any]]) -> None:
+        """Let each test begin with the fakes that have started since they had the credentials
+        ``before``, or have others now.
         """
-        self.let_stay(before)
-        latest = {fake: state.latest for fake, state in before.items()}
-        self.lost_changes.note(definition.argname, self.cloud.fakes(), latest)
-        for fake in self.cloud.fakes():
-            if fake in before and fake._baseline is not before[fake].baseline:
-                definition.addfinalizer(partial(fake._restore_baseline, before[fake].baseline))
-
-    def let_stay(self, before: Mapping[Fake, FakeState]) -> None:
-        """Let each test begin with the fakes that have started since, or have other credentials."""
         for fake in self.cloud.fakes():
             credentials = fake._credentials()
-            if fake not in before or before[fake].credentials != credentials:
+            if before.get(fake) != credentials:
                 self._staying[fake] = credentials

@@ -17,13 +17,13 @@ import pytest
 
 from ..core.exits import Exits
 from .ini import value_of
+from .wide_fixtures import WideFixture
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
-    from ..cloud.fake import Fake
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
-    from .cloud_owner import CloudOwner, FakeState
+    from .cloud_owner import CloudOwner
     from .observation import Observation
     from .options import MergedSettings, RunOptions
 
@@ -85,8 +85,8 @@ class Run:
         """The owner of the cloud of the session."""
         self._shorter_owner: CloudOwner | None = None
         """The owner of the cloud of the fixture ``fakecloud``, unless that lasts for the session."""
-        self._wide_fixtures: list[dict[Fake, FakeState]] = []
-        """The states of the fakes before each running fixture of a wide scope, the innermost last."""
+        self._wide_fixtures: list[WideFixture] = []
+        """The running fixtures of wide scopes, the innermost last."""
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -276,26 +276,20 @@ class Run:
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
         """Return a context manager around a fixture of a wide scope, which notes what it changes in the
-        open clouds. If the fixture raises an exception, restore their baselines at once, because other
-        tests of its scope run without it. What it has started then ends before the next test.
+        open clouds.
         """
-        before = {fake: state for owner in self.owners for fake, state in owner.states().items()}
-        self._wide_fixtures.append(before)
+        fixture = WideFixture(definition, self.owners)
+        self._wide_fixtures.append(fixture)
         try:
             yield
         except BaseException:
-            for fake, state in before.items():
-                fake._restore_baseline(state.baseline)
+            fixture.failed()
             raise
         finally:
             self._wide_fixtures.pop()
-        # A fixture that has requested this one at run time has not set the new baselines.
         for outer in self._wide_fixtures:
-            for fake in outer.keys() & before.keys():
-                if fake._baseline is not before[fake].baseline:
-                    outer[fake] = outer[fake]._replace(baseline=fake._baseline)
-        for owner in self.owners:
-            owner.end_fixture(definition, before)
+            outer.has_requested(fixture)
+        fixture.ended(self.owners)
 
     def begin_call(self) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start

@@ -190,7 +190,8 @@ def check_loaded(result: pytest.RunResult) -> None:
         ".core.signals",
         ".core.timers",
     ]
-    assert names == ["", *core, ".plugin", ".pytest_run", ".pytest_run.ini", ".pytest_run.run"]
+    run = [".pytest_run", ".pytest_run.ini", ".pytest_run.run", ".pytest_run.wide_fixtures"]
+    assert names == ["", *core, ".plugin", *run]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""What a fixture of a wide scope has changed in the fakes of the clouds that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pytest
+
+    from ..cloud.fake import Baseline, Fake
+    from .cloud_owner import CloudOwner
+
+
+class FakeState(NamedTuple):
+    """The state of a fake before a fixture of a wide scope."""
+
+    credentials: Mapping[str, Any]
+    baseline: Baseline
+    latest: int
+    """The journal number of what was recorded last (``Recorder.latest``)."""
+
+
+class WideFixture:
+    """A running fixture of a wide scope. What it changes lasts for different times:
+
+    - The fakes that it starts and the credentials that it rotates stay as long as the cloud.
+    - A baseline that it sets lasts as long as the fixture, whose finalizer restores the one before.
+    - Its other changes last until the next test, whose report says so (``LostChanges``).
+
+    That holds also if a test requests the fixture at run time.
+    """
+
+    def __init__(self, definition: pytest.FixtureDef[Any], owners: Sequence[CloudOwner]) -> None:
+        self._definition = definition
+        self._before = {
+            fake: FakeState(fake._credentials(), fake._baseline, fake._recorder.latest)
+            for owner in owners
+            for fake in owner.cloud.fakes()
+        }
+
+    def failed(self) -> None:
+        """Restore the baselines at once, because other tests of its scope run without the fixture. What
+        it has started ends before the next test.
+        """
+        for fake, state in self._before.items():
+            fake._restore_baseline(state.baseline)
+
+    def ended(self, owners: Sequence[CloudOwner]) -> None:
+        """Keep what the fixture has changed."""
+        credentials = {fake: state.credentials for fake, state in self._before.items()}
+        latest = {fake: state.latest for fake, state in self._before.items()}
+        for owner in owners:
+            owner.let_stay(credentials)
+            owner.lost_changes.note(self._definition.argname, owner.cloud.fakes(), latest)
+        for fake, baseline in self._replaced_baselines():
+            self._definition.addfinalizer(partial(fake._restore_baseline, baseline))
+
+    def has_requested(self, inner: WideFixture) -> None:
+        """Note that the baselines which another fixture has set meanwhile are not this one's."""
+        for fake, _ in inner._replaced_baselines():
+            if fake in self._before:
+                self._before[fake] = self._before[fake]._replace(baseline=fake._baseline)
+
+    def _replaced_baselines(self) -> list[tuple[Fake, Baseline]]:
+        """Return the fakes whose baselines the fixture has set, with the baselines before."""
+        return [
+            (fake, state.baseline)
+            for fake, state in self._before.items()
+            if fake._baseline is not state.baseline
+        ]
