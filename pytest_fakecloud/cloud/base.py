@@ -36,14 +36,13 @@ from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
 from ..process.surroundings import changes_for
 from .config import CloudConfig, Transport
-from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
+from .fake import FAKE_FIELDS, Context, Fake, Snapshot, Takeover, secrets_of
 from .services import Service, fake_class, find
 
 if TYPE_CHECKING:
     from ..broker.fake import Broker, BrokerSettings
     from ..core.threads import Dispatcher
     from ..core.typed import ViolationFields
-    from ..http.ports import Listeners
     from ..kv.fake import KVServer, KVSettings
     from ..process.process_time import ProcessTimeMode
     from ..process.surroundings import Authority
@@ -214,13 +213,13 @@ class BaseCloud:
         return cast("Destination", self._start("destination", settings))
 
     def _start(
-        self, fixture: str, settings: Mapping[str, Any], listeners: Listeners | None = None
+        self, fixture: str, settings: Mapping[str, Any], takeover: Takeover | None = None
     ) -> Fake:
         """Start a fake by the name of its fixture.
 
         Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
-        its credentials. It takes the ``listeners`` at its addresses, if there are any. Raises
-        ``ContractError`` for unknown settings, and if the system has no file descriptor left.
+        its credentials. Raises ``ContractError`` for unknown settings, and if the system has no file
+        descriptor left.
         """
         service = find(fixture)
         if not isinstance(settings, Mapping):
@@ -231,7 +230,7 @@ class BaseCloud:
         with self._starting:
             if self.closed:
                 raise ContractError("this cloud is closed: create a new one")
-            fake = self._create(service, settings, listeners)
+            fake = self._create(service, settings, takeover)
             try:
                 self._connect(fake, service)
             except BaseException:
@@ -240,13 +239,13 @@ class BaseCloud:
             return fake
 
     def _create(
-        self, service: Service, settings: Mapping[str, Any], listeners: Listeners | None
+        self, service: Service, settings: Mapping[str, Any], takeover: Takeover | None
     ) -> Fake:
         try:
             kind = fake_class(service)
             # The fake also does this, but it would take a setting named context for its parameter.
             reject_unknown(kind._config_class, settings, kind.fixture)
-            return kind(self._context, listeners, **settings)
+            return kind(self._context, takeover, **settings)
         except OSError as error:
             # Also of the import of the class, because a file can be the one too many.
             if error.errno not in (errno.EMFILE, errno.ENFILE):
@@ -410,10 +409,9 @@ def use_in_fixtures(
 
 
 def fixture_fake(
-    cloud: BaseCloud, fixture: str, listeners: Listeners | None = None, **ports: int
+    cloud: BaseCloud, fixture: str, takeover: Takeover | None = None, **ports: int
 ) -> Any:
-    """Return the fake of a fixture in a cloud, started on first use. ``ports`` are further settings, and
-    the fake takes the ``listeners`` there, if there are any.
+    """Return the fake of a fixture in a cloud, started on first use. ``ports`` are further settings.
 
     Raises ``ContractError`` for an unknown fixture.
     """
@@ -421,7 +419,7 @@ def fixture_fake(
     fake = cloud._fixture_fakes.get(fixture)
     if fake is None:
         settings = {**cloud._fixture_settings.get(fixture, {}), **ports}
-        fake = cloud._start(fixture, settings, listeners)
+        fake = cloud._start(fixture, settings, takeover)
         cloud._fixture_fakes[fixture] = fake
     return fake
 

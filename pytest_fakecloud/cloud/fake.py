@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from ..core.typed import CallFields
     from ..http.hub import Hub, Mount
-    from ..http.ports import Listeners
 
 
 _recent_tokens: deque[str] = deque(maxlen=1000)
@@ -138,6 +138,14 @@ class Baseline(NamedTuple):
     """The journal number at which a test has set it; 0 if none has."""
 
 
+class Takeover(NamedTuple):
+    """What a fake has from a server that was at its addresses before, or from an earlier fake."""
+
+    listeners: Mapping[tuple[str, int], socket.socket] = {}
+    """Sockets that listen at its addresses."""
+    credentials: Mapping[str, Any] = {}
+
+
 class Fake:
     """One fake: its address, credentials, data, journal and faults.
 
@@ -172,12 +180,9 @@ class Fake:
     """The journal number at which data was last restored."""
     _baseline: Baseline
 
-    def __init__(
-        self, context: Context, listeners: Listeners | None = None, **settings: Any
-    ) -> None:
-        """Start a fake, which takes the ``listeners`` at its addresses, if there are any."""
+    def __init__(self, context: Context, takeover: Takeover | None = None, **settings: Any) -> None:
         self._context = context
-        self._listeners = listeners or {}
+        self._takeover = takeover or Takeover()
         self._given_settings = settings
         self._config = read(self._config_class, settings, self.fixture)
         self.name = context.name_for(self.fixture, self._config.name)
@@ -224,13 +229,14 @@ class Fake:
         config = self._config
         app.token = self._first_token()
         self._app = app
+        self._set_credentials(self._takeover.credentials)
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self.snapshot(), 0)
         self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
 
     def _serve(self, app: App, host: str, port: int | None, **options: Any) -> Mount:
         """Serve the app at an address, like ``Hub.mount()``."""
-        listener = self._listeners.get((host, port or 0))
+        listener = self._takeover.listeners.get((host, port or 0))
         return self._context.mount(app, host=host, port=port or 0, listener=listener, **options)
 
     def _add_mount(self, mount: Mount) -> None:

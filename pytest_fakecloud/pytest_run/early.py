@@ -14,6 +14,7 @@ import pytest
 
 from ..cloud.base import fixture_fake
 from ..cloud.cloud import Cloud
+from ..cloud.fake import Takeover
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
@@ -99,8 +100,8 @@ def with_settings(
             listeners[mount.address] = mount.listener.dup()
         early.close()
         for fixture, early_fake in early_fakes.items():
-            fake = fixture_fake(owner.cloud, fixture, listeners, **early_fake._ports())
-            fake._set_credentials(early_fake._credentials())
+            takeover = Takeover(listeners, early_fake._credentials())
+            fixture_fake(owner.cloud, fixture, takeover, **early_fake._ports())
         owner.let_stay({})
     except BaseException:
         owner.close()

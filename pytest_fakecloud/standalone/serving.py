@@ -23,6 +23,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ..cloud.fake import Takeover
 from ..cloud.services import find, named, services_by_word, settings_class
 from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from ..core.errors import ContractError, shown, unknown_name
@@ -450,7 +451,7 @@ def _served(
             if clouds is None:
                 start(cloud, hosts, fixture, settings)
                 continue
-            fake = cloud._start(fixture, settings, options.listeners)
+            fake = cloud._start(fixture, settings, Takeover(options.listeners))
             if fake.name in options.guarded:
                 fake._app.guards.add(hosts.guard)
         if options.journal_entries is not None:

@@ -22,11 +22,12 @@ import urllib3
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
 from pytest_fakecloud.cloud.base import secrets_in, show_same
-from pytest_fakecloud.cloud.fake import secrets_of
+from pytest_fakecloud.cloud.fake import Takeover, secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.core.violations import VIOLATION_KINDS
 from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.hub import Hub, Mount
 from pytest_fakecloud.http.ports import listen
 
 from ..harness import changing_clouds, wait_until
@@ -298,6 +299,22 @@ def test_closing_a_cloud_closes_a_fake_that_another_thread_is_starting(
         cloud.kv_server()
 
 
+def test_a_fake_has_the_credentials_that_it_takes_over_before_it_accepts_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add_mount, seen = Hub.add_mount, []
+
+    def noted(hub: Hub, mount: Mount) -> None:
+        seen.append((mount.app.token, mount.app.password))
+        add_mount(hub, mount)
+
+    monkeypatch.setattr(Hub, "add_mount", noted)
+    with Cloud(seed=1) as cloud:
+        credentials = {"token": "a", "_password": "b"}
+        cloud._start("kv_server", {}, Takeover(credentials=credentials))
+    assert seen == [("a", "b")] * 2
+
+
 def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
     with Cloud(seed=1) as cloud:
         taken = cloud.kv_server()._mount.port
@@ -314,7 +331,9 @@ def test_a_fake_takes_the_listening_sockets_for_its_addresses() -> None:
     first, second = (sock.getsockname()[1] for sock in sockets)
     with Cloud(seed=1) as cloud:
         listeners = {sock.getsockname(): sock for sock in sockets}
-        fake = cloud._start("kv_server", {"port": first, "database_port": second}, listeners)
+        fake = cloud._start(
+            "kv_server", {"port": first, "database_port": second}, Takeover(listeners)
+        )
         assert [mount.listener for mount in fake._mounts] == sockets
     assert [sock.fileno() for sock in sockets] == [-1, -1]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.fake import Fake
+from pytest_fakecloud.kv.fake import KVServer
 
 from ..harness import QUIET, apart
 
@@ -73,10 +73,10 @@ def test_early_fakes_close_if_nothing_can_replace_them(
         initialise(cloud, *arguments, **settings)
 
     def failing(*_: object) -> None:
-        raise LookupError("no credentials")
+        raise LookupError("no ports")
 
     monkeypatch.setattr(Cloud, "__init__", noted)
-    monkeypatch.setattr(Fake, "_set_credentials", failing)
+    monkeypatch.setattr(KVServer, "_ports", failing)
     pytester.makeini("[pytest]\nfakecloud_early = kv_server")
     pytester.makepyfile(
         """

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.cloud.fake import Takeover
 from pytest_fakecloud.cloud.services import services_by_word
 from pytest_fakecloud.http.ports import Listeners, close_listeners
 from pytest_fakecloud.standalone import addresses
@@ -101,7 +102,7 @@ def test_of_two_servers_that_start_at_the_same_moment_one_has_the_default_ports(
     assert [service["port"] for service in services] == [port, 0]
     assert [service["database_port"] for service in services] == [database, 0]
     with Cloud() as cloud:
-        kv = cloud._start("kv_server", services[0], first.listeners)
+        kv = cloud._start("kv_server", services[0], Takeover(first.listeners))
         assert kv.url.endswith(f":{port}")
         assert fetch("GET", f"{kv.url}/ping", headers=kv.headers).status == 200
         with pytest.raises(ContractError, match="cannot listen on port"):
