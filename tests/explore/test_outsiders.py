@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 import threading
 import time
 import warnings
@@ -23,6 +24,7 @@ from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.timers import monotonic
+from pytest_fakecloud.explore.simulation import state
 
 from .conftest import broken, failure, holds, publishes_to_asgi
 from .test_verdicts import error
@@ -66,6 +68,24 @@ def test_the_clock_waits_for_a_busy_pool_thread(
 
     result = cloud.explore(run, check, kinds="tick", budget=8)
     assert NOTE in result.notes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whether a thread has run")
+def test_a_thread_that_stays_idle_holds_up_no_trial(
+    cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis, pauses = Redis(kv.url, kv.token, rest_retries=0), []
+    pause = state.pause
+    monkeypatch.setattr(state, "pause", lambda: (pauses.append(1), pause()))
+
+    def check() -> None:
+        assert kv.value("n") != "0"
+
+    increment = partial(redis.incr, "n")
+    result = cloud.explore([increment, increment], check, budget=20)
+    assert result.tried > 3
+    # One at the first trial's end, besides those at the start, and a few on a busy machine.
+    assert len(pauses) < state._CHECKS_AT_START + result.tried
 
 
 @pytest.mark.parametrize("transport", ["HTTP", "Redis protocol"])

@@ -61,6 +61,8 @@ class Outsiders:
 
     def __init__(self) -> None:
         self._resting: dict[threading.Thread, tuple[CodeType, ...]] = {}
+        self._wakings: dict[threading.Thread, int | None] = {}
+        """How many times each thread had woken up when all rested last."""
         self._users: set[threading.Thread] = set()
         """The threads that have used the fakes."""
         for thread in threading.enumerate():
@@ -88,10 +90,16 @@ class Outsiders:
         Raises ``ContractError`` for a thread that has used the fakes and works for too long. Another
         one counts as resting from then on, wherever it waits.
         """
+        last = self._wakings
+        # Most threads are idle: they have not woken up since the last trial. 0 is an unknown number.
+        if all(last.get(thread) and self._rests(thread, last[thread]) for thread in self._resting):
+            return
         for _ in range(_CHECKS):
-            before = {thread: wakings(thread.ident or 0) for thread in self._resting}
+            before = {thread: wakings(thread) for thread in self._resting}
             pause()
             busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
+            if not busy:
+                self._wakings = before
             if not busy or is_over():
                 return
         for thread in busy:
@@ -107,7 +115,7 @@ class Outsiders:
         """Return whether a thread has not woken up since a count, and is where it rests."""
         if not thread.is_alive():
             return True
-        is_asleep = count is not None and count == wakings(thread.ident or 0)
+        is_asleep = count is not None and count == wakings(thread)
         return is_asleep and _stack(thread) == self._resting[thread]
 
 

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import linecache
 import platform
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -450,7 +451,8 @@ class Watchdog:
         strand = self._turns.current
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)
-        woken = wakings(thread) if strand is not None and _may_be_locked(strand, frame) else None
+        may_be_locked = strand is not None and _may_be_locked(strand, frame)
+        woken = wakings(_thread_with(thread)) if may_be_locked else None
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
         seen = self._turns.progress, place
         if seen != self._seen:
@@ -484,6 +486,12 @@ class Watchdog:
             self._turns.step_over(blocked)
 
 
+_STATUS = re.compile(
+    rb"^State:\s+(?P<state>\w).*^voluntary_ctxt_switches:\s+(?P<wakings>\d+)",
+    re.DOTALL | re.MULTILINE,
+)
+
+
 def _may_be_locked(strand: Strand, frame: FrameType | None) -> bool:
     """Return whether a strand may wait for a lock: in a line of the application, in a lock of the
     standard library, or in a library's own daemon thread, which may wait for it in any function.
@@ -503,32 +511,35 @@ _SLEEPS = {"x86_64": (35, 230), "aarch64": (101, 115)}
 def _sleeps_really(thread: int) -> bool:
     """Return whether a thread sleeps in the kernel; False if that is unknown, as outside of Linux."""
     try:
-        call = _task_file(thread, "syscall").read_text().split()[0]
+        call = _task_file(_thread_with(thread), "syscall").read_text().split()[0]
     except OSError:
         return False
     return call.isdigit() and int(call) in _SLEEPS.get(platform.machine(), ())
 
 
-def _task_file(thread: int, name: str) -> Path:
+def _thread_with(ident: int) -> threading.Thread | None:
+    return next((thread for thread in threading.enumerate() if thread.ident == ident), None)
+
+
+def _task_file(thread: threading.Thread | None, name: str) -> Path:
     """Return the path of a file of Linux that describes a thread."""
-    native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
-    return Path(f"/proc/self/task/{native}/{name}")
+    return Path(f"/proc/self/task/{None if thread is None else thread.native_id}/{name}")
 
 
-def wakings(thread: int) -> int | None:
+def wakings(thread: threading.Thread | None) -> int | None:
     """Return how many times a sleeping thread has woken up (0 if that is unknown); None if it runs.
 
     A thread that waits for the interpreter's own lock wakes up every few milliseconds, so a busy
     machine is not mistaken for a deadlock.
     """
     try:
-        status = _task_file(thread, "status").read_text()
+        status = _task_file(thread, "status").read_bytes()
     except OSError:
         return 0  # Only Linux provides this number.
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    if not fields.get("State", "S").strip().startswith("S"):
-        return None
-    return int(fields.get("voluntary_ctxt_switches", 0))
+    match = _STATUS.search(status)
+    if match is None:
+        return 0
+    return int(match["wakings"]) if match["state"] == b"S" else None
 
 
 def describe_places(strands: Sequence[Strand]) -> str:
