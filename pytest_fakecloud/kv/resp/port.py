@@ -20,11 +20,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from copy import copy
 from functools import partial
 from typing import Any
 
-from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut
+from ...core.calls import NO_HEADERS, Call
 from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ...http.hub import Mount
@@ -32,10 +31,8 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request, Str
 from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
-from ..command_fields import facts_of
 from ..engine.engine import KVEngine
 from ..engine.sessions import Waiter
-from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..interruptions import Arrival, CommandSender
 from ..model import TURN_SECONDS
@@ -43,23 +40,8 @@ from ..reply import NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .answers import answer_of, internal_error, with_replies
-from .wire import (
-    SEND_BYTES,
-    CommandReader,
-    ExecMessages,
-    Outbox,
-    ProtocolFault,
-    facts_reader,
-    json_of,
-    protocol_of,
-)
-
-LARGE = 1024 * 1024
-"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
-_SHOWN_WORDS = 256
-"""Number of words of a large command that the journal keeps."""
-SHOWN_BYTES = 256
-"""Number of bytes that the journal keeps of each of these words, and of a large reply."""
+from .records import open_call, shown
+from .wire import SEND_BYTES, CommandReader, ExecMessages, Outbox, ProtocolFault, protocol_of
 
 _INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
 _MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
@@ -212,7 +194,10 @@ class PortConnection:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             self.end()
             return
-        call = self._open_call(line, app.settle())
+        database = session.db.index
+        call = open_call(
+            app.recorder, line, at_us=app.settle(), client=self.client, database=database
+        )
         request = self._request_of(call)
         session.begin_command()
         response: AnyResponse
@@ -230,24 +215,6 @@ class PortConnection:
         except BaseException as error:
             response = internal_error(session, app.report_bug(request, error))
         self._deliver(call, response, is_silent=session.reply_mode in ("off", "skip"))
-
-    def _open_call(self, line: list[bytes], at_us: int) -> Call:
-        """Record a command without its secrets, and only the beginning of a large one."""
-        size = sum(map(len, line))
-        whole = without_secrets(line)
-        shown = whole if size <= LARGE else [word[:SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
-        call = self.app.recorder.open_call(
-            "RESP",
-            "/",
-            body=json_of(shown),
-            at_us=at_us,
-            client=self.client,
-            route="database-port",
-            read_facts=facts_reader(self.session.db.index),
-        )
-        if size > LARGE:
-            record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
-        return call
 
     def _request_of(self, call: Call) -> Request:
         """Return a command as interceptors see it."""
@@ -295,7 +262,7 @@ class PortConnection:
             if is_silent:
                 response.body = b""
             # Another thread may send the reply as soon as it is in the outbox, so record it first.
-            self.app.record(call, _shown(response))
+            self.app.record(call, shown(response))
             outbox.put(response.body)
             return
         self.app.record(call, response)
@@ -455,20 +422,3 @@ class PortConnection:
         session = self.session
         session.connection = None
         self.engine.abandon(session)
-
-
-def _shown(answer: Answer) -> Answer:
-    """Return what the journal keeps of a reply: only the beginning of a large one."""
-    if len(answer.body) <= LARGE:
-        return answer
-    shown = copy(answer)
-    shown.body = CutBytes.of(answer.body[:SHOWN_BYTES], len(answer.body))
-    return shown
-
-
-def _cut_facts(line: list[bytes], shown: list[bytes]) -> list[str]:
-    """Return the names of the facts that differ if only a part of a command is shown."""
-    whole, part = (
-        facts_of([[word.decode("latin-1") for word in words]]) for words in (line, shown)
-    )
-    return [name for name in whole if whole[name] != part[name]]

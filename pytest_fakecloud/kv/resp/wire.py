@@ -1,4 +1,4 @@
-"""Reads and records the commands of one connection to the database port, and sends its replies.
+"""Reads the commands of one connection to the database port, and sends its replies.
 
 Commands have two forms, which differ in their first byte. In the Redis protocol, a command starts
 with ``*`` and a count. An inline command is a line of words, which can be quoted as in a shell.
@@ -11,15 +11,11 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
-import orjson
-
-from ...core.calls import Call
 from ...core.clock import Timekeeper
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
-from ..command_fields import facts_of
 from ..reply import Encoded, Reply, to_resp
 
 LINE_LIMIT = 64 * 1024
@@ -226,22 +222,6 @@ def _number(text: bytes) -> int | None:
     if not digits.isdigit() or len(digits) > 20 or (digits[:1] == b"0" and len(text) > 1):
         return None
     return int(text)
-
-
-def json_of(line: list[bytes]) -> bytes:
-    # Copy the result of orjson, which allocates at least 4 KB, because the journal keeps it.
-    return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
-
-
-@functools.lru_cache
-def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
-    """Return the function that reads the facts of the commands sent to a database."""
-
-    def facts(call: Call) -> dict[str, Any]:
-        values = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
-        return {**values, "database": database} if database else values
-
-    return facts
 
 
 SEND_BYTES = 256 * 1024

@@ -1,0 +1,77 @@
+"""What the journal keeps of commands over the Redis protocol, and of their replies."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import orjson
+
+from ...core.calls import Call, CutBytes, record_cut
+from ...core.recorder import Recorder
+from ...http.messages import Answer
+from ..command_fields import facts_of
+from ..engine.statistics import without_secrets
+
+LARGE = 1024 * 1024
+"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
+_SHOWN_WORDS = 256
+"""Number of words of a large command that the journal keeps."""
+SHOWN_BYTES = 256
+"""Number of bytes that the journal keeps of each of these words, and of a large reply."""
+
+
+def open_call(
+    recorder: Recorder, line: list[bytes], *, at_us: int, client: tuple[str, int], database: int
+) -> Call:
+    """Record a command without its secrets, and only the beginning of a large one."""
+    size = sum(map(len, line))
+    whole = without_secrets(line)
+    shown = whole if size <= LARGE else [word[:SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
+    call = recorder.open_call(
+        "RESP",
+        "/",
+        body=_json_of(shown),
+        at_us=at_us,
+        client=client,
+        route="database-port",
+        read_facts=_facts_reader(database),
+    )
+    if size > LARGE:
+        record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
+    return call
+
+
+def shown(answer: Answer) -> Answer:
+    """Return what the journal keeps of a reply: only the beginning of a large one."""
+    if len(answer.body) <= LARGE:
+        return answer
+    beginning = copy(answer)
+    beginning.body = CutBytes.of(answer.body[:SHOWN_BYTES], len(answer.body))
+    return beginning
+
+
+def _cut_facts(line: list[bytes], shown: list[bytes]) -> list[str]:
+    """Return the names of the facts that differ if only a part of a command is shown."""
+    whole, part = (
+        facts_of([[word.decode("latin-1") for word in words]]) for words in (line, shown)
+    )
+    return [name for name in whole if whole[name] != part[name]]
+
+
+def _json_of(line: list[bytes]) -> bytes:
+    # Copy the result of orjson, which allocates at least 4 KB, because the journal keeps it.
+    return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
+
+
+@functools.lru_cache
+def _facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
+    """Return the function that reads the facts of the commands sent to a database."""
+
+    def facts(call: Call) -> dict[str, Any]:
+        values = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
+        return {**values, "database": database} if database else values
+
+    return facts
