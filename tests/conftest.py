@@ -107,6 +107,7 @@ def hub() -> Iterator[Hub]:
     hub = Hub()
     yield hub
     hub.stop()
+    hub.workers.close()
 
 
 @pytest.fixture
