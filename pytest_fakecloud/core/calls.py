@@ -159,8 +159,8 @@ class Call:
     complete), ``target`` the request target as sent,
     ``request_headers`` and ``response_headers`` are mappings with case-insensitive names, ``route``
     is the name of the endpoint, ``facts`` are details from the service (``command``, ``topic``, …),
-    ``fault`` describes the injected faults, ``faults`` has the same information as data (``kind``,
-    ``description``, ``function``, ``moment``, ``keep``), ``violation`` is the reason why a strict test
+    ``faults`` are the injected faults (``kind``, ``description``, ``function``, ``moment``, ``keep``),
+    ``fault`` is their descriptions as one text, ``violation`` is the reason why a strict test
     fails, ``note`` the diagnosis shown in reports, ``outcome`` how the response ended (``"open"``
     until it is complete, ``"answered"``, ``"dropped"``, ``"lost"``, …). ``reached`` is True if the
     endpoint carried out the request, even if a fault then changed the response; False if a fault, or
@@ -180,7 +180,6 @@ class Call:
         "cut",
         "ended_us",
         "fake",
-        "fault",
         "faults",
         "method",
         "note",
@@ -231,7 +230,6 @@ class Call:
         self.route = route
         self.outcome: Outcome = "open"
         self.reached = False
-        self.fault: str | None = None
         self.faults: Sequence[Mapping[str, str]] = ()
         self.violation: str | None = None
         self.note = ""
@@ -248,6 +246,11 @@ class Call:
         if not isinstance(facts, dict):
             facts = self._read_facts = {} if facts is None else facts(self)
         return facts
+
+    @property
+    def fault(self) -> str | None:
+        """The descriptions of the injected faults; None without any."""
+        return ", ".join(fault["description"] for fault in self.faults) or None
 
     @property
     def at(self) -> datetime:

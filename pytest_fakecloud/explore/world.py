@@ -330,7 +330,7 @@ def _see_rejection(world: World, fake: Fake, request: Request, error: ServiceErr
     if error.status == 401 and simulation is not None:
         with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
             fake._app.authenticate(request)
-            request.call.fault = "rotate_token"
+            request.call.faults = ({"kind": "rotate_token", "description": "rotate_token"},)
         simulation.calls.rejected(request)
 
 
@@ -343,7 +343,7 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed)
     try:
         return simulation.calls.at_call(fake, request, proceed)
     finally:
-        if request.call.fault is not None:
+        if request.call.faults:
             set_faults_end(request.call, fake._recorder.reserve())
 
 

@@ -217,7 +217,6 @@ class Fault:
 
     def _note_on(self, call: Call) -> None:
         """Record on a call that the fault has fired on it."""
-        call.fault = self.description if call.fault is None else f"{call.fault}, {self.description}"
         call.faults = (*call.faults, self._entry)
 
     def _decide(self) -> bool:

@@ -324,8 +324,6 @@ def _count_of(attempt: Event) -> int:
 
 
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
-    if not call.faults:
-        return (AppliedFault("", call.fault),) if call.fault else ()
     return tuple(AppliedFault(**fault) for fault in call.faults)
 
 

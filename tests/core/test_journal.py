@@ -69,7 +69,8 @@ def test_a_call_has_what_came(journal: Both) -> None:
     assert call.request_json() == {"e": 1}
     assert call.outcome == "open"
     assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> open>"
-    call.status, call.response_body, call.fault = 200, b"[2]", "respond 200"
+    call.status, call.response_body = 200, b"[2]"
+    call.faults = ({"kind": "respond", "description": "respond 200"},)
     assert call.response_json() == [2]
     assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> 200 fault=respond 200>"
 
@@ -87,7 +88,8 @@ def test_facts_are_read_once_and_late(journal: Both) -> None:
 
 def test_calls_do_not_share_what_one_of_them_is_given(journal: Both) -> None:
     first, second = call_on(journal), call_on(journal)
-    first.fault, first.status, first.note = "drop", 500, "why"
+    first.faults = ({"kind": "drop", "description": "drop"},)
+    first.status, first.note = 500, "why"
     assert (second.fault, second.status, second.note) == (None, None, "")
 
 

@@ -384,7 +384,7 @@ class Calls:
     ) -> AnyResponse:
         status = int(fault.detail or 503) if fault.kind == "respond" else 503
         line.is_disturbance, line.words = True, _FAULT_WORDS[fault.kind].format(status)
-        request.call.fault = fault.kind
+        request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
         if fault.kind == "drop":
             return ConnectionEffect("drop")
         if fault.kind == "respond":
