@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from ..core.calls import Call
@@ -317,8 +318,12 @@ class Fake:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def _official(self, make: Callable[..., Client], options: Mapping[str, Any]) -> Client:
-        """Create an official client, which is closed with the fake."""
+    def _official(
+        self, make: Callable[..., Client], options: Mapping[str, Any], close: str | None
+    ) -> Client:
+        """Create an official client. ``close`` is the path of its method (``"http._client.close"``) that
+        is called when the fake closes; None for an asynchronous client, which the test closes.
+        """
         try:
             client = make(**options)
         except ModuleNotFoundError as error:
@@ -326,7 +331,8 @@ class Fake:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {(error.name or '').replace('_', '-')}"
             ) from error
-        self._exits.callback(_close_client, client)
+        if close is not None:
+            self._exits.callback(_close_client, client, close)
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -486,7 +492,7 @@ class Aio(Generic[Client]):
         missing.
         """
         __tracebackhide__ = True
-        return self._fake._official(self._make, options)
+        return self._fake._official(self._make, options, close=None)
 
 
 def _gate(mounts: Sequence[Mount], shut: bool) -> None:
@@ -506,11 +512,10 @@ def _report_failure(violations: Violations, name: str, error: BaseException) -> 
         violations.report_bug(error, f"{name}: the server of the fake failed", fake=name)
 
 
-def _close_client(client: Any) -> None:
-    attributes = getattr(client, "__dict__", {})  # a class with __slots__ has none
-    for owner in (client, *attributes.values()):
-        connections = getattr(owner, "_client", None)
-        close = getattr(connections, "close", None)
-        # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
-        if close is not None and not hasattr(connections, "aclose"):
-            close()
+def _close_client(client: Any, path: str) -> None:
+    try:
+        close = attrgetter(path)(client)
+    except AttributeError:
+        # Another version of the client, whose connections end when it is garbage-collected.
+        return
+    close()
