@@ -171,8 +171,7 @@ class Fake:
     _engine: Any
     name = ""
     """The name in reports and in the control API."""
-    closed = False
-    """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
+    _closed = False
     _given_settings: Mapping[str, Any]
     """The keyword arguments that the fake was started with, for reports that replay its journal."""
     faults: FaultPlan
@@ -196,12 +195,10 @@ class Fake:
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._exits = Exits()
-        """What ends with the fake: first what is registered while it is open, such as functions of
-        ``on_close()``, clients and interceptions.
-        """
+        """What ends with the fake, in the order that ``close()`` has."""
         exits = self._exits
         try:
-            # What is registered last ends first, so this end begins with its last line.
+            # What is registered last ends first.
             exits.callback(self._forget)
             # Handlers return once the ends below have woken them.
             exits.callback(self._await_handlers)
@@ -257,6 +254,11 @@ class Fake:
         return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
 
     # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
+        return self._closed
 
     @property
     def token(self) -> str:
@@ -427,9 +429,17 @@ class Fake:
     def close(self) -> None:
         """Stop the fake: refuse connections, close open ones, wake waiting calls.
 
-        Can be called repeatedly.
+        Can be called repeatedly. These end in this order:
+
+        - what the fake has got while it was open: functions of ``on_close()``, clients, interceptions;
+        - its addresses and connections (``Mount.stop()``), which also wakes some of its handlers;
+        - the delays of its faults;
+        - the recording of its requests in the journal;
+        - the parts of its engine, which wakes the calls that wait there;
+        - its handlers, which have one second to return;
+        - its place in the cloud. Its violations, address and credentials stay known to the reports.
         """
-        self.closed = True
+        self._closed = True
         self._exits.close()
 
     def _stop_serving(self) -> None:
