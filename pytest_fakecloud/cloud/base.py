@@ -79,6 +79,8 @@ class BaseCloud:
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
+        # The settings of CloudConfig, spelled out because help() and editors then show the defaults, and
+        # the first ones can be given by position.
         settings = {
             "seed": seed,
             "now": now,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import socket
 import subprocess
@@ -22,8 +23,10 @@ import urllib3
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
 from pytest_fakecloud.cloud.base import secrets_in, show_same
+from pytest_fakecloud.cloud.config import CloudConfig
 from pytest_fakecloud.cloud.fake import Takeover, secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
+from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.core.violations import VIOLATION_KINDS
 from pytest_fakecloud.http.app import App
@@ -86,6 +89,14 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         with pytest.raises(LookupError):
             cloud.kv_server()
         assert not cloud.fakes()
+
+
+def test_the_parameters_of_a_cloud_are_its_settings() -> None:
+    parameters = inspect.signature(Cloud).parameters
+    settings = settings_of(CloudConfig)
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        name: setting.default for name, setting in settings.items()
+    }
 
 
 def test_closing_a_fake_closes_its_official_clients() -> None:
