@@ -432,11 +432,11 @@ class Fake:
         Can be called repeatedly. These end in this order:
 
         - what the fake has got while it was open: functions of ``on_close()``, clients, interceptions;
-        - its addresses and connections (``Mount.stop()``), which also wakes some of its handlers;
+        - its addresses and connections;
         - the delays of its faults;
         - the recording of its requests in the journal;
-        - the parts of its engine, which wakes the calls that wait there;
-        - its handlers, which have one second to return;
+        - its engine, which wakes the calls that wait there;
+        - the handlers of its requests, which have one second to return;
         - its place in the cloud. Its violations, address and credentials stay known to the reports.
         """
         self._closed = True
