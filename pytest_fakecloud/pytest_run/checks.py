@@ -1,13 +1,17 @@
 """Checks that fail a test whose settings would have no effect.
 
-``EFFECTS`` is the table of the settings that have an effect, by where they are given. The checks are
-made when the settings are known: those of markers before the fixtures of the test, after them and
-after its code, because both can add markers (``check_markers()``), what a fixture with settings
-returns when a cloud is opened with it (``check_returned_settings()``), and those that a test has of its
-own before its code (``check_own_settings()``). ``fakecloud_env`` calls ``check_env()``. Last,
-``check_marker_effect()`` looks at what a passing test has used.
+``EFFECTS`` is the table of the settings that have an effect, by where they are given, and
+``reject_ineffective()`` rejects the others. These functions call it once the settings are known:
 
-``RunOptions.merged_settings()`` checks names and values, and ``check_run_options()`` the ini settings.
+- ``check_markers()`` before the fixtures of a test, after them, and after its code, because fixtures
+  and code can add markers;
+- ``check_returned_settings()`` when a cloud is opened with what a fixture has returned, and for early
+  fakes ``early.with_settings()``;
+- ``check_marker_effect()`` after the code of a passing test, when it is known which fakes it has used.
+
+The other checks are not in the table, because they compare values: ``check_own_settings()`` those of
+two tests, and ``check_env()`` a marker with a fixture. ``RunOptions.merged_settings()`` rejects invalid
+names and values, ``check_run_options()`` invalid ini settings and options.
 """
 
 from __future__ import annotations
@@ -71,6 +75,7 @@ _FAKECLOUD_SESSION = Effect(
     f"from the fixture {SETTINGS}, or set fakecloud_scope = session",
     ", or pass the settings to the fake that you start: fakecloud_session.{fake}(...)",
 )
+
 EFFECTS: Mapping[tuple[str, str], Effect] = {
     (SETTINGS, "function"): Effect(_ALL),
     (SETTINGS, "class"): Effect(_ALL),
@@ -115,14 +120,12 @@ EFFECTS: Mapping[tuple[str, str], Effect] = {
         ", or pass the settings to the fake that the test starts: fakecloud.{fake}(...)",
     ),
 }
-"""Which settings have an effect: by where they are given, and by ``fakecloud_scope`` or by the fakes of
-the test. The ini settings and options apply to all tests."""
+"""Which settings have an effect, by place and case: where they are given, and ``fakecloud_scope`` or one
+of the cases above. The ini settings and options apply to all tests."""
 
 
 def reject_ineffective(names: Iterable[str], place: str, case: str) -> None:
-    """Fail the test for settings without an effect, given where they are and in which case (the key of
-    ``EFFECTS``).
-    """
+    """Fail the test for settings without an effect. ``place`` and ``case`` are a key of ``EFFECTS``."""
     effect = EFFECTS[place, case]
     wrong = {setting_name(name) for name in names} - effect.settings
     if not wrong:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -138,20 +138,17 @@ class RunOptions:
         in common: markers of the function > of the class > of the module > the ``returned_settings`` of
         the fixture of their cloud > options > ini. Settings of a service are merged key by key.
 
-        Fail the test for unknown names and invalid values, also of ``per_test_settings()``.
+        Fail the test for unknown names and invalid values, those of ``strict`` and ``env`` included.
         """
-        general = dict(self.defaults)
+        layers = [returned_settings, *markers_of(node)]
         fakes: dict[str, dict[str, Any]] = {}
-        for layer in (returned_settings, *markers_of(node)):
-            for name, new_value in layer.items():
-                name = setting_name(name)
-                if name in SERVICES:
-                    _merge_fake(fakes, name, new_value)
-                else:
-                    general[name] = self.defaults[name] if new_value is None else new_value
+        for layer in layers:
+            for name, value in layer.items():
+                if (fixture := setting_name(name)) in SERVICES:
+                    _merge_fake(fakes, fixture, value)
+        cloud = self._merged(layers, settings_of(CloudConfig))
         # Check the merged settings, because some only go together; even if the test has no such fake.
         with without_traceback():
-            cloud = {name: general[name] for name in settings_of(CloudConfig)}
             read(CloudConfig, cloud, "")
             for fixture, fake_settings in fakes.items():
                 read(settings_class(SERVICES[fixture]), fake_settings, fixture)
@@ -165,12 +162,17 @@ class RunOptions:
         """Return ``strict`` and ``env`` of a test, merged in the order of ``merged_settings()``. Fail
         the test for invalid values of these two.
         """
-        merged = {name: self.defaults[name] for name in PER_TEST_SETTINGS}
-        for layer in (returned_settings, *markers_of(node)):
-            for name in merged.keys() & layer.keys():
-                merged[name] = self.defaults[name] if layer[name] is None else layer[name]
+        merged = self._merged([returned_settings, *markers_of(node)], PER_TEST_SETTINGS)
         with without_traceback():
             return read(PerTestConfig, merged, "")
+
+    def _merged(self, layers: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+        """Return the values of settings. The last layer that has one wins; None is the default."""
+        merged = {name: self.defaults[name] for name in names}
+        for layer in layers:
+            for name in merged.keys() & layer.keys():
+                merged[name] = self.defaults[name] if layer[name] is None else layer[name]
+        return merged
 
     def _check_ini_clock(self, cloud_settings: Mapping[str, Any]) -> None:
         if (
