@@ -9,8 +9,9 @@
   fakes ``early.with_settings()``;
 - ``check_marker_effect()`` after the code of a passing test, when it is known which fakes it has used.
 
-The other checks are not in the table, because they compare values: ``check_own_settings()`` those of
-two tests, and ``check_env()`` a marker with a fixture. ``RunOptions.merged_settings()`` rejects invalid
+The other checks are not in the table, because they are not about names alone: ``check_own_settings()``
+compares the values of two tests, ``check_env()`` a marker with a fixture, and ``reject_parameters()``
+rejects all parameters. ``RunOptions.merged_settings()`` rejects invalid
 names and values, ``check_run_options()`` invalid ini settings and options.
 """
 

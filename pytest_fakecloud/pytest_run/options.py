@@ -175,6 +175,9 @@ class RunOptions:
         return merged
 
     def _check_ini_clock(self, cloud_settings: Mapping[str, Any]) -> None:
+        """Fail a test with a contradiction that ``CloudConfig`` cannot see: it gets no clock for the ini
+        setting ``running``, because that is the default.
+        """
         if (
             cloud_settings["process_time"]
             and cloud_settings["clock"] is None
