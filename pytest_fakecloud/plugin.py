@@ -146,18 +146,24 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 # Last, so that pytest captures what closing an earlier test's fakes prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Begin a test. Check its markers, even if it uses no fake."""
+    """Begin a test. Check its markers, even if it uses no fake, and those that its fixtures add."""
     run = run_of(item.config)
     run.begin_test(item)
     _check_fixtures(item)
-    if item.get_closest_marker("fakecloud") is not None:
-        from .pytest_run.checks import check_markers
-
-        check_markers(run.options, item)
+    _check_markers(run, item)
     try:
         yield
     finally:
         run.end_setup()
+    _check_markers(run, item)
+
+
+def _check_markers(run: Run, item: pytest.Item) -> None:
+    """Fail a test with invalid markers, or with own ones that cannot apply to its fakes."""
+    if item.get_closest_marker("fakecloud") is not None:
+        from .pytest_run.checks import check_markers
+
+        check_markers(run.options, item)
 
 
 def _check_fixtures(item: pytest.Item) -> None:
@@ -190,7 +196,8 @@ def pytest_fixture_setup(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Tell the run when the code of a test begins and ends. Fail a passing test for strict-mode
-    violations, and for a marker without an effect; explain an error by those of callbacks.
+    violations, and for a marker that is invalid or has no effect; explain an error by those of
+    callbacks.
     """
     run = run_of(item.config)
     run.begin_call()
@@ -207,6 +214,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
         return
+    _check_markers(run, item)
     if run.owners:
         from .pytest_run import outcomes
 

@@ -184,8 +184,7 @@ class Broker(Fake):
         """Return an ``httpx.Client`` with the fake's URL and credentials, because the vendor has no
         Python client. ``options`` are passed to it. Closing the fake closes the client.
         """
-        client: httpx.Client = self._official(partial(self._make, "Client"), options)
-        self._exits.callback(client.close)
+        client: httpx.Client = self._official(partial(self._make, "Client"), options, close="close")
         return client
 
     def _make(self, kind: Literal["Client", "AsyncClient"], **options: Any) -> Any:

@@ -34,7 +34,7 @@ from ..core.registry import Registry
 from ..core.settings import DeliveryMode, read, reject_unknown
 from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allowance
-from ..process.surroundings import changes_for
+from ..process.surroundings import changes_for, no_proxy
 from .config import CloudConfig, Transport
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, Takeover, secrets_of
 from .services import Service, fake_class, find
@@ -79,6 +79,8 @@ class BaseCloud:
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
+        # The settings of CloudConfig, spelled out because help() and editors then show the defaults, and
+        # the first ones can be given by position.
         settings = {
             "seed": seed,
             "now": now,
@@ -111,7 +113,8 @@ class BaseCloud:
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
         self._authority: Authority | None = None
-        self._changes = changes_for(config.share_tls_context, config.transport == "inprocess")
+        self._skips_socket = config.transport == "inprocess"
+        self._changes = changes_for(config.share_tls_context, self._skips_socket)
         self._exits = Exits()
         """What ends with the cloud."""
         try:
@@ -258,8 +261,15 @@ class BaseCloud:
 
     def _connect(self, fake: Fake, service: Service) -> None:
         """Let the clients of this process reach a fake that has started, and call ``_on_start``."""
+        mount = fake._mount
         for change in self._changes:
-            change.include(fake._mount, fake._exits, in_process=service.in_process)
+            change.refresh()
+        no_proxy.add(mount.host)
+        if self._skips_socket and service.in_process:
+            from ..process.inprocess import origins
+            from ..process.shortcut import Shortcut
+
+            fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
         for function in self._on_start:
             function(fake)
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from ..core.calls import Call
@@ -170,8 +171,7 @@ class Fake:
     _engine: Any
     name = ""
     """The name in reports and in the control API."""
-    closed = False
-    """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
+    _closed = False
     _given_settings: Mapping[str, Any]
     """The keyword arguments that the fake was started with, for reports that replay its journal."""
     faults: FaultPlan
@@ -195,12 +195,10 @@ class Fake:
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._exits = Exits()
-        """What ends with the fake: first what is registered while it is open, such as functions of
-        ``on_close()``, clients and interceptions.
-        """
+        """What ends with the fake, in the order that ``close()`` has."""
         exits = self._exits
         try:
-            # What is registered last ends first, so this end begins with its last line.
+            # What is registered last ends first.
             exits.callback(self._forget)
             # Handlers return once the ends below have woken them.
             exits.callback(self._await_handlers)
@@ -256,6 +254,11 @@ class Fake:
         return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
 
     # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether the fake is closed or closing, as the functions of ``on_close()`` see it."""
+        return self._closed
 
     @property
     def token(self) -> str:
@@ -317,8 +320,12 @@ class Fake:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def _official(self, make: Callable[..., Client], options: Mapping[str, Any]) -> Client:
-        """Create an official client, which is closed with the fake."""
+    def _official(
+        self, make: Callable[..., Client], options: Mapping[str, Any], close: str | None
+    ) -> Client:
+        """Create an official client. ``close`` is the path of its method (``"http._client.close"``) that
+        is called when the fake closes; None for an asynchronous client, which the test closes.
+        """
         try:
             client = make(**options)
         except ModuleNotFoundError as error:
@@ -326,7 +333,8 @@ class Fake:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {(error.name or '').replace('_', '-')}"
             ) from error
-        self._exits.callback(_close_client, client)
+        if close is not None:
+            self._exits.callback(_close_client, client, close)
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -421,9 +429,17 @@ class Fake:
     def close(self) -> None:
         """Stop the fake: refuse connections, close open ones, wake waiting calls.
 
-        Can be called repeatedly.
+        Can be called repeatedly. These end in this order:
+
+        - what the fake has got while it was open: functions of ``on_close()``, clients, interceptions;
+        - its addresses and connections;
+        - the delays of its faults;
+        - the recording of its requests in the journal;
+        - its engine, which wakes the calls that wait there;
+        - the handlers of its requests, which have one second to return;
+        - its place in the cloud. Its violations, address and credentials stay known to the reports.
         """
-        self.closed = True
+        self._closed = True
         self._exits.close()
 
     def _stop_serving(self) -> None:
@@ -486,7 +502,7 @@ class Aio(Generic[Client]):
         missing.
         """
         __tracebackhide__ = True
-        return self._fake._official(self._make, options)
+        return self._fake._official(self._make, options, close=None)
 
 
 def _gate(mounts: Sequence[Mount], shut: bool) -> None:
@@ -506,11 +522,10 @@ def _report_failure(violations: Violations, name: str, error: BaseException) -> 
         violations.report_bug(error, f"{name}: the server of the fake failed", fake=name)
 
 
-def _close_client(client: Any) -> None:
-    attributes = getattr(client, "__dict__", {})  # a class with __slots__ has none
-    for owner in (client, *attributes.values()):
-        connections = getattr(owner, "_client", None)
-        close = getattr(connections, "close", None)
-        # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
-        if close is not None and not hasattr(connections, "aclose"):
-            close()
+def _close_client(client: Any, path: str) -> None:
+    try:
+        close = attrgetter(path)(client)
+    except AttributeError:
+        # Another version of the client, whose connections end when it is garbage-collected.
+        return
+    close()

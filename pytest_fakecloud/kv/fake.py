@@ -187,7 +187,7 @@ class KVServer(Fake):
         The client is closed with the fake. Raises ``ContractError`` if the package is missing.
         """
         __tracebackhide__ = True
-        client: Redis = self._official(self._make_client, options)
+        client: Redis = self._official(self._make_client, options, close="close")
         return client
 
     @property

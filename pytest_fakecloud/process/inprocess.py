@@ -22,11 +22,10 @@ from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
 from importlib.metadata import version
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from ..core.errors import ContractError
-from ..core.exits import Exits
 from ..http.messages import Request
 from ..http.server import phrase
 from .replace import Change, Function, Hook
@@ -41,9 +40,6 @@ from .shortcut import (
     origin_of,
     parse_origin,
 )
-
-if TYPE_CHECKING:
-    from ..http.hub import Mount
 
 _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redirect its requests"
 
@@ -71,12 +67,6 @@ class Origins(Change):
         self._added: dict[Origin, list[Shortcut]] = {}
         self.shortcuts: dict[Origin, Shortcut] = {}
         self.detours: dict[Origin, Detour] = {}
-
-    def include(self, mount: Mount, exits: Exits, *, in_process: bool) -> None:
-        """Also use a shortcut for the mount, if its fake permits that."""
-        self.refresh()
-        if in_process:
-            exits.callback(self.add(mount.origin, Shortcut(mount)))
 
     def add(self, origin: Origin, shortcut: Shortcut) -> Callable[[], None]:
         """Use a shortcut for an origin until the returned function is called."""

@@ -17,12 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from operator import is_not
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from ..core.exits import Exits
-
-if TYPE_CHECKING:
-    from ..http.hub import Mount
 
 Function: TypeAlias = Callable[..., Any]
 """A function of other code, or its replacement."""
@@ -318,12 +315,6 @@ class Change:
     def refresh(self) -> None:
         """Change what has been imported since ``enter()``, or restored by another tool."""
         raise NotImplementedError
-
-    def include(self, mount: Mount, exits: Exits, *, in_process: bool) -> None:
-        """Refresh the change once a fake serves at a mount, and change what depends on the mount, until
-        the exits of the fake are closed. ``in_process``: clients of this process may skip the socket.
-        """
-        self.refresh()
 
     def _end(self) -> None:
         raise NotImplementedError

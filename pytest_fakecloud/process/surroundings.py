@@ -18,14 +18,10 @@ import ssl
 import tempfile
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import importing
-from ..core.exits import Exits
 from .replace import Change, Function, Hook
-
-if TYPE_CHECKING:
-    from ..http.hub import Mount
 
 _LOOPBACK = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
@@ -70,13 +66,12 @@ class _NoProxy(Change):
         """The hosts of fakes since the first user came."""
         self._variables = Variables()
 
-    def include(self, mount: Mount, exits: Exits, *, in_process: bool) -> None:
-        """Also pass by the proxy for the host of the mount, as long as there are users."""
-        self.refresh()
-        if mount.host not in self._hosts:
+    def add(self, host: str) -> None:
+        """Also pass by the proxy for a host, as long as there are users."""
+        if host not in self._hosts:
             with self._lock:
                 # urllib needs brackets around an IPv6 address, but httpx raises an error for them.
-                self._hosts.append(mount.host)
+                self._hosts.append(host)
                 self._set()
 
     def refresh(self) -> None:

@@ -1,27 +1,141 @@
 """Checks that fail a test whose settings would have no effect.
 
-They are made when the settings are known: those of markers before the fixtures of the test
-(``check_markers()``), what a fixture with settings returns when a cloud is opened with it
-(``check_returned_settings()``), and those that a test has of its own before its code
-(``check_own_settings()``). ``fakecloud_env`` calls ``check_env()``. Last, ``check_marker_effect()``
-looks at what a passing test has used.
+``EFFECTS`` is the table of the settings that have an effect, by where they are given, and
+``reject_ineffective()`` rejects the others. These functions call it once the settings are known:
 
-``RunOptions.merged_settings()`` checks single values, ``check_run_options()`` the ini settings, and
-``early.with_settings()`` the settings that early fakes get.
+- ``check_markers()`` before the fixtures of a test, after them, and after its code, because fixtures
+  and code can add markers;
+- ``check_returned_settings()`` when a cloud is opened with what a fixture has returned, and for early
+  fakes ``early.with_settings()``;
+- ``check_marker_effect()`` after the code of a passing test, when it is known which fakes it has used.
+
+The other checks are not in the table, because they are not about names alone: ``check_own_settings()``
+compares the values of two tests, ``check_env()`` a marker with a fixture, and ``reject_parameters()``
+rejects all parameters. ``RunOptions.merged_settings()`` rejects invalid
+names and values, ``check_run_options()`` invalid ini settings and options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from ..cloud.cloud import Cloud
 from ..cloud.services import SERVICES
 from .cloud_owner import CloudOwner
-from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, SETTINGS, RunOptions, fixture_of, misuse
+from .options import (
+    PER_TEST_SETTINGS,
+    SESSION_SETTINGS,
+    SETTINGS,
+    TEST_SETTINGS,
+    RunOptions,
+    misuse,
+    setting_name,
+)
 from .warning import warn
+
+# -- which settings have an effect -----------------------------------------------------------------
+
+
+class Effect(NamedTuple):
+    """The settings that have an effect where they are given, and the error about others."""
+
+    settings: frozenset[str]
+    error: str = ""
+    """With ``{names}`` for those of the others that are given."""
+    advice_for_fakes: str = ""
+    """What the error ends with if a service is among them, with ``{fake}`` for its fixture."""
+
+
+_PER_TEST = frozenset(PER_TEST_SETTINGS)
+_OF_CLOUD = frozenset(TEST_SETTINGS) - _PER_TEST
+_OF_FAKES = frozenset(SERVICES)
+_ALL = _PER_TEST | _OF_CLOUD | _OF_FAKES
+
+MARKER_OF_TEST = "marker of a test"
+"""The markers of a test that its fakes' other tests do not have: those of functions and parameters, and
+in a wider scope also those of classes and modules in it."""
+EARLY = "early fakes"
+"""The case of settings that early fakes get when they have started already."""
+NO_FAKE = "no fake"
+ONLY_SESSION = "no fake, but a session's cloud is open"
+NOT_REQUESTED = "not the fixture"
+"""The cases of markers by what a passing test has used."""
+
+_ONE_TEST = "{names} cannot be set for one test, because the fakes live for the whole "
+_NO_FAKE = (
+    "{names} of the marker has no effect, because the test uses no fake: request the fixture of a fake "
+    "(kv_server, ...), or fakecloud for its clock"
+)
+# The cloud of ``fakecloud_session`` has ``now`` and others; its user starts the fakes there.
+_FAKECLOUD_SESSION = Effect(
+    _OF_CLOUD,
+    f"{{names}} in {SESSION_SETTINGS} has no effect, because each test has its own fakes: return it "
+    f"from the fixture {SETTINGS}, or set fakecloud_scope = session",
+    ", or pass the settings to the fake that you start: fakecloud_session.{fake}(...)",
+)
+
+EFFECTS: Mapping[tuple[str, str], Effect] = {
+    (SETTINGS, "function"): Effect(_ALL),
+    (SETTINGS, "class"): Effect(_ALL),
+    (SETTINGS, "module"): Effect(_ALL),
+    (SETTINGS, "session"): Effect(
+        frozenset(),
+        f"{{names}} in {SETTINGS} has no effect, because the fakes live for the whole session "
+        f"(fakecloud_scope or fakecloud_early): set them in the session fixture {SESSION_SETTINGS}, "
+        "and strict and env of single tests with a marker",
+    ),
+    (SESSION_SETTINGS, "function"): _FAKECLOUD_SESSION,
+    (SESSION_SETTINGS, "class"): _FAKECLOUD_SESSION,
+    (SESSION_SETTINGS, "module"): _FAKECLOUD_SESSION,
+    (SESSION_SETTINGS, "session"): Effect(_ALL),
+    (SESSION_SETTINGS, EARLY): Effect(
+        _ALL - {"tls"},
+        f"{{names}} in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
+        "before the settings are known: set fakecloud_scope = session instead of fakecloud_early",
+    ),
+    (MARKER_OF_TEST, "function"): Effect(_ALL),
+    (MARKER_OF_TEST, "class"): Effect(
+        _PER_TEST,
+        f"{_ONE_TEST}class (fakecloud_scope): set them with a marker of the class, or return them from "
+        f"the fixture {SETTINGS}",
+    ),
+    (MARKER_OF_TEST, "module"): Effect(
+        _PER_TEST,
+        f"{_ONE_TEST}module (fakecloud_scope): set them in pytestmark of the module, or return them "
+        f"from the fixture {SETTINGS}",
+    ),
+    (MARKER_OF_TEST, "session"): Effect(
+        _PER_TEST,
+        f"{_ONE_TEST}session (fakecloud_scope or fakecloud_early): set them in the session fixture "
+        f"{SESSION_SETTINGS}",
+    ),
+    (MARKER_OF_TEST, NO_FAKE): Effect(frozenset(), _NO_FAKE),
+    # Strict mode also applies to early fakes that only the application uses.
+    (MARKER_OF_TEST, ONLY_SESSION): Effect(frozenset({"strict"}), _NO_FAKE),
+    (MARKER_OF_TEST, NOT_REQUESTED): Effect(
+        _PER_TEST | _OF_CLOUD,
+        "{names} of the marker has no effect, because the test does not use that fixture: request it",
+        ", or pass the settings to the fake that the test starts: fakecloud.{fake}(...)",
+    ),
+}
+"""Which settings have an effect, by place and case: where they are given, and ``fakecloud_scope`` or one
+of the cases above. The ini settings and options apply to all tests."""
+
+
+def reject_ineffective(names: Iterable[str], place: str, case: str) -> None:
+    """Fail the test for settings without an effect. ``place`` and ``case`` are a key of ``EFFECTS``."""
+    effect = EFFECTS[place, case]
+    wrong = {setting_name(name) for name in names} - effect.settings
+    if not wrong:
+        return
+    error = effect.error.format(names=", ".join(sorted(wrong)))
+    if fakes := wrong & _OF_FAKES:
+        error += effect.advice_for_fakes.format(fake=min(fakes))
+    raise misuse(error)
+
 
 # -- before the fixtures of a test -----------------------------------------------------------------
 
@@ -47,36 +161,18 @@ def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
 
 
 def check_markers(options: RunOptions, item: pytest.Item) -> None:
-    """Fail a test with invalid markers, even if it uses no fake, or with own ones that cannot apply."""
+    """Fail a test with invalid markers, even if it uses no fake, or with own ones that cannot apply to
+    its fakes, because they outlive it.
+    """
     options.merged_settings(item, {})
-    check_own_markers(options, item)
-
-
-def check_own_markers(options: RunOptions, item: pytest.Item) -> None:
-    """Fail a test whose own markers cannot apply to its fakes, because they outlive it."""
-    scope, scope_node = options.scope, options.node_of_scope(item)
-    if scope_node is item:
-        return
-    shared = scope_node.listchain()
-    names = {
-        fixture_of(name)
+    shared = options.node_of_scope(item).listchain()
+    names = [
+        name
         for node, marker in item.iter_markers_with_node("fakecloud")
         if node not in shared
         for name in marker.kwargs
-    }
-    if wrong := names.difference(PER_TEST_SETTINGS):
-        advice = {
-            "session": "(fakecloud_scope or fakecloud_early): set them in the session fixture "
-            "fakecloud_session_settings",
-            "module": "(fakecloud_scope): set them in pytestmark of the module, or return them "
-            "from the fixture fakecloud_settings",
-            "class": "(fakecloud_scope): set them with a marker of the class, or return them "
-            "from the fixture fakecloud_settings",
-        }
-        raise misuse(
-            f"{', '.join(sorted(wrong))} cannot be set for one test, because the fakes live for the "
-            f"whole {scope} {advice[scope]}"
-        )
+    ]
+    reject_ineffective(names, MARKER_OF_TEST, options.scope)
 
 
 # -- what the fixtures with settings return --------------------------------------------------------
@@ -88,28 +184,7 @@ def check_returned_settings(fixture: str, returned: object, scope: str) -> None:
     """
     if not isinstance(returned, Mapping):
         raise misuse(f"the fixture {fixture} must return a dict of settings, got {returned!r}")
-    names = {*map(fixture_of, returned)}
-    if fixture == SETTINGS and scope == "session":
-        reason = (
-            "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in "
-            f"the session fixture {SESSION_SETTINGS}, and strict and env of single tests with a marker"
-        )
-    elif fixture == SESSION_SETTINGS and scope != "session":
-        # Others, such as ``now``, are those of the cloud of ``fakecloud_session``.
-        names = names.intersection((*PER_TEST_SETTINGS, *SERVICES))
-        reason = (
-            f"each test has its own fakes: return it from the fixture {SETTINGS}, or set "
-            "fakecloud_scope = session"
-        )
-        if services := names.intersection(SERVICES):
-            reason += (
-                ", or pass the settings to the fake that you start: "
-                f"fakecloud_session.{min(services)}(...)"
-            )
-    else:
-        return
-    if names:
-        raise misuse(f"{', '.join(sorted(names))} in {fixture} has no effect, because {reason}")
+    reject_ineffective(returned, fixture, scope)
 
 
 def warn_of_session_settings(item: pytest.Item) -> None:
@@ -135,8 +210,6 @@ def check_own_settings(
     A cloud has the settings that its fixture returned when it was opened. pytest calls another
     fixture of that name for a later test, but not the fixture of the cloud again.
     """
-    # Not only when the test begins, because its fixtures can add markers.
-    check_own_markers(options, item)
     arguments = getattr(item, "funcargs", {})
     if SETTINGS in arguments:
         check_returned_settings(SETTINGS, arguments[SETTINGS], options.scope)
@@ -173,25 +246,12 @@ def check_marker_effect(item: pytest.Item, cloud: Cloud | None, *, has_session_c
     meant for its other tests.
     """
     for marker, is_of_all in _own_markers(item):
-        names = {fixture_of(name) for name in marker.kwargs}
         if cloud is None:
-            # Strict mode also applies to early fakes that only the application uses.
-            names -= {"strict"} if has_session_cloud else set()
-            if names:
-                raise misuse(
-                    f"{', '.join(sorted(names))} of the marker has no effect, because the test uses "
-                    "no fake: request the fixture of a fake (kv_server, ...), or fakecloud for its "
-                    "clock"
-                )
+            case = ONLY_SESSION if has_session_cloud else NO_FAKE
+            reject_ineffective(marker.kwargs, MARKER_OF_TEST, case)
         elif not is_of_all:
-            used = cloud._fixture_fakes
-            unused = names.intersection(SERVICES).difference(used)
-            if unused:
-                raise misuse(
-                    f"{', '.join(sorted(unused))} of the marker has no effect, because the test "
-                    "does not use that fixture: request it, or pass the settings to the fake that "
-                    f"the test starts: fakecloud.{min(unused)}(...)"
-                )
+            names = {*map(setting_name, marker.kwargs)}.difference(cloud._fixture_fakes)
+            reject_ineffective(names, MARKER_OF_TEST, NOT_REQUESTED)
 
 
 def _own_markers(item: Any) -> Iterator[tuple[pytest.Mark, bool]]:

@@ -20,6 +20,7 @@ from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
 from ..http.ports import Listeners, close_listeners
 from ..process.surroundings import Variables
+from .checks import EARLY, reject_ineffective
 from .cloud_owner import CloudOwner
 from .ini import value_of
 from .lost_changes import AT_IMPORT
@@ -111,12 +112,12 @@ def with_settings(
 
 
 def _check_settings(early_fixtures: Container[str], settings: Mapping[str, Any]) -> None:
-    """Fail the test if settings would change addresses, credentials or variables of early fakes."""
-    if settings.get("tls"):
-        raise misuse(
-            f"tls in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
-            "before the settings are known: set fakecloud_scope = session instead of fakecloud_early"
-        )
+    """Fail the test if settings would change addresses, credentials or variables of early fakes.
+
+    Those of a service are not in ``EFFECTS``, because its class declares which settings connect.
+    """
+    # One that is False or None changes nothing.
+    reject_ineffective(filter(settings.get, settings), SESSION_SETTINGS, EARLY)
     for name, service_settings in settings.items():
         fixture = fixture_of(name)
         if fixture not in early_fixtures or not isinstance(service_settings, Mapping):

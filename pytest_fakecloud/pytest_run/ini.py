@@ -172,7 +172,7 @@ def kinds_of(strict: object) -> tuple[str, ...]:
     for kind in kinds:
         if kind not in valid_kinds:
             names = ("True", "False", *valid_kinds)
-            raise ContractError(unknown_name("kind of violation", kind, names, "strict"))
+            raise ContractError(unknown_name("kind of violation", kind, names))
     return kinds
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -33,6 +33,16 @@ def fixture_of(name: str) -> str:
     return name if service is None else service.fixture
 
 
+def setting_name(name: str) -> str:
+    """Return the name of a setting of a test, that of a fixture for a service's word. Fail the test for
+    any other name.
+    """
+    name = fixture_of(name)
+    if name not in TEST_SETTINGS and name not in SERVICES:
+        raise misuse(unknown_name("setting of fakecloud", name, (*TEST_SETTINGS, *SERVICES)))
+    return name
+
+
 @contextmanager
 def without_traceback() -> Iterator[None]:
     """Turn a ``ContractError`` into a failure without a traceback, because the plugin's frames in it do
@@ -46,10 +56,11 @@ def without_traceback() -> Iterator[None]:
 
 # -- the settings of a test ------------------------------------------------------------------------
 
-_STRICT: Kind[Any] = Kind(
+_STRICT: Kind[tuple[str, ...]] = Kind(
     bool | str | Sequence[str],
     "True, False, or names of kinds of violations",
     lambda value: isinstance(value, bool | str | list | tuple | set | frozenset),
+    kinds_of,
 )
 
 
@@ -77,16 +88,12 @@ PER_TEST_SETTINGS = tuple(settings_of(PerTestConfig))
 
 
 class MergedSettings(NamedTuple):
-    """The settings of a test, or those that the tests of a class or module have in common."""
+    """The settings of the fakes of a test, or of those that the tests of a class or module share."""
 
     cloud: Mapping[str, Any]
     """The keyword arguments of ``Cloud``."""
     fakes: Mapping[str, Mapping[str, Any]]
     """The settings of the fixtures' fakes, by fixture name."""
-    strict: tuple[str, ...]
-    """The kinds of strict-mode violations that fail the test."""
-    env: bool
-    """Whether the environment variables that official clients read are set."""
 
 
 class RunOptions:
@@ -127,30 +134,50 @@ class RunOptions:
     def merged_settings(
         self, node: Node | None, returned_settings: Mapping[str, Any]
     ) -> MergedSettings:
-        """Return all settings of a test, or those that the tests of a class or module have in common:
-        markers of the function > of the class > of the module > the ``returned_settings`` of the
-        fixture of their cloud > options > ini. Settings of a service are merged key by key.
+        """Return all settings of the fakes of a test, or those that the tests of a class or module have
+        in common: markers of the function > of the class > of the module > the ``returned_settings`` of
+        the fixture of their cloud > options > ini. Settings of a service are merged key by key.
+
+        Fail the test for unknown names and invalid values, those of ``strict`` and ``env`` included.
         """
-        general = dict(self.defaults)
+        layers = [returned_settings, *markers_of(node)]
         fakes: dict[str, dict[str, Any]] = {}
-        for layer in (returned_settings, *markers_of(node)):
-            for name, new_value in layer.items():
-                if name in TEST_SETTINGS:
-                    general[name] = self.defaults[name] if new_value is None else new_value
-                else:
-                    _merge_fake(fakes, fixture_of(name), new_value)
+        for layer in layers:
+            for name, value in layer.items():
+                if (fixture := setting_name(name)) in SERVICES:
+                    _merge_fake(fakes, fixture, value)
+        cloud = self._merged(layers, settings_of(CloudConfig))
         # Check the merged settings, because some only go together; even if the test has no such fake.
         with without_traceback():
-            cloud = {name: general[name] for name in settings_of(CloudConfig)}
             read(CloudConfig, cloud, "")
-            read(PerTestConfig, {name: general[name] for name in PER_TEST_SETTINGS}, "")
             for fixture, fake_settings in fakes.items():
                 read(settings_class(SERVICES[fixture]), fake_settings, fixture)
-            strict = kinds_of(general["strict"])
         self._check_ini_clock(cloud)
-        return MergedSettings(cloud, fakes, strict, general["env"])
+        self.per_test_settings(node, returned_settings)
+        return MergedSettings(cloud, fakes)
+
+    def per_test_settings(
+        self, node: Node | None, returned_settings: Mapping[str, Any]
+    ) -> PerTestConfig:
+        """Return ``strict`` and ``env`` of a test, merged in the order of ``merged_settings()``. Fail
+        the test for invalid values of these two.
+        """
+        merged = self._merged([returned_settings, *markers_of(node)], PER_TEST_SETTINGS)
+        with without_traceback():
+            return read(PerTestConfig, merged, "")
+
+    def _merged(self, layers: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+        """Return the values of settings. The last layer that has one wins; None is the default."""
+        merged = {name: self.defaults[name] for name in names}
+        for layer in layers:
+            for name in merged.keys() & layer.keys():
+                merged[name] = self.defaults[name] if layer[name] is None else layer[name]
+        return merged
 
     def _check_ini_clock(self, cloud_settings: Mapping[str, Any]) -> None:
+        """Fail a test with a contradiction that ``CloudConfig`` cannot see: it gets no clock for the ini
+        setting ``running``, because that is the default.
+        """
         if (
             cloud_settings["process_time"]
             and cloud_settings["clock"] is None
@@ -189,8 +216,6 @@ class RunOptions:
 
 def _merge_fake(fakes: dict[str, dict[str, Any]], fixture: str, settings: Any) -> None:
     """Merge settings of a fixture's fake into those that it has already."""
-    if fixture not in SERVICES:
-        raise misuse(unknown_name("setting of fakecloud", fixture, (*TEST_SETTINGS, *SERVICES)))
     if not isinstance(settings, Mapping):
         raise misuse(
             f"the setting {fixture} must be a dict of that service's settings, got {settings!r}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
     from .observation import Observation
-    from .options import MergedSettings, RunOptions
+    from .options import PerTestConfig, RunOptions
 
 
 @dataclass
@@ -182,15 +182,10 @@ class Run:
         assert self.test.item is not None, "fixtures of fakes are for tests"
         return self.test.item
 
-    def settings_of_test(self) -> MergedSettings:
-        """Return the settings of the current test, with all its markers. Only ``strict`` and ``env`` are
-        read from them, because the cloud and its fakes have got the others when they were started.
-
-        Each call merges and checks all of them (11 µs for a test with a marker), because the fixtures
-        and the code of a test can add markers, whose errors must not be lost.
-        """
+    def settings_of_test(self) -> PerTestConfig:
+        """Return ``strict`` and ``env`` of the current test, with the markers that it has so far."""
         owner = self.fixtures_owner
-        return self.options.merged_settings(
+        return self.options.per_test_settings(
             self._item(), {} if owner is None else owner.returned_settings
         )
 

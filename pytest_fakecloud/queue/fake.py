@@ -255,7 +255,10 @@ class Queue(QueueActions, Fake):
 
         Raises ``ContractError`` if the client is not installed.
         """
-        client: QStash = self._official(partial(self._make, "QStash"), options)
+        # It has no method of its own that closes it.
+        client: QStash = self._official(
+            partial(self._make, "QStash"), options, close="http._client.close"
+        )
         return client
 
     def _make(self, name: str, **options: Any) -> Any:

@@ -126,7 +126,10 @@ class VectorIndex(Fake):
 
     def client(self, **options: Any) -> upstash_vector.Index:
         """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it."""
-        client: upstash_vector.Index = self._official(self._make_client, options)
+        # It has no method of its own that closes it.
+        client: upstash_vector.Index = self._official(
+            self._make_client, options, close="_client.close"
+        )
         return client
 
     @property

@@ -16,7 +16,6 @@ import pytest
 from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.model import ProducerRecord, Record, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerLimits
-from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.answers import Response
 from tests.harness import wait_until
@@ -554,14 +553,6 @@ def test_wait_for_record_has_an_awaitable_version(broker: Broker) -> None:
 
 
 # -- the fake itself ---------------------------------------------------------------------------
-
-
-def test_a_client_closes_with_its_broker() -> None:
-    broker = Broker(Context.alone(now=START), topics={"orders": 1})
-    client = broker.client()
-    assert client.get("/topics").json() == {"orders": 1}
-    broker.close()
-    assert client.is_closed
 
 
 def test_identity(broker: Broker) -> None:

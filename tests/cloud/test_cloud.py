@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import socket
 import subprocess
@@ -22,8 +23,10 @@ import urllib3
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
 from pytest_fakecloud.cloud.base import secrets_in, show_same
+from pytest_fakecloud.cloud.config import CloudConfig
 from pytest_fakecloud.cloud.fake import Takeover, secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
+from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.core.violations import VIOLATION_KINDS
 from pytest_fakecloud.http.app import App
@@ -88,17 +91,34 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         assert not cloud.fakes()
 
 
-class Slotted:
-    __slots__ = ("_client",)
+def test_the_parameters_of_a_cloud_are_its_settings() -> None:
+    parameters = inspect.signature(Cloud).parameters
+    settings = settings_of(CloudConfig)
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        name: setting.default for name, setting in settings.items()
+    }
 
-    def __init__(self) -> None:
-        self._client = mock.Mock(spec=["close"])
 
-
-def test_closing_a_fake_closes_a_client_with_slots() -> None:
+def test_closing_a_fake_closes_its_official_clients() -> None:
     with Cloud() as cloud:
-        client = cloud.kv_server()._official(Slotted, {})
-    client._client.close.assert_called_once_with()
+        redis = cloud.kv_server().client()
+        connections = [
+            redis._http._client,
+            cloud.vector_index().client()._client,
+            cloud.broker().client(),
+            cloud.queue().client().http._client,
+        ]
+        redis.ping()
+        assert not any(client.is_closed for client in connections)
+    assert all(client.is_closed for client in connections)
+
+
+def test_a_fake_closes_although_a_client_has_another_method_for_it() -> None:
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+        kv._official(mock.Mock, {"spec": ["shut_down"]}, "http._client.close")
+        kv.close()
+        assert not kv._exits
 
 
 def test_each_open_handle_has_a_name_of_its_own() -> None:

@@ -565,7 +565,7 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
             "fakecloud_share_tls_context = 5",
             "fakecloud_share_tls_context = 5 is unknown: pass true or false",
         ),
-        ("fakecloud_strict = unrooted", "fakecloud_strict: strict='unrooted' is not a kind*"),
+        ("fakecloud_strict = unrooted", "fakecloud_strict: 'unrooted' is not a kind*"),
         *(
             (
                 f"fakecloud_early = kv_server\nfakecloud_scope = {scope}",
