@@ -13,7 +13,7 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from math import copysign
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError, brief
 from .errors import CommandError, one_line
@@ -53,10 +53,20 @@ class SetReply(list[Any]):
     __slots__ = ()
 
 
+PushKind: TypeAlias = Literal["reply", "message", "invalidation"]
+"""What a push is: it stands instead of the reply to a command, as the confirmation of SUBSCRIBE does; a
+message of pub/sub; or it tells of a changed key (CLIENT TRACKING).
+"""
+
+
 class Push(list[Any]):
     """A message that is not the reply to a command: a push in RESP3, an array in RESP2."""
 
-    __slots__ = ()
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: PushKind, items: Iterable[Any]) -> None:
+        super().__init__(items)
+        self.kind = kind
 
 
 class Bool(Enum):

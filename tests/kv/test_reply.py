@@ -41,7 +41,7 @@ CASES: list[tuple[Any, Any, bytes, bytes]] = [
     ([1, [b"a"]], [1, ["a"]], b"*2\r\n:1\r\n*1\r\n$1\r\na\r\n", b"*2\r\n:1\r\n*1\r\n$1\r\na\r\n"),
     (Map([b"a", 1]), ["a", 1], b"*2\r\n$1\r\na\r\n:1\r\n", b"%1\r\n$1\r\na\r\n:1\r\n"),
     (SetReply([1]), [1], b"*1\r\n:1\r\n", b"~1\r\n:1\r\n"),
-    (Push([1]), [1], b"*1\r\n:1\r\n", b">1\r\n:1\r\n"),
+    (Push("message", [1]), [1], b"*1\r\n:1\r\n", b">1\r\n:1\r\n"),
     ([CommandError(b"ERR a\nb")], ["ERR a\nb"], b"*1\r\n-ERR a b\r\n", b"*1\r\n-ERR a b\r\n"),
     (NO_REPLY, None, b"", b""),
 ]

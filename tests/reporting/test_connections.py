@@ -64,7 +64,7 @@ def test_a_reply_is_read_as_a_value(value: Any, read: Any, version: int) -> None
     ("value", "read"),
     [
         (Map([b"a", 1]), {"a": 1}), (SetReply([b"a"]), ["a"]),
-        (Push([b"message", b"c"]), ["message", "c"]), (Bool(True), True),
+        (Push("message", [b"message", b"c"]), ["message", "c"]), (Bool(True), True),
         (Verbatim(b"text"), "text"), (1.5, 1.5),
     ],
 )  # fmt: skip

@@ -41,7 +41,7 @@ class PubSub:
     def subscribe(self, session: Session, kind: str, name: bytes) -> None:
         session.subscriptions[kind][name] = None
         self._listeners[kind].setdefault(name, {})[session] = None
-        session.push(Push([_CONFIRMATIONS[kind][0], name, self._count(session, kind)]))
+        session.push(Push("reply", [_CONFIRMATIONS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Session, kind: str, names: list[bytes]) -> None:
         """Unsubscribe a session from the named channels or patterns; without names, from all."""
@@ -50,7 +50,7 @@ class PubSub:
         for name in going or [None]:
             if name is not None:
                 self._forget(session, kind, name)
-            session.push(Push([word, name, self._count(session, kind)]))
+            session.push(Push("reply", [word, name, self._count(session, kind)]))
 
     def drop(self, session: Session) -> None:
         for kind in KINDS:
@@ -61,19 +61,19 @@ class PubSub:
         """Send a message to a channel; return the number of deliveries, one per subscription."""
         receivers = 0
         for session in self._listeners["channel"].get(channel, ()):
-            session.push(Push([b"message", channel, message]))
+            session.push(Push("message", [b"message", channel, message]))
             receivers += 1
         for pattern, sessions in self._listeners["pattern"].items():
             if matcher(pattern)(channel):
                 for session in sessions:
-                    session.push(Push([b"pmessage", pattern, channel, message]))
+                    session.push(Push("message", [b"pmessage", pattern, channel, message]))
                     receivers += 1
         return receivers
 
     def publish_to_shard(self, channel: bytes, message: bytes) -> int:
         sessions = self._listeners["shard"].get(channel, {})
         for session in sessions:
-            session.push(Push([b"smessage", channel, message]))
+            session.push(Push("message", [b"smessage", channel, message]))
         return len(sessions)
 
     def names(self, kind: str) -> list[bytes]:
@@ -277,7 +277,7 @@ class Tracking:
         if not options.redirect:
             # RESP2 connections can receive only redirected messages.
             if session.connection_resp == 3:
-                session.push(Push([b"invalidate", keys]))
+                session.push(Push("invalidation", [b"invalidate", keys]))
             return
         target = self._connected.get(options.redirect)
         if target is not None and target.closing:
@@ -285,9 +285,9 @@ class Tracking:
         options.broken = target is None
         if target is None:
             if session.connection_resp == 3:
-                session.push(Push([b"tracking-redir-broken", options.redirect]))
+                session.push(Push("invalidation", [b"tracking-redir-broken", options.redirect]))
             return
         if target.connection_resp == 3:
-            target.push(Push([b"invalidate", keys]))
+            target.push(Push("invalidation", [b"invalidate", keys]))
         elif _CHANNEL in target.subscriptions["channel"]:
-            target.push(Push([b"message", _CHANNEL, keys]))
+            target.push(Push("invalidation", [b"message", _CHANNEL, keys]))

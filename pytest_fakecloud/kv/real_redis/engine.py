@@ -226,7 +226,7 @@ class _Subscription(Feed):
             if self._unconfirmed is not None:
                 self._unconfirmed.append(count)
                 return
-        self._session.push(Push([*self._confirmation, count]))
+        self._session.push(Push("reply", [*self._confirmation, count]))
 
     def _pass_on(self, message: Any) -> None:
         head, *names, payload = message
@@ -234,10 +234,12 @@ class _Subscription(Feed):
             with self._lock:
                 counts, self._unconfirmed = self._unconfirmed or (), None
             for count in counts:
-                self._session.push(Push([*self._confirmation, count]))
+                self._session.push(Push("reply", [*self._confirmation, count]))
             return
         # Remove the prefix only from the names. The payload was chosen by the client.
-        self._session.push(Push([bytes(head), *map(self._prefixes.strip, names), payload]))
+        self._session.push(
+            Push("message", [bytes(head), *map(self._prefixes.strip, names), payload])
+        )
 
 
 class Subscriptions:

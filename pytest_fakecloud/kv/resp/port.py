@@ -43,9 +43,6 @@ from .answers import answer_of, internal_error, with_replies
 from .records import open_call, shown
 from .wire import SEND_BYTES, CommandReader, ExecMessages, Outbox, ProtocolFault, protocol_of
 
-_INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
-_MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
-"""Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
 _TLS = b"\x16\x03"
 """The first bytes of a TLS connection."""
 _OF_BROWSERS = frozenset({b"POST", b"HOST:"})
@@ -342,17 +339,13 @@ class PortConnection:
         the engine's lock.
         """
         session, outbox = self.session, self.outbox
-        is_push = isinstance(message, Push)  # A line of MONITOR is not.
-        is_invalidation = is_push and (
-            message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]
-        )
-        if session.in_exec and is_push and message[0] not in _MESSAGES:
-            # The confirmation of SUBSCRIBE in a transaction stands instead of the reply to it.
+        kind = message.kind if isinstance(message, Push) else "monitor"
+        if session.in_exec and kind == "reply":
             self._in_exec.instead[session.exec_position] += to_resp(message, session.resp)
             return
         if session.closing:
             return
-        if is_push and not is_invalidation:
+        if kind in ("reply", "message"):
             # A message that a transaction publishes to its own client follows the reply to EXEC; before
             # Redis 7.2, it stands in this reply, before that to the command that follows.
             is_behind = session.in_exec

@@ -457,7 +457,7 @@ def _protocol(session: Session, name: bytes) -> Reply:
     if kind == "push":
         if session.resp < 3:
             raise CommandError(errors.DEBUG_PUSH)
-        session.push(Push([b"server-cpu-usage", 42]))
+        session.push(Push("reply", [b"server-cpu-usage", 42]))
         return b"Some real reply following the push reply"
     if kind not in _REPLIES:
         raise CommandError(errors.DEBUG_PROTOCOL)
