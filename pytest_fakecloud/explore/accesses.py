@@ -26,8 +26,8 @@ MESSAGES = frozenset({*PUBLISHING, "produce"})
 """Routes of other services by which a client sends a message."""
 _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
-_SETS_VALUES = kinds.CREATES & kinds.OVERWRITES
-_ADDS_FIELDS = (kinds.CREATES & kinds.FIELDS) - kinds.OVERWRITES - kinds.SCORES
+_SETS_VALUES = kinds.CREATES & kinds.LOSES_UPDATES
+_ADDS_FIELDS = (kinds.CREATES & kinds.FIELDS) - kinds.LOSES_UPDATES - kinds.SCORES
 _REMOVES_FIELDS = (kinds.REMOVALS | kinds.DELETES_ANY) & kinds.FIELDS
 # Only the names of these commands tell which members of a sorted set they remove or rank.
 _REMOVES_RANGES = frozenset({"ZREMRANGEBYLEX", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE"})

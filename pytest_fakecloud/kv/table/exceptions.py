@@ -24,3 +24,6 @@ OTHER_TTLS = frozenset({"COPY", "MOVE", "RENAME", "RENAMENX", "RESTORE", "RESTOR
 
 READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
 """Commands with fields, members or indexes as arguments that access others. Tests ask for a new one."""
+
+DELETES_RANGES = frozenset({"ARDELRANGE"})
+"""Commands that overwrite indexes between their arguments. Explorations do not compare these."""

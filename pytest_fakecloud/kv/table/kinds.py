@@ -1,5 +1,5 @@
 """Sets of commands by which reports and explorations judge what clients did: for example, one of
-``OVERWRITES`` after a read by the same client may have lost the update of another client.
+``LOSES_UPDATES`` after a read by the same client may have lost the update of another client.
 
 They are derived from the command table. A new command belongs to the kinds that its row implies: by its
 group, its flags, the flags of its keys, its arguments and its effects.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .exceptions import READ_OTHERS
+from .exceptions import DELETES_RANGES, READ_OTHERS
 from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
 from .synopsis import all_arguments
@@ -50,16 +50,15 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 
 # -- what a repetition does (`CommandSpec.repetition`) ---------------------------------------------
 
-OVERWRITES = _all(
+LOSES_UPDATES = _all(
     lambda spec: (
         spec.repetition == "overwrites"
-        and spec.group not in ("list", "sorted-set", "geo", "vector")
-        and spec.name != "ARDELRANGE"
+        and GROUPS[spec.group].compares_values
+        and spec.name not in DELETES_RANGES
     )
 )
-"""Commands that replace or delete whole values of keys or fields, whatever these are. Without those of
-values that explorations do not compare: elements of lists, whose indexes change; scores, for which they
-have other rules (``SCORES``); vectors; and all indexes in a range.
+"""Commands that replace or delete whole values of keys or fields, whatever these are, so that an update
+by another client can be lost: those that overwrite values which explorations compare.
 """
 CHANGES_AGAIN = _all(lambda spec: spec.repetition == "again")
 """Commands that change the data again each time they are repeated."""
@@ -107,7 +106,7 @@ ONLY_DELETES = _all(
     )
 )
 """Commands that delete data of their keys and change nothing else."""
-DELETES_ANY = _all(lambda spec: spec.name in OVERWRITES and "delete" in _flags(spec))
+DELETES_ANY = _all(lambda spec: spec.name in LOSES_UPDATES and "delete" in _flags(spec))
 """Commands that delete the keys or fields in their arguments, whatever values these have."""
 DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("generic", "string"))
 """Commands that delete keys unconditionally."""
