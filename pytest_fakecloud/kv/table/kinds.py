@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .exceptions import DELETES_RANGES, READ_OTHERS
+from .exceptions import ASSIGNS_ENTRIES, DELETES_RANGES, READ_OTHERS
 from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
 from .synopsis import all_arguments
@@ -132,7 +132,7 @@ FINISHES = _all(
 """Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-OF_QUEUES = (CONSUMES | MOVES | CLAIMS | {"XREADGROUP"}) | _all(
+OF_QUEUES = (CONSUMES | MOVES | CLAIMS | ASSIGNS_ENTRIES) | _all(
     lambda spec: spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"}
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""

@@ -17,9 +17,9 @@ from ..errors import CommandError, not_available, unknown_command, unknown_subco
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
 from .arguments import FIELD_NAMES, UNITS, Unit
-from .exceptions import ARITIES, OTHER_TTLS, PROTECTIONS
+from .exceptions import ARITIES, DESTINATIONS, KEYS, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
-from .keys import KeySpec, migrated_keys
+from .keys import KeySpec
 from .rows import ROWS, Row, naming
 from .synopsis import Argument, BoundLine, all_arguments
 from .ttl import TTL_OPTIONS
@@ -255,9 +255,16 @@ class CommandSpec:
 
     def key_positions(self, line: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``line``, which includes the name."""
-        if self.name == "MIGRATE":
-            return [(at, self.keys[0]) for at in migrated_keys(line)]
+        if positions_of := KEYS.get(self.name):
+            return [(at, self.keys[0]) for at in positions_of(line)]
         return [(at, spec) for spec in self.keys for at in spec.positions(line) or ()]
+
+    def destination(self, line: list[bytes]) -> int | None:
+        """Return the position of the key in ``line`` that SORT writes, which is not in `key_positions`
+        because real servers report it as unknown; None for other commands.
+        """
+        position_of = DESTINATIONS.get(self.name)
+        return position_of(line) if position_of else None
 
 
 F = TypeVar("F", bound=Callable[..., Reply])
