@@ -15,7 +15,6 @@ from ..core.accesses import Touch
 from ..core.calls import Call
 from ..kv.accesses import text_of
 from ..kv.table import kinds
-from ..kv.table.arguments import FIELD_NAMES
 from ..kv.table.synopsis import BoundLine
 from ..queue.rest.app import PUBLISHING
 from ..reporting.calls import Lookups
@@ -151,7 +150,7 @@ class Access:
     @property
     def values(self) -> tuple[str, ...]:
         """The values that it sets, if it only sets values."""
-        return self.bound.named("value") if self.name in _SETS_VALUES else ()
+        return self.bound.with_role("value") if self.name in _SETS_VALUES else ()
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -312,10 +311,10 @@ class Access:
         """The fields, members or indexes that a command accesses, if its words name them."""
         if self.name not in kinds.FIELDS:
             return ()
-        fields = self.bound.named(*FIELD_NAMES)
+        fields = self.bound.with_role("field")
         if self.name == "ARSET" and fields[0].isdecimal():
             first = int(fields[0])
-            return tuple(map(str, range(first, first + len(self.bound.named("value")))))
+            return tuple(map(str, range(first, first + len(self.bound.with_role("value")))))
         return fields
 
     @cached_property
@@ -323,7 +322,7 @@ class Access:
         """The paths of a document that a command accesses."""
         if not self.name.startswith("JSON."):
             return ()
-        return self.bound.named("path") or ("$",)
+        return self.bound.with_role("path") or ("$",)
 
 
 def _is_anonymous(record: Any) -> bool:

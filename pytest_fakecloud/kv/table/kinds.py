@@ -113,19 +113,19 @@ DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("gener
 REMOVALS = _all(
     lambda spec: (
         _flags(spec) == {"RW", "delete"}
-        and (spec.has_fields or any(argument.name == "element" for argument in spec.arguments))
+        and (spec.has_fields or any(argument.role == "element" for argument in spec.arguments))
     )
 )
 """Commands that remove the fields, members or elements in their arguments, without returning them."""
 CLAIMS = _all(
-    lambda spec: any(argument.name == "min-idle-time" for argument in all_arguments(spec.arguments))
+    lambda spec: any(argument.role == "idle time" for argument in all_arguments(spec.arguments))
 )
 """Commands that look for entries which a consumer of a stream has read and not acknowledged."""
 FINISHES = _all(
     lambda spec: (
         spec.group == "stream"
         and any(key.writes for key in spec.keys)
-        and any(arg.name == "id" and arg.multiple for arg in all_arguments(spec.arguments))
+        and any(arg.role == "entry" and arg.multiple for arg in all_arguments(spec.arguments))
         and spec.name not in CLAIMS
     )
 )

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
-from .arguments import FIELD_NAMES, UNITS, Unit
+from .arguments import ROLES, UNITS, Unit
 from .exceptions import ARITIES, DESTINATIONS, KEYS, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
 from .keys import KeySpec
@@ -183,7 +183,7 @@ class CommandSpec:
         if not self.only_key or not (overwrites_string or "OW" in self.keys[0].flags):
             return 0
         names = enumerate(self._shortest_names)
-        return next((at for at, name in names if name in ("value", "serialized-value")), 0)
+        return next((at for at, name in names if ROLES.get(name) == "value"), 0)
 
     # -- the time ---------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class CommandSpec:
     def has_fields(self) -> bool:
         """Whether arguments that belong to no option are fields, members or indexes."""
         return GROUPS[self.group].has_fields and any(
-            argument.name in FIELD_NAMES and not argument.token
+            argument.role == "field" and not argument.token
             for argument in all_arguments(self.arguments)
         )
 
@@ -244,7 +244,7 @@ class CommandSpec:
 
     def fields_of(self, line: Sequence[str]) -> tuple[str, ...]:
         """Return the fields, members or indexes that are arguments of a command line."""
-        return self.bound(line).named(*FIELD_NAMES) if self.has_fields else ()
+        return self.bound(line).with_role("field") if self.has_fields else ()
 
     def lacks_keys(self, line: list[bytes]) -> bool:
         """Return whether the keys of a part of the line cannot be found, as in ``ZUNIONSTORE a 0``."""
