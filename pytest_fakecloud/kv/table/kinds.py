@@ -100,9 +100,7 @@ EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not No
 
 ONLY_DELETES = _all(
     lambda spec: (
-        spec.write
-        and any(key.writes for key in spec.keys)
-        and all({"insert", "update"}.isdisjoint(key.flags) for key in spec.keys)
+        spec.changes_keys and all({"insert", "update"}.isdisjoint(key.flags) for key in spec.keys)
     )
 )
 """Commands that delete data of their keys and change nothing else."""
@@ -124,7 +122,7 @@ CLAIMS = _all(
 FINISHES = _all(
     lambda spec: (
         spec.group == "stream"
-        and any(key.writes for key in spec.keys)
+        and spec.changes_keys
         and any(arg.role == "entry" and arg.multiple for arg in all_arguments(spec.arguments))
         and spec.name not in CLAIMS
     )

@@ -62,18 +62,12 @@ class CommandSpec:
 
     def _check(self) -> None:
         """Raise ``ValueError`` if the columns contradict each other."""
-        changes_keys = self.write and any(key.writes for key in self.keys)
-        if changes_keys and not self.repetition:
-            raise ValueError(
-                "it changes keys, so the effects need a word about repetitions; use one of "
-                f"{', '.join(effects.REPETITIONS)}"
-            )
         if self.effects.reply and not (self.readonly and self.keys):
             raise ValueError(
                 f"it is no read of keys, so {self.effects.reply!r} says nothing; remove it, or add the "
                 "flag readonly and a key"
             )
-        if self.repetition and not changes_keys:
+        if self.repetition and not self.changes_keys:
             raise ValueError(
                 f"it changes no keys, so {self.repetition!r} says nothing; remove it, or add the flag "
                 "write and update, insert or delete to a key"
@@ -114,6 +108,11 @@ class CommandSpec:
     def only_key(self) -> int:
         """The position of the key, or 0 unless there is exactly one at a fixed position."""
         return self.keys[0].only_position if len(self.keys) == 1 else 0
+
+    @cached_property
+    def changes_keys(self) -> bool:
+        """Whether the command changes the data of the user in a key."""
+        return self.write and any(key.writes for key in self.keys)
 
     @cached_property
     def counts_reads(self) -> bool:
