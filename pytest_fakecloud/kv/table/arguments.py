@@ -15,7 +15,7 @@ class Unit(NamedTuple):
 
 
 ArgumentRole = Literal["field", "value", "element", "entry", "idle time", "path"]
-"""What arguments are for limits, reports and explorations.
+"""The roles of arguments.
 
 - ``field``: a field, member or index of a value, in the groups with ``has_fields`` (`groups.py`).
 - ``value``: a new value of a key, a field or an index.
@@ -31,7 +31,7 @@ class ArgumentName(NamedTuple):
 
     - ``type`` is their type in ``COMMAND DOCS``; ``string`` if servers say different ones of different
       commands. A ``key`` is a string in commands whose rows have no position for it.
-    - ``role`` is theirs, or None.
+    - ``role`` is what they are for limits, reports and explorations; None if these do not ask.
     - ``ttl_unit`` is the unit if they are TTLs, unless an option is before them. The options that set a
       TTL are in `ttl.py`.
     """

@@ -7,7 +7,9 @@ from ..syntax import option_places
 ARITIES = {"COMMAND": -1, "PSYNC": -3, "QUIT": -1}
 """The arities of commands that accept other numbers of words than their synopsis shows."""
 FREE_ARITIES = frozenset({"UNLINK"})
-"""Commands that the vendor's service accepts with any number of words, as users of clients say."""
+"""Commands that the vendor's service accepts with any number of words, according to users of its
+clients.
+"""
 
 PROTECTIONS = {
     "DEBUG": "enable-debug-command",
