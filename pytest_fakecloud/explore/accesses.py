@@ -15,7 +15,6 @@ from ..core.accesses import Touch
 from ..core.calls import Call
 from ..kv.accesses import text_of
 from ..kv.table import kinds
-from ..kv.table.arguments import FIELD_NAMES
 from ..kv.table.synopsis import BoundLine
 from ..queue.rest.app import PUBLISHING
 from ..reporting.calls import Lookups
@@ -26,8 +25,8 @@ MESSAGES = frozenset({*PUBLISHING, "produce"})
 """Routes of other services by which a client sends a message."""
 _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
-_SETS_VALUES = kinds.CREATES & kinds.OVERWRITES
-_ADDS_FIELDS = (kinds.CREATES & kinds.FIELDS) - kinds.OVERWRITES - kinds.SCORES
+_SETS_VALUES = kinds.CREATES & kinds.LOSES_UPDATES
+_ADDS_FIELDS = (kinds.CREATES & kinds.FIELDS) - kinds.LOSES_UPDATES - kinds.SCORES
 _REMOVES_FIELDS = (kinds.REMOVALS | kinds.DELETES_ANY) & kinds.FIELDS
 # Only the names of these commands tell which members of a sorted set they remove or rank.
 _REMOVES_RANGES = frozenset({"ZREMRANGEBYLEX", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE"})
@@ -151,7 +150,7 @@ class Access:
     @property
     def values(self) -> tuple[str, ...]:
         """The values that it sets, if it only sets values."""
-        return self.bound.named("value") if self.name in _SETS_VALUES else ()
+        return self.bound.with_role("value") if self.name in _SETS_VALUES else ()
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -312,10 +311,10 @@ class Access:
         """The fields, members or indexes that a command accesses, if its words name them."""
         if self.name not in kinds.FIELDS:
             return ()
-        fields = self.bound.named(*FIELD_NAMES)
+        fields = self.bound.with_role("field")
         if self.name == "ARSET" and fields[0].isdecimal():
             first = int(fields[0])
-            return tuple(map(str, range(first, first + len(self.bound.named("value")))))
+            return tuple(map(str, range(first, first + len(self.bound.with_role("value")))))
         return fields
 
     @cached_property
@@ -323,7 +322,7 @@ class Access:
         """The paths of a document that a command accesses."""
         if not self.name.startswith("JSON."):
             return ()
-        return self.bound.named("path") or ("$",)
+        return self.bound.with_role("path") or ("$",)
 
 
 def _is_anonymous(record: Any) -> bool:

@@ -57,7 +57,7 @@ def _description(*accesses: Access) -> str:
 def _lost_update(evidence: Evidence) -> Findings:
     for read, other, write, key in evidence.stale_writes:
         is_score = (read.name, write.name) == ("ZSCORE", "ZADD")
-        is_overwritten = write.name in kinds.OVERWRITES or is_score
+        is_overwritten = write.name in kinds.LOSES_UPDATES or is_score
         if not write.meets(other):
             continue  # For example, the other client wrote another field.
         if read.name in kinds.ASKS_FOR_NAMES and write.name in kinds.DELETES_ANY:
@@ -216,7 +216,7 @@ def _stale_copy(evidence: Evidence) -> Findings:
         is_filled = write.name in kinds.ADDS and write.before[0] is None
         # A member that is there may have been added once more, for the newer value.
         is_removed = write.name in ("SREM", "ZREM")
-        is_copy = is_filled or is_removed or write.name in kinds.OVERWRITES - kinds.DELETIONS
+        is_copy = is_filled or is_removed or write.name in kinds.LOSES_UPDATES - kinds.DELETIONS
         if not (is_vector or (is_copy and evidence.is_blind(write))):
             continue
         own = root_of(write.client)
@@ -317,7 +317,7 @@ def _overtaken(evidence: Evidence) -> Findings:
         consumers = set()  # Other records are the newest here, or a consumer has not finished.
     for key in evidence.places:
         writes = [command for command in evidence.of_key(key) if command.changes]
-        if not writes or writes[-1].name not in kinds.OVERWRITES:
+        if not writes or writes[-1].name not in kinds.LOSES_UPDATES:
             continue
         before = [command for command in evidence.usual.of_key(key) if command.changes]
         last, order = writes[-1], [write.text for write in before]
@@ -467,7 +467,7 @@ def _key_without_ttl(evidence: Evidence) -> Findings:
         created = [
             change
             for change in changes
-            if change.before[0] is None and change.name not in kinds.OVERWRITES
+            if change.before[0] is None and change.name not in kinds.LOSES_UPDATES
         ]
         is_limited = key in split or (created and plain.remaining.get(key) is False)
         taken = [change for change in changes if change.acquires and change.shape in released]

@@ -287,7 +287,7 @@ class Evidence:
         same = (
             access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
         )
-        return effect.name in kinds.OVERWRITES and any(
+        return effect.name in kinds.LOSES_UPDATES and any(
             {*access.fields} >= {*effect.fields} for access in same
         )
 
@@ -340,7 +340,7 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
             continue
         is_replaced = any(
             other.changes
-            and other.name in kinds.OVERWRITES
+            and other.name in kinds.LOSES_UPDATES
             and access.keys[0] in other.keys
             and access.meets(other)
             for other in (trial.accesses[at + 1 :] if access.is_relative else ())

@@ -82,7 +82,7 @@ def command_line(
         of_keys = []
     bound = spec.bound(tuple(map(text_of, argv)))
     claims = None
-    for idle_time in bound.named("min-idle-time"):
+    for idle_time in bound.with_role("idle time"):
         if idle_time.isdecimal():
             claims = argv[1], argv[2], int(idle_time)
     return CommandLine(

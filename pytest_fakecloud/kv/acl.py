@@ -23,7 +23,7 @@ from .reply import Map, SetReply
 from .settings import Dialect
 from .syntax import encoded
 from .table.flags import CATEGORIES
-from .table.keys import KeySpec, sort_destination
+from .table.keys import KeySpec
 from .table.registry import EVERYTHING, CommandSpec, Table
 
 Reason = Literal["command", "key", "channel"]
@@ -132,7 +132,7 @@ def keys_of(spec: CommandSpec, line: list[bytes]) -> Iterator[tuple[int, bool, b
         flags = access_flags(spec.name, key, line)
         if "not_key" not in flags:
             yield place, "access" in flags, not flags.isdisjoint({"update", "insert", "delete"})
-    target = sort_destination(line) if spec.name == "SORT" else None
+    target = spec.destination(line)
     if target is not None:
         yield target, False, True
 

@@ -23,6 +23,7 @@ from ..model import Interface
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting
 from ..settings import VERSION, KVConfig
+from ..table.exceptions import FREE_ARITIES
 from ..table.over_rest import check_over_rest
 from ..table.registry import CommandSpec, command_table
 from ..table.versions import SHORTEST_DOUBLES
@@ -386,8 +387,7 @@ class KVEngine:
             check_over_rest(spec, line)
         if not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))
-        # The vendor's service accepts UNLINK without keys, according to users of its clients.
-        arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
+        arity_is_free = spec.name in FREE_ARITIES and self.dialect == "vendor"
         if not spec.least <= len(line) <= spec.most and not arity_is_free:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if spec.protection and self.config.text(spec.protection) != "yes":

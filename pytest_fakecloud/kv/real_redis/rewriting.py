@@ -24,7 +24,7 @@ from ..errors import CommandError
 from ..reply import OK, Reply
 from ..scripting.libraries import KEY_LOCKING, digest
 from ..syntax import option_places, parse_int
-from ..table.over_rest import OPTIONS_OF_READS
+from ..table.exceptions import OPTIONS_OF_READS
 from ..table.registry import CommandSpec
 
 

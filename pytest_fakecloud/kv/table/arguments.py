@@ -4,7 +4,7 @@ of the words of command lines. A synopsis with another name is an error at impor
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Unit(NamedTuple):
@@ -14,24 +14,35 @@ class Unit(NamedTuple):
     is_absolute: bool = False
 
 
+ArgumentRole = Literal["field", "value", "element", "entry", "idle time", "path"]
+"""The roles of arguments.
+
+- ``field``: a field, member or index of a value, in the groups with ``has_fields`` (`groups.py`).
+- ``value``: a new value of a key, a field or an index.
+- ``element``: an element of a list.
+- ``entry``: an entry of a stream, by its ID.
+- ``idle time``: how long another consumer has had the entries that the command claims.
+- ``path``: a part of a JSON document, which explorations compare as they do fields.
+"""
+
+
 class ArgumentName(NamedTuple):
     """What the arguments with a name are.
 
     - ``type`` is their type in ``COMMAND DOCS``; ``string`` if servers say different ones of different
       commands. A ``key`` is a string in commands whose rows have no position for it.
-    - ``is_field``: they are fields, members or indexes of a value, in the groups with ``has_fields``
-      (`groups.py`). Reports and explorations compare them.
+    - ``role`` is what they are for limits, reports and explorations; None if these do not ask.
     - ``ttl_unit`` is the unit if they are TTLs, unless an option is before them. The options that set a
       TTL are in `ttl.py`.
     """
 
     type: str
-    is_field: bool = False
+    role: ArgumentRole | None = None
     ttl_unit: Unit | None = None
 
 
-def _all(type: str, names: str) -> dict[str, ArgumentName]:
-    return dict.fromkeys(names.split(), ArgumentName(type))
+def _all(type: str, names: str, role: ArgumentRole | None = None) -> dict[str, ArgumentName]:
+    return dict.fromkeys(names.split(), ArgumentName(type, role))
 
 
 ARGUMENTS = {
@@ -39,18 +50,13 @@ ARGUMENTS = {
     "milliseconds": ArgumentName("integer", ttl_unit=Unit(1)),
     "unix-time-seconds": ArgumentName("unix-time", ttl_unit=Unit(1_000, is_absolute=True)),
     "unix-time-milliseconds": ArgumentName("unix-time", ttl_unit=Unit(1, is_absolute=True)),
-    "field": ArgumentName("string", is_field=True),
-    "member": ArgumentName("string", is_field=True),
-    "member1": ArgumentName("string", is_field=True),
-    "member2": ArgumentName("string", is_field=True),
-    "index": ArgumentName("key", is_field=True),  # of an array, or the name of a search index
-    # The new value of a key with OW, or of a string that is overwritten (`CommandSpec.value_at`).
-    **_all("string", "value serialized-value"),
-    # `kinds.py` asks for these: elements of a list, entries of a stream, and how long another
-    # consumer has had the entries that the command claims.
-    **_all("string", "element id min-idle-time"),
-    # A part of a JSON document, which explorations compare as they do fields.
-    **_all("string", "path"),
+    **_all("string", "field member member1 member2", role="field"),
+    "index": ArgumentName("key", role="field"),  # of an array, or the name of a search index
+    **_all("string", "value serialized-value", role="value"),
+    "element": ArgumentName("string", role="element"),
+    "id": ArgumentName("string", role="entry"),
+    "min-idle-time": ArgumentName("string", role="idle time"),
+    "path": ArgumentName("string", role="path"),
     **_all(
         "key",
         "destination destkey dst key key1 key2 newkey shardchannel source sourcekey src storedistkey "
@@ -77,7 +83,7 @@ ARGUMENTS = {
 }
 """The names of arguments in synopses."""
 
-FIELD_NAMES = tuple(name for name, argument in ARGUMENTS.items() if argument.is_field)
-"""The names of arguments that are fields, members or indexes."""
+ROLES = {name: argument.role for name, argument in ARGUMENTS.items() if argument.role}
+"""The names of arguments that have a role, with their roles."""
 UNITS = {name: argument.ttl_unit for name, argument in ARGUMENTS.items() if argument.ttl_unit}
 """The names of arguments that are TTLs, with their units."""

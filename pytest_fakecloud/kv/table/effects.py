@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-REPETITIONS = (
-    "idempotent", "if-new", "if-equal", "overwrites", "again", "varies", "takes", "moves", "derives",
+_REPETITIONS = (
+    "idempotent", "if-new", "if-equal", "overwrites", "again", "takes", "moves", "derives",
 )  # fmt: skip
 _REPLIES = ("counts", "names")
-_WORDS = (*REPETITIONS, *_REPLIES, "time", "hits")
+_WORDS = (*_REPETITIONS, *_REPLIES, "time", "hits")
 
 
 class Effects(NamedTuple):
     """The effects of a row, which the head of ``commands.txt`` explains.
 
-    ``repetition`` is one of ``REPETITIONS``, and ``reply`` is ``counts`` or ``names``; both can be
-    empty.
+    ``repetition`` is one of ``_REPETITIONS`` and ``reply`` one of ``_REPLIES``; both can be empty.
     """
 
     repetition: str
@@ -32,7 +31,7 @@ def parse(text: str) -> Effects:
         if word not in _WORDS:
             raise ValueError(f"{word!r} is not an effect; use one of {', '.join(_WORDS)}")
     return Effects(
-        _only_one(REPETITIONS, words), _only_one(_REPLIES, words), "time" in words, "hits" in words
+        _only_one(_REPETITIONS, words), _only_one(_REPLIES, words), "time" in words, "hits" in words
     )
 
 

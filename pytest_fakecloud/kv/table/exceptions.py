@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from ..syntax import option_places
+
 ARITIES = {"COMMAND": -1, "PSYNC": -3, "QUIT": -1}
 """The arities of commands that accept other numbers of words than their synopsis shows."""
+FREE_ARITIES = frozenset({"UNLINK"})
+"""Commands that the vendor's service accepts with any number of words, according to users of its
+clients.
+"""
 
 PROTECTIONS = {
     "DEBUG": "enable-debug-command",
@@ -18,9 +24,44 @@ UNAVAILABLE_OVER_REST = frozenset({
     "SUNSUBSCRIBE", "UNSUBSCRIBE", "UNWATCH", "WATCH",
 })  # fmt: skip
 """Commands that are not, although they do not block and others of their group are available."""
+OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
+"""Options with arguments, and their numbers of words with the name, that servers look for in XREAD and
+XREADGROUP alike. Over REST, these commands are available without BLOCK.
+"""
 
 OTHER_TTLS = frozenset({"COPY", "MOVE", "RENAME", "RENAMENX", "RESTORE", "RESTORE-ASKING"})
 """Commands that set a TTL that is no argument, e.g. that of another key. Tests ask for a new one."""
 
 READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
 """Commands with fields, members or indexes as arguments that access others. Tests ask for a new one."""
+
+ASSIGNS_ENTRIES = frozenset({"XREADGROUP"})
+"""Commands that take entries from a stream for a consumer, but change no data of the user there."""
+
+DELETES_RANGES = frozenset({"ARDELRANGE"})
+"""Commands that overwrite indexes between their arguments. Explorations do not compare these."""
+
+
+def _sort_destination(line: list[bytes]) -> int | None:
+    """Return the position of the key after the last STORE of SORT."""
+    destination = None
+    for at, word in option_places(line[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
+        if word == b"STORE":
+            destination = at + 1
+    return destination
+
+
+def _migrated_keys(line: list[bytes]) -> range:
+    """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
+    for at, word in option_places(line[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
+        if word == b"KEYS":
+            return range(0) if line[3] else range(at + 1, len(line))
+    return range(3, min(4, len(line)))
+
+
+KEYS = {"MIGRATE": _migrated_keys}
+"""For commands whose positions in the column *keys* are only those that real servers report, functions
+that return the positions of all keys in a command line.
+"""
+DESTINATIONS = {"SORT": _sort_destination}
+"""For commands whose destination is at an unknown position, functions that find it in a command line."""

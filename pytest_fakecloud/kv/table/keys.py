@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..syntax import integer_at_start, option_places
+from ..syntax import integer_at_start
 
 _POSITION = re.compile(
     r"unknown|(?:(?P<keyword>[A-Za-z]+)@)?(?P<first>-?[1-9]\d*)(?:\.\.(?P<last>-?\d+))?"
@@ -81,20 +81,3 @@ class KeySpec:
                 last = first + (len(line) - first) // self.limit - 1
         last = min(last, len(line) - 1)
         return range(first, last + 1, self.step)
-
-
-def sort_destination(line: list[bytes]) -> int | None:
-    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
-    destination = None
-    for at, word in option_places(line[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
-        if word == b"STORE":
-            destination = at + 1
-    return destination
-
-
-def migrated_keys(line: list[bytes]) -> range:
-    """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
-    for at, word in option_places(line[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
-        if word == b"KEYS":
-            return range(0) if line[3] else range(at + 1, len(line))
-    return range(3, min(4, len(line)))

@@ -1,5 +1,5 @@
 """Sets of commands by which reports and explorations judge what clients did: for example, one of
-``OVERWRITES`` after a read by the same client may have lost the update of another client.
+``LOSES_UPDATES`` after a read by the same client may have lost the update of another client.
 
 They are derived from the command table. A new command belongs to the kinds that its row implies: by its
 group, its flags, the flags of its keys, its arguments and its effects.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .exceptions import READ_OTHERS
+from .exceptions import ASSIGNS_ENTRIES, DELETES_RANGES, READ_OTHERS
 from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
 from .synopsis import all_arguments
@@ -50,16 +50,15 @@ BLOCKING = _all(lambda spec: "blocking" in spec.flags)
 
 # -- what a repetition does (`CommandSpec.repetition`) ---------------------------------------------
 
-OVERWRITES = _all(
+LOSES_UPDATES = _all(
     lambda spec: (
         spec.repetition == "overwrites"
-        and spec.group not in ("list", "sorted-set", "geo", "vector")
-        and spec.name != "ARDELRANGE"
+        and GROUPS[spec.group].compares_values
+        and spec.name not in DELETES_RANGES
     )
 )
-"""Commands that replace or delete whole values of keys or fields, whatever these are. Without those of
-values that explorations do not compare: elements of lists, whose indexes change; scores, for which they
-have other rules (``SCORES``); vectors; and all indexes in a range.
+"""Commands that replace or delete whole values of keys or fields, whatever these are, so that an update
+by another client can be lost: those that overwrite values which explorations compare.
 """
 CHANGES_AGAIN = _all(lambda spec: spec.repetition == "again")
 """Commands that change the data again each time they are repeated."""
@@ -101,39 +100,37 @@ EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not No
 
 ONLY_DELETES = _all(
     lambda spec: (
-        spec.write
-        and any(key.writes for key in spec.keys)
-        and all({"insert", "update"}.isdisjoint(key.flags) for key in spec.keys)
+        spec.changes_keys and all({"insert", "update"}.isdisjoint(key.flags) for key in spec.keys)
     )
 )
 """Commands that delete data of their keys and change nothing else."""
-DELETES_ANY = _all(lambda spec: spec.name in OVERWRITES and "delete" in _flags(spec))
+DELETES_ANY = _all(lambda spec: spec.name in LOSES_UPDATES and "delete" in _flags(spec))
 """Commands that delete the keys or fields in their arguments, whatever values these have."""
 DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("generic", "string"))
 """Commands that delete keys unconditionally."""
 REMOVALS = _all(
     lambda spec: (
         _flags(spec) == {"RW", "delete"}
-        and (spec.has_fields or any(argument.name == "element" for argument in spec.arguments))
+        and (spec.has_fields or any(argument.role == "element" for argument in spec.arguments))
     )
 )
 """Commands that remove the fields, members or elements in their arguments, without returning them."""
 CLAIMS = _all(
-    lambda spec: any(argument.name == "min-idle-time" for argument in all_arguments(spec.arguments))
+    lambda spec: any(argument.role == "idle time" for argument in all_arguments(spec.arguments))
 )
 """Commands that look for entries which a consumer of a stream has read and not acknowledged."""
 FINISHES = _all(
     lambda spec: (
         spec.group == "stream"
-        and any(key.writes for key in spec.keys)
-        and any(arg.name == "id" and arg.multiple for arg in all_arguments(spec.arguments))
+        and spec.changes_keys
+        and any(arg.role == "entry" and arg.multiple for arg in all_arguments(spec.arguments))
         and spec.name not in CLAIMS
     )
 )
 """Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-OF_QUEUES = (CONSUMES | MOVES | CLAIMS | {"XREADGROUP"}) | _all(
+OF_QUEUES = (CONSUMES | MOVES | CLAIMS | ASSIGNS_ENTRIES) | _all(
     lambda spec: spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"}
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CommandError, not_available
 from ..syntax import option_places
-from .exceptions import AVAILABLE_OVER_REST, UNAVAILABLE_OVER_REST
+from .exceptions import AVAILABLE_OVER_REST, OPTIONS_OF_READS, UNAVAILABLE_OVER_REST
 
 if TYPE_CHECKING:
     from .registry import CommandSpec
@@ -22,10 +22,6 @@ def is_available(spec: CommandSpec) -> bool:
         return True
     blocks = "blocking" in spec.flags and not spec.may_wait
     return not (blocks or spec.group in _GROUPS or spec.name in UNAVAILABLE_OVER_REST)
-
-
-OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
-"""Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
 
 
 def check_over_rest(spec: CommandSpec, line: list[bytes]) -> None:

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
-from .arguments import FIELD_NAMES, UNITS, Unit
-from .exceptions import ARITIES, OTHER_TTLS, PROTECTIONS
+from .arguments import ROLES, UNITS, Unit
+from .exceptions import ARITIES, DESTINATIONS, KEYS, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
-from .keys import KeySpec, migrated_keys
+from .keys import KeySpec
 from .rows import ROWS, Row, naming
 from .synopsis import Argument, BoundLine, all_arguments
 from .ttl import TTL_OPTIONS
@@ -62,18 +62,12 @@ class CommandSpec:
 
     def _check(self) -> None:
         """Raise ``ValueError`` if the columns contradict each other."""
-        changes_keys = self.write and any(key.writes for key in self.keys)
-        if changes_keys and not self.repetition:
-            raise ValueError(
-                "it changes keys, so the effects need a word about repetitions; use one of "
-                f"{', '.join(effects.REPETITIONS)}"
-            )
         if self.effects.reply and not (self.readonly and self.keys):
             raise ValueError(
                 f"it is no read of keys, so {self.effects.reply!r} says nothing; remove it, or add the "
                 "flag readonly and a key"
             )
-        if self.repetition and not changes_keys:
+        if self.repetition and not self.changes_keys:
             raise ValueError(
                 f"it changes no keys, so {self.repetition!r} says nothing; remove it, or add the flag "
                 "write and update, insert or delete to a key"
@@ -114,6 +108,11 @@ class CommandSpec:
     def only_key(self) -> int:
         """The position of the key, or 0 unless there is exactly one at a fixed position."""
         return self.keys[0].only_position if len(self.keys) == 1 else 0
+
+    @cached_property
+    def changes_keys(self) -> bool:
+        """Whether the command changes the data of the user in a key."""
+        return self.write and any(key.writes for key in self.keys)
 
     @cached_property
     def counts_reads(self) -> bool:
@@ -183,7 +182,7 @@ class CommandSpec:
         if not self.only_key or not (overwrites_string or "OW" in self.keys[0].flags):
             return 0
         names = enumerate(self._shortest_names)
-        return next((at for at, name in names if name in ("value", "serialized-value")), 0)
+        return next((at for at, name in names if ROLES.get(name) == "value"), 0)
 
     # -- the time ---------------------------------------------------------------------------------
 
@@ -231,7 +230,7 @@ class CommandSpec:
     def has_fields(self) -> bool:
         """Whether arguments that belong to no option are fields, members or indexes."""
         return GROUPS[self.group].has_fields and any(
-            argument.name in FIELD_NAMES and not argument.token
+            argument.role == "field" and not argument.token
             for argument in all_arguments(self.arguments)
         )
 
@@ -244,7 +243,7 @@ class CommandSpec:
 
     def fields_of(self, line: Sequence[str]) -> tuple[str, ...]:
         """Return the fields, members or indexes that are arguments of a command line."""
-        return self.bound(line).named(*FIELD_NAMES) if self.has_fields else ()
+        return self.bound(line).with_role("field") if self.has_fields else ()
 
     def lacks_keys(self, line: list[bytes]) -> bool:
         """Return whether the keys of a part of the line cannot be found, as in ``ZUNIONSTORE a 0``."""
@@ -255,9 +254,16 @@ class CommandSpec:
 
     def key_positions(self, line: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``line``, which includes the name."""
-        if self.name == "MIGRATE":
-            return [(at, self.keys[0]) for at in migrated_keys(line)]
+        if positions_of := KEYS.get(self.name):
+            return [(at, self.keys[0]) for at in positions_of(line)]
         return [(at, spec) for spec in self.keys for at in spec.positions(line) or ()]
+
+    def destination(self, line: list[bytes]) -> int | None:
+        """Return the position of the key in ``line`` that SORT writes, which is not in `key_positions`
+        because real servers report it as unknown; None for other commands.
+        """
+        position_of = DESTINATIONS.get(self.name)
+        return position_of(line) if position_of else None
 
 
 F = TypeVar("F", bound=Callable[..., Reply])

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...core.errors import did_you_mean
-from .arguments import ARGUMENTS
+from .arguments import ARGUMENTS, ROLES, ArgumentRole
 
 
 class Argument(NamedTuple):
@@ -24,6 +24,11 @@ class Argument(NamedTuple):
     inner: Sequence[Argument] = ()
     optional: bool = False
     multiple: bool = False
+
+    @property
+    def role(self) -> ArgumentRole | None:
+        """The role of its words, or None."""
+        return ROLES.get(self.name) if self.kind == "string" else None
 
     @property
     def is_choice_of_words(self) -> bool:
@@ -198,6 +203,11 @@ class BoundLine:
         """Return the words that have one of the names."""
         pairs = zip(self.names, self.words, strict=False)
         return tuple(word for name, word in pairs if name in names)
+
+    def with_role(self, role: ArgumentRole) -> tuple[str, ...]:
+        """Return the words whose names have a role."""
+        pairs = zip(self.names, self.words, strict=False)
+        return tuple(word for name, word in pairs if ROLES.get(name) == role)
 
     @property
     def options(self) -> frozenset[str]:

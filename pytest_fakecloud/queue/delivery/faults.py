@@ -195,7 +195,9 @@ class QueueFaults(FaultPlan):
         if matchers.get("route") is None:
             names = PUBLISHING_OR_SCHEDULING
             if kind == "burst":
-                names = frozenset(route.name for route in QueueApp.routes() if route.limited)
+                names = frozenset(
+                    route.name for route in QueueApp.routes() if route.counts_for_burst
+                )
             matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(sorted(names))})\Z")}
 
         def respond(proceed: Proceed) -> Answer:

@@ -36,4 +36,6 @@ def chat(engine: Engine, request: Request) -> Answer:
     return Answer(outcome.body, outcome.status, headers, content_type)
 
 
-ROUTES = [QueueRoute("POST", "/llm/v1/chat/completions", "chat", chat, lingers=True, limited=False)]
+ROUTES = [
+    QueueRoute("POST", "/llm/v1/chat/completions", "chat", chat, lingers=True, unlimited=True)
+]

@@ -19,6 +19,4 @@ def rotate_keys(engine: Engine, request: Request) -> object:
 ROUTES = [
     QueueRoute("GET", "/v2/keys", "get_keys", get_keys),
     QueueRoute("POST GET", "/v2/keys/rotate", "rotate_keys", rotate_keys, changes=True),
-    QueueRoute("GET", "/v1/keys", "get_keys_v1", get_keys),
-    QueueRoute("POST GET", "/v1/keys/rotate", "rotate_keys_v1", rotate_keys, changes=True),
 ]

@@ -22,20 +22,28 @@ from ..workflow.runs import report_rejected_step
 from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
 from .requests import caller_of, destination_of, field_of, json_array
 from .routing import QueueRoute
-from .schedules import SCHEDULES
 
 
 def publish(engine: Engine, request: Request, **options: Any) -> Json:
-    return _published_answer(engine, published(engine, request, **options))
+    return _published_answer(engine, publish_request(engine, request, **options))
+
+
+def publish_request(engine: Engine, request: Request, **options: Any) -> Published:
+    """Publish to the destination in a request's path, with the settings in its headers and its query."""
+    destination, settings = destination_of(request)
+    return engine.publish(
+        destination,
+        request.headers.pairs,
+        request.body,
+        query=settings,
+        caller_ip=caller_of(request),
+        **options,
+    )
 
 
 def enqueue(engine: Engine, request: Request) -> Json:
     name = check_name(request.segment("queue"), "queue name")
     return publish(engine, request, queue_name=name)
-
-
-def create_schedule(engine: Engine, request: Request) -> Json:
-    return publish(engine, request, schedule_only=True)
 
 
 def batch(engine: Engine, request: Request) -> Json:
@@ -118,19 +126,6 @@ def _candidates(engine: Engine, chosen: records.Filters) -> list[Message]:
     return [pending[task] for task in tasks if task in pending]
 
 
-def published(engine: Engine, request: Request, **options: Any) -> Published:
-    """Publish to the destination in a request's path, with the settings in its headers and its query."""
-    destination, settings = destination_of(request)
-    return engine.publish(
-        destination,
-        request.headers.pairs,
-        request.body,
-        query=settings,
-        caller_ip=caller_of(request),
-        **options,
-    )
-
-
 def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
     """Return destination, headers, body and queue of a batch item; raise a 400 error if malformed."""
     if not isinstance(item, dict):
@@ -172,7 +167,7 @@ def _headers_of(item: Any) -> HeaderList:
 
 ROUTES = [
     *(
-        QueueRoute("POST", pattern, name, method, publishes=True, limited=False)
+        QueueRoute("POST", pattern, name, method, publishes=True)
         for pattern, name, method in (
             ("/v2/publish/{destination*}", "publish", publish),
             ("/v2/enqueue/{queue}/{destination*}", "enqueue", enqueue),
@@ -183,11 +178,4 @@ ROUTES = [
     QueueRoute("GET", "/v2/messages/{id}", "get_message", get_message),
     QueueRoute("DELETE", "/v2/messages/{id}", "cancel_message", cancel_message),
     QueueRoute("POST", "/v2/messages/{id}/retry", "retry_message", retry_message),
-    *(
-        QueueRoute(
-            "POST", f"{base}/{{destination*}}", "create_schedule", create_schedule, schedules=True
-        )
-        for base in SCHEDULES
-    ),
-    QueueRoute("GET", "/v1/messages/{id}", "get_message_v1", get_message),
 ]

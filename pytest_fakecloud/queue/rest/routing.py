@@ -25,12 +25,18 @@ class QueueRoute(Route):
     which a client creates schedules: the fault ``daily_limit`` and findings about durations treat its
     requests like messages.
 
-    ``limited`` says whether the burst limit applies: not to requests that publish, trigger, notify or
-    wait (vendor's page on rate limits). Decided here: webhooks count as notifications, and chat requests
-    have a limit of their own.
+    ``unlimited`` marks an endpoint that does not publish, and to which the burst limit does not apply.
     """
 
     endpoint: Callable[[Engine, Request], object]
     publishes: bool = False
     schedules: bool = False
-    limited: bool = True
+    unlimited: bool = False
+
+    @property
+    def counts_for_burst(self) -> bool:
+        """Whether the burst limit counts its requests: not those that publish, trigger, notify or wait
+        (vendor's page on rate limits). Decided here: webhooks count as notifications, and chat requests
+        have a limit of their own.
+        """
+        return not (self.publishes or self.unlimited)

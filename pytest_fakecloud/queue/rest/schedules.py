@@ -1,14 +1,19 @@
-"""Endpoints for schedules, except their creation, which is publishing."""
+"""Endpoints for schedules. Their creation is a publish request."""
 
 from __future__ import annotations
 
-from ...http.messages import Request
+from ...http.messages import Json, Request
 from ..engine.engine import Engine
 from ..wire import records
+from .messages import publish
 from .routing import QueueRoute
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
+
+
+def create_schedule(engine: Engine, request: Request) -> Json:
+    return publish(engine, request, schedule_only=True)
 
 
 def list_schedules(engine: Engine, request: Request) -> object:
@@ -33,6 +38,9 @@ def resume_schedule(engine: Engine, request: Request) -> None:
 
 def _routes_at(base: str) -> list[QueueRoute]:
     return [
+        QueueRoute(
+            "POST", f"{base}/{{destination*}}", "create_schedule", create_schedule, schedules=True
+        ),
         QueueRoute("GET", base, "list_schedules", list_schedules),
         QueueRoute("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", pause_schedule),
         QueueRoute("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", resume_schedule),
@@ -41,8 +49,4 @@ def _routes_at(base: str) -> list[QueueRoute]:
     ]
 
 
-ROUTES = [
-    *(row for base in SCHEDULES for row in _routes_at(base)),
-    QueueRoute("GET", "/v1/schedules", "list_schedules_v1", list_schedules),
-    QueueRoute("GET", "/v1/schedules/{id}", "get_schedule_v1", get_schedule),
-]
+ROUTES = [route for base in SCHEDULES for route in _routes_at(base)]

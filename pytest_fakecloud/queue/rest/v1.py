@@ -16,9 +16,11 @@ from ..model import SECOND
 from ..wire import records
 from ..wire.headers import check_url
 from ..wire.values import as_text, as_wire, check_name, without_none
-from .messages import published
+from .keys import get_keys, rotate_keys
+from .messages import get_message, publish_request
 from .requests import destination_of, json_object
 from .routing import QueueRoute
+from .schedules import get_schedule, list_schedules
 
 OK = {"status": "ok"}
 _DOCUMENTED = {
@@ -32,7 +34,7 @@ _DOCUMENTED = {
 
 
 def publish(engine: Engine, request: Request) -> Json:
-    result = published(engine, request, api="v1")
+    result = publish_request(engine, request, api="v1")
     if result.schedule_id is not None:
         return Json({"scheduleId": result.schedule_id}, 201)
     if not result.accepted:
@@ -153,9 +155,7 @@ def _text(body: dict[str, Any], name: str) -> str:
 
 
 ROUTES = [
-    QueueRoute(
-        "POST", "/v1/publish/{destination*}", "publish_v1", publish, publishes=True, limited=False
-    ),
+    QueueRoute("POST", "/v1/publish/{destination*}", "publish_v1", publish, publishes=True),
     QueueRoute("GET", "/v1/endpoints", "list_endpoints_v1", list_endpoints),
     QueueRoute("POST", "/v1/endpoints", "create_endpoint_v1", create_endpoint),
     QueueRoute("GET", "/v1/endpoints/{id}", "get_endpoint_v1", get_endpoint),
@@ -166,8 +166,13 @@ ROUTES = [
     QueueRoute("GET", "/v1/topics/{name}", "get_topic_v1", get_topic),
     QueueRoute("PUT", "/v1/topics/{name}", "rename_topic_v1", rename_topic),
     QueueRoute("DELETE", "/v1/topics/{name}", "delete_topic_v1", delete_topic),
+    QueueRoute("GET", "/v1/messages/{id}", "get_message_v1", get_message),
     QueueRoute("DELETE", "/v1/messages/{id}", "cancel_message_v1", cancel_message),
     QueueRoute("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", list_tasks),
     QueueRoute("GET", "/v1/tasks/{id}", "get_task_v1", get_task),
+    QueueRoute("GET", "/v1/schedules", "list_schedules_v1", list_schedules),
+    QueueRoute("GET", "/v1/schedules/{id}", "get_schedule_v1", get_schedule),
+    QueueRoute("GET", "/v1/keys", "get_keys_v1", get_keys),
+    QueueRoute("POST GET", "/v1/keys/rotate", "rotate_keys_v1", rotate_keys, changes=True),
     QueueRoute("GET", "/v1/quota", "quota_v1", quota),
 ]

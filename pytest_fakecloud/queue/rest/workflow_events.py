@@ -62,9 +62,9 @@ def _event_id(request: Request) -> str:
 
 
 ROUTES = [
-    QueueRoute("POST", "/v2/wait/{event}", "wait_for_event", wait_for_event, limited=False),
-    QueueRoute("POST", "/v2/notify/{event}", "notify_event", notify_event, limited=False),
-    QueueRoute("POST", "/v2/notify/{run}/{event}", "notify_event", notify_run, limited=False),
+    QueueRoute("POST", "/v2/wait/{event}", "wait_for_event", wait_for_event, unlimited=True),
+    QueueRoute("POST", "/v2/notify/{event}", "notify_event", notify_event, unlimited=True),
+    QueueRoute("POST", "/v2/notify/{run}/{event}", "notify_event", notify_run, unlimited=True),
     QueueRoute("GET", "/v2/waiters/{event}", "list_waiters", list_waiters),
     QueueRoute(
         _METHODS,
@@ -72,6 +72,6 @@ ROUTES = [
         "workflow_webhook",
         workflow_webhook,
         changes=True,
-        limited=False,
+        unlimited=True,
     ),
 ]

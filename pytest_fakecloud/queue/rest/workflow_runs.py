@@ -224,6 +224,6 @@ ROUTES = [
     QueueRoute("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cancel_runs),
     QueueRoute("GET", "/v2/workflows/events", "list_workflow_runs", list_runs),
     QueueRoute("GET", "/v2/workflows/logs", "list_workflow_runs", list_runs),
-    QueueRoute("POST", "/v2/trigger/{destination*}", "trigger_workflow", trigger, limited=False),
-    QueueRoute("POST", "/v2/batch/trigger", "trigger_workflows", trigger_many, limited=False),
+    QueueRoute("POST", "/v2/trigger/{destination*}", "trigger_workflow", trigger, unlimited=True),
+    QueueRoute("POST", "/v2/batch/trigger", "trigger_workflows", trigger_many, unlimited=True),
 ]

@@ -210,7 +210,7 @@ def _shown_by_reply(snapshot: Snapshot) -> Iterator[str]:
 
 def _shown_by_values(snapshot: Snapshot) -> Iterator[str]:
     """Yield whether a line with another value leaves what exists, or changes it."""
-    if not any(argument.name == "value" for argument in all_arguments(snapshot.spec.arguments)):
+    if not any(argument.role == "value" for argument in all_arguments(snapshot.spec.arguments)):
         return
     for key, value in snapshot.before.items():
         new = snapshot.after.get(key)

@@ -17,7 +17,7 @@ def facts_of(name: str) -> Iterator[str]:
     )  # fmt: skip
     yield spec.name
     yield f"  ACL categories: {' '.join(sorted(spec.categories))}"
-    yield f"  repetition: {spec.repetition or 'changes no keys'}"
+    yield f"  repetition: {spec.repetition or 'no effect'}"
     yield f"  options: {' '.join(spec.options) or 'none'}"
     yield f"  true: {' '.join(fact for fact in facts if getattr(spec, fact))}"
     yield f"  false: {' '.join(fact for fact in facts if not getattr(spec, fact))}"

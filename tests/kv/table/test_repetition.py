@@ -14,8 +14,8 @@ from tests.kv.lines import DATA, LINES, LINES_FILE, derived_lines
 from tests.kv.table import TABLE_FILE
 from tests.notations import complete
 
-CHANGING = ("again", "varies", "takes", "moves")
-"""The effects of commands whose repetition changes data."""
+CHANGING = ("again", "takes", "moves")
+"""The effects of commands whose repetition changes data. Without an effect, it can change them."""
 NOT_CHANGING = ("idempotent", "if-new", "if-equal")
 """The effects of commands whose repetition changes nothing, and that do not overwrite."""
 NOT_REPEATED = {"MIGRATE", "SMOVE"}
@@ -40,12 +40,16 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
     """The last command of each line (`tests/kv/lines.py`) is repeated."""
     filled = Filled(30, dialect="vendor")
     changing: dict[str, str] = {}
-    declared = {name for name, spec in DATA.items() if spec.repetition in CHANGING}
+    declared = {
+        name
+        for name, spec in DATA.items()
+        if spec.changes_keys and spec.repetition in ("", *CHANGING)
+    }
     for line in LINES:
         lines = line.split(" ; ")
         spec = EVERYTHING.resolve(argv((lines[-1],)))
         # Indexes cannot be dumped.
-        if not spec.repetition or spec.group in ("search", "vector"):
+        if not spec.changes_keys or spec.group in ("search", "vector"):
             continue
         data, repeated_data = _dumps(filled, lines), _dumps(filled, [*lines, lines[-1]])
         if repeated_data is not None and repeated_data != data:
@@ -53,7 +57,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
     complete(
         TABLE_FILE,
         (
-            f"to the row of {name}: one of {', '.join(CHANGING)} instead of "
+            f"to the row of {name}: one of {', '.join(CHANGING)} (or none) instead of "
             f"{COMMANDS[name].repetition}, because of `{line}`"
             for name, line in changing.items()
             if name not in declared
@@ -63,7 +67,7 @@ def test_rows_declare_that_a_repetition_changes_data() -> None:
         LINES_FILE,
         (
             f"a line of {name} that changes data again when it is repeated (or, to its row in "
-            f"kv/table/commands.txt, another effect than {COMMANDS[name].repetition})"
+            f"kv/table/commands.txt, one of overwrites, derives, {', '.join(NOT_CHANGING)})"
             for name in sorted(declared - changing.keys() - NOT_REPEATED)
         ),
         "NOT_REPEATED of tests/kv/table/test_repetition.py",

@@ -40,6 +40,6 @@ def test_a_scenario_has_the_routes_to_which_the_burst_limit_does_not_apply() -> 
         (
             f"to `== {title}`: {route.methods.split()[0]} {route.pattern}"
             for route in QueueApp.routes()
-            if (route.publishes or not route.limited) and route.pattern not in patterns
+            if not route.counts_for_burst and route.pattern not in patterns
         ),
     )

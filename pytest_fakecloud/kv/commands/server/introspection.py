@@ -14,7 +14,7 @@ from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
 from ...table.arguments import ARGUMENTS
-from ...table.keys import KeySpec, sort_destination
+from ...table.keys import KeySpec
 from ...table.registry import COMMANDS, Args, CommandSpec, command, variant
 from ...table.synopsis import Argument
 from ...table.versions import MODULES
@@ -300,7 +300,7 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     """Return each key of a command line with its specification."""
     spec = _spec_of_line(session, args)
     keys = [(args[at], key) for at, key in spec.key_positions(args)]
-    target = sort_destination(args) if spec.name == "SORT" else None
+    target = spec.destination(args)
     if target is not None and (args[target], spec.keys[-1]) not in keys:
         keys.append((args[target], spec.keys[-1]))
     if (spec.lacks_keys(args) or not keys) and "no_mandatory_keys" not in spec.flags:
