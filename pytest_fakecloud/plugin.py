@@ -163,7 +163,7 @@ def _check_markers(run: Run, item: pytest.Item) -> None:
     if item.get_closest_marker("fakecloud") is not None:
         from .pytest_run.checks import check_markers
 
-        check_markers(run.options, item)
+        check_markers(run.options, item, run.node_of_fakes(item))
 
 
 def _check_fixtures(item: pytest.Item) -> None:

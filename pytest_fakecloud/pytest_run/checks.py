@@ -30,6 +30,7 @@ from .options import (
     SESSION_SETTINGS,
     SETTINGS,
     TEST_SETTINGS,
+    Node,
     RunOptions,
     misuse,
     setting_name,
@@ -160,12 +161,12 @@ def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
             )
 
 
-def check_markers(options: RunOptions, item: pytest.Item) -> None:
+def check_markers(options: RunOptions, item: pytest.Item, node: Node) -> None:
     """Fail a test with invalid markers, even if it uses no fake, or with own ones that cannot apply to
-    its fakes, because they outlive it.
+    its fakes, because they outlive it: they last for ``node``.
     """
     options.merged_settings(item, {})
-    shared = options.node_of_scope(item).listchain()
+    shared = node.listchain()
     names = [
         name
         for node, marker in item.iter_markers_with_node("fakecloud")

@@ -37,6 +37,8 @@ class CloudOwner:
         """Open the cloud for its first ``test``. It lasts for ``node``: a test, class or module, or if
         None the session. ``returned_settings`` are those that the fixture with its settings returned.
         """
+        self.node = node
+        """What the cloud lasts for; None for the session."""
         self.settings_fixture = SESSION_SETTINGS if node is None else SETTINGS
         self.returned_settings = returned_settings
         """The settings that this fixture returned when the cloud was opened."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
     from .observation import Observation
-    from .options import PerTestConfig, RunOptions
+    from .options import Node, PerTestConfig, RunOptions
 
 
 @dataclass
@@ -120,6 +120,15 @@ class Run:
         """The owners of the open clouds, that of the fixtures first."""
         owners = (self._shorter_owner, self.early_owner, self.session_owner)
         return [owner for owner in owners if owner is not None]
+
+    def node_of_fakes(self, item: pytest.Item) -> Node:
+        """Return what the fakes of a test's fixtures last for: test, class, module or session. Tests of
+        a class within another class use the cloud that tests of the outer one have opened.
+        """
+        owner = self._shorter_owner
+        if owner is None or owner.has_ended or owner.node is None:
+            return self.options.node_of_scope(item)
+        return owner.node
 
     def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixture ``fakecloud``, given what the fixtures with settings return.
