@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.accesses import ALL, READS_CLOCK, Touch
+from .table.exceptions import PUBLISHES
 
 if TYPE_CHECKING:
     from ..http.messages import Request
@@ -30,8 +31,7 @@ def touches_of_command(
     if spec.depends_on_time(line):
         yield READS_CLOCK
     if spec.group == "pubsub" and spec.container is None:
-        publishes = spec.arity > 0
-        for channel in line[1:2] if publishes else line[1:]:
+        for channel in line[1:2] if spec.name in PUBLISHES else line[1:]:
             yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else text_of(channel), True)
         return
     # The commands in scripts and transactions are recorded when they run.

@@ -22,6 +22,7 @@ from .errors import CommandError
 from .reply import Map, SetReply
 from .settings import Dialect
 from .syntax import encoded
+from .table.exceptions import PUBLISHES
 from .table.flags import CATEGORIES
 from .table.keys import KeySpec
 from .table.registry import EVERYTHING, CommandSpec, Table
@@ -29,8 +30,6 @@ from .table.registry import EVERYTHING, CommandSpec, Table
 Reason = Literal["command", "key", "channel"]
 _REASONS: tuple[Reason, ...] = get_args(Reason)
 """The reasons in the order in which they are checked."""
-_TO_A_CHANNEL = frozenset({"PUBLISH", "SPUBLISH"})
-"""Commands whose first argument is a channel."""
 _TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
 """Commands whose arguments are channels or patterns."""
 
@@ -111,7 +110,7 @@ class Selector:
             for place, reads, writes in keys_of(spec, line):
                 if not any(pattern.allows(line[place], reads, writes) for pattern in self.keys):
                     return "key", place
-        if not self.all_channels and spec.name in _TO_A_CHANNEL | _TO_CHANNELS:
+        if not self.all_channels and spec.name in PUBLISHES | _TO_CHANNELS:
             for place in range(1, len(line) if spec.name in _TO_CHANNELS else 2):
                 if not self.allows_channel(line[place], spec.name == "PSUBSCRIBE"):
                     return "channel", place

@@ -35,6 +35,9 @@ OTHER_TTLS = frozenset({"COPY", "MOVE", "RENAME", "RENAMENX", "RESTORE", "RESTOR
 READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
 """Commands with fields, members or indexes as arguments that access others. Tests ask for a new one."""
 
+PUBLISHES = frozenset({"PUBLISH", "SPUBLISH"})
+"""Commands whose first argument is a channel, and no other."""
+
 ASSIGNS_ENTRIES = frozenset({"XREADGROUP"})
 """Commands that take entries from a stream for a consumer, but change no data of the user there."""
 
