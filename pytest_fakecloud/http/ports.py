@@ -76,7 +76,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def close_listeners(listeners: Listeners) -> None:
-    """Close listening sockets, of which servers have closed those that they have taken."""
+    """Close listening sockets. A server may have closed one that it has taken."""
     while listeners:
         listeners.popitem()[1].close()
 

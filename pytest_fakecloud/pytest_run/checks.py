@@ -11,8 +11,8 @@
 
 The other checks are not in the table, because they are not about names alone: ``check_own_settings()``
 compares the values of two tests, ``check_env()`` a marker with a fixture, and ``reject_parameters()``
-rejects all parameters. ``RunOptions.merged_settings()`` rejects invalid
-names and values, ``check_run_options()`` invalid ini settings and options.
+rejects all parameters. ``RunOptions.merged_settings()`` rejects invalid names and values,
+``check_run_options()`` invalid ini settings and options.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _ALL = _PER_TEST | _OF_CLOUD | _OF_FAKES
 
 MARKER_OF_TEST = "marker of a test"
 """The markers of a test that its fakes' other tests do not have: those of functions and parameters, and
-in a wider scope also those of classes and modules in it."""
+in a wider scope also those of classes and modules in it.
+"""
 EARLY = "early fakes"
 """The case of settings that early fakes get when they have started already."""
 NO_FAKE = "no fake"
@@ -123,7 +124,8 @@ EFFECTS: Mapping[tuple[str, str], Effect] = {
     ),
 }
 """Which settings have an effect, by place and case: where they are given, and ``fakecloud_scope`` or one
-of the cases above. The ini settings and options apply to all tests."""
+of the cases above. The ini settings and options apply to all tests.
+"""
 
 
 def reject_ineffective(names: Iterable[str], place: str, case: str) -> None:
@@ -169,8 +171,8 @@ def check_markers(options: RunOptions, item: pytest.Item, node: Node) -> None:
     shared = node.listchain()
     names = [
         name
-        for node, marker in item.iter_markers_with_node("fakecloud")
-        if node not in shared
+        for marked_node, marker in item.iter_markers_with_node("fakecloud")
+        if marked_node not in shared
         for name in marker.kwargs
     ]
     reject_ineffective(names, MARKER_OF_TEST, options.scope)

@@ -91,7 +91,8 @@ class Outsiders:
         one counts as resting from then on, wherever it waits.
         """
         last = self._wakings
-        # Most threads are idle: they have not woken up since the last trial. 0 is an unknown number.
+        # Most threads are idle: they have not woken up since the last trial. Where that is unknown, the
+        # count is 0.
         if all(last.get(thread) and self._rests(thread, last[thread]) for thread in self._resting):
             return
         for _ in range(_CHECKS):

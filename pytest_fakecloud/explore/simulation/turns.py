@@ -486,12 +486,6 @@ class Watchdog:
             self._turns.step_over(blocked)
 
 
-_STATUS = re.compile(
-    rb"^State:\s+(?P<state>\w).*^voluntary_ctxt_switches:\s+(?P<wakings>\d+)",
-    re.DOTALL | re.MULTILINE,
-)
-
-
 def _may_be_locked(strand: Strand, frame: FrameType | None) -> bool:
     """Return whether a strand may wait for a lock: in a line of the application, in a lock of the
     standard library, or in a library's own daemon thread, which may wait for it in any function.
@@ -524,6 +518,13 @@ def _thread_with(ident: int) -> threading.Thread | None:
 def _task_file(thread: threading.Thread | None, name: str) -> Path:
     """Return the path of a file of Linux that describes a thread."""
     return Path(f"/proc/self/task/{None if thread is None else thread.native_id}/{name}")
+
+
+_STATUS = re.compile(
+    rb"^State:\s+(?P<state>\w).*^voluntary_ctxt_switches:\s+(?P<wakings>\d+)",
+    re.DOTALL | re.MULTILINE,
+)
+"""The state of a thread, and how many times it has waited, in its file ``status``."""
 
 
 def wakings(thread: threading.Thread | None) -> int | None:

@@ -40,7 +40,7 @@ from ..reply import NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .answers import answer_of, internal_error, with_replies
-from .records import open_call, shown
+from .records import open_call, recorded
 from .wire import SEND_BYTES, CommandReader, ExecMessages, Outbox, ProtocolFault, protocol_of
 
 _TLS = b"\x16\x03"
@@ -259,7 +259,7 @@ class PortConnection:
             if is_silent:
                 response.body = b""
             # Another thread may send the reply as soon as it is in the outbox, so record it first.
-            self.app.record(call, shown(response))
+            self.app.record(call, recorded(response))
             outbox.put(response.body)
             return
         self.app.record(call, response)

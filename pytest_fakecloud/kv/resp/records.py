@@ -44,7 +44,7 @@ def open_call(
     return call
 
 
-def shown(answer: Answer) -> Answer:
+def recorded(answer: Answer) -> Answer:
     """Return what the journal keeps of a reply: only the beginning of a large one."""
     if len(answer.body) <= LARGE:
         return answer
