@@ -318,6 +318,8 @@ def django_urls(cloud: Cloud) -> Iterator[None]:
 
 
 _redis: Any = None
+_parallel: asyncio.Barrier | None = None
+"""Lets requests to /slow make their calls only while all of them are in progress."""
 
 
 def _urlpatterns() -> list[Any]:
@@ -333,8 +335,11 @@ def _urlpatterns() -> list[Any]:
         return {}["customer"]
 
     async def slow(request: Any) -> Any:
+        if _parallel is not None:
+            await _parallel.wait()
         _redis.get("slow")
-        await asyncio.sleep(0)
+        if _parallel is not None:
+            await _parallel.wait()
         return HttpResponse("", status=202)
 
     return [path("checkout", checkout), path("broken", broken), path("slow", slow)]
@@ -376,11 +381,14 @@ def test_djangos_client(
     assert ' in broken: return {}["customer"])' in rows(cloud, served=listener.served)[2].note
 
 
-def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: Listener) -> None:
+def test_djangos_asynchronous_client(
+    cloud: Cloud, django_urls: None, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from django.test import AsyncClient
 
     async def ask() -> None:
         await AsyncClient().get("/slow", QUERY_STRING=b"bytes")
+        monkeypatch.setattr(sys.modules[__name__], "_parallel", asyncio.Barrier(2))
         await asyncio.gather(AsyncClient().get("/slow?1"), AsyncClient().get("/slow?2"))
 
     asyncio.run(ask())
