@@ -103,20 +103,16 @@ class Stacks:
 
 def stack_above(frame: FrameType | None) -> CallStack | None:
     """Return the code on the stack above a frame that may be the application's, if there is any."""
-    places: list[CodePlace] = []
     library = ""
-    while frame is not None:
-        code = frame.f_code
-        kind = _kind_of(code.co_filename)
-        if kind == "application":
-            if len(places) < _MOST:
-                places.append((code, frame.f_lasti))
-        elif kind == "runner":
-            break
-        elif not places:
-            library = code.co_filename
+    while frame is not None and _kind_of(frame.f_code.co_filename) in ("library", "own"):
+        library = frame.f_code.co_filename
         frame = frame.f_back
-    return CallStack(tuple(places), library) if places else None
+    places: list[CodePlace] = []
+    while frame is not None and (kind := _kind_of(frame.f_code.co_filename)) != "runner":
+        if kind == "application":
+            places.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return CallStack(tuple(places[:_MOST]), library) if places else None
 
 
 @cache
