@@ -97,7 +97,7 @@ class Run:
         """Whether fakes start before the first import."""
         return bool(value_of(self.config, "fakecloud_early"))
 
-    @property
+    @cached_property
     def scope(self) -> str:
         """How long the fakes of fixtures last: function, class, module or session."""
         return "session" if self.is_early else str(value_of(self.config, "fakecloud_scope"))
