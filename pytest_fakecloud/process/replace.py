@@ -226,7 +226,8 @@ class _Search:
             value = value.__func__
             kind = type(value)
         if kind is FunctionType:
-            if value.__module__ == self._module and id(value) not in self._seen:
+            holds = value.__defaults__ or value.__kwdefaults__ or value.__closure__
+            if holds and value.__module__ == self._module and id(value) not in self._seen:
                 self._seen.add(id(value))
                 self._in_function(value)
         elif kind is dict:
