@@ -1,15 +1,16 @@
 """Replies of the database port as interceptors see them, and what faults make of them.
 
-An interceptor gets and returns an HTTP response, over both protocols. That of a command has the content
-type ``RESP_TYPE``, and bytes that no fault can change. Any other answer is a fault's, and becomes a
-reply. In a transaction, it acts like a reply of the server: after an error in reply to a queued command,
-EXEC answers EXECABORT, and EXEC always ends the transaction (decided here).
+An interceptor gets and returns an HTTP response, over both protocols. That of a command is a
+``ReplyAnswer``. Any other answer is a fault's, and becomes a reply. In a transaction, it acts like a
+reply of the server: after an error in reply to a queued command, EXEC answers EXECABORT, and EXEC always
+ends the transaction (decided here).
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.calls import Call
@@ -20,15 +21,19 @@ from ..engine.sessions import RUN_IN_TRANSACTION, Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Reply, Status, to_resp
 
-RESP_TYPE = "application/x-resp"
-"""The content type of an answer whose body is a reply in the Redis protocol (decided here)."""
+
+@dataclass
+class ReplyAnswer(Answer):
+    """A reply in the Redis protocol."""
+
+    content_type: str | None = "application/x-resp"  # decided here
 
 
-def answer_of(session: Session, reply: Reply, status: int | None = None) -> Answer:
+def answer_of(session: Session, reply: Reply, status: int | None = None) -> ReplyAnswer:
     """Return an encoded reply. Its status is 400 for an error, unless a fault has chosen one."""
     if status is None:
         status = 400 if isinstance(reply, CommandError) else 200
-    return Answer(to_resp(reply, session.resp), status, (), RESP_TYPE)
+    return ReplyAnswer(to_resp(reply, session.resp), status)
 
 
 def internal_error(session: Session, error: ServiceError) -> Answer:
@@ -42,22 +47,20 @@ def with_replies(
     session: Session, line: list[bytes], call: Call, response: AnyResponse
 ) -> AnyResponse:
     """Return the response to a command, in which a fault's answer has become a reply. Raises
-    ``ContractError`` if a fault has changed the bytes of a reply, which might not be whole any more.
+    ``ContractError`` for bytes of a fault that might not be a whole reply.
     """
     if isinstance(response, ConnectionEffect):
         answer = response.answer
-        if answer is None or answer.content_type == RESP_TYPE:
+        if answer is None or isinstance(answer, ReplyAnswer):
             return response
         return response._replace(answer=answer_of(session, _reply_in(answer), answer.status))
-    if not isinstance(response, Answer):
+    if not isinstance(response, Answer) or isinstance(response, ReplyAnswer):
         return response
-    if response.content_type == RESP_TYPE:
-        if not response.altered:
-            return response
+    if response.content_type == ReplyAnswer.content_type:
         raise ContractError(
-            f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, "
-            "after which the client would wait for the rest or misread later replies: limit the "
-            "fault to REST requests with route=, or use truncate"
+            f"the fault {call.fault} answers with bytes of the Redis protocol, after which the client "
+            'might wait for the rest or misread later replies: give it a body such as {"result": 1}, '
+            "limit the fault to REST requests with route=, or use truncate"
         )
     reply = _reply_in(response)
     if session.is_queuing:

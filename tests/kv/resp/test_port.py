@@ -29,7 +29,6 @@ from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import AnyResponse, Proceed, Request
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.fake import KVServer
-from pytest_fakecloud.kv.resp.answers import RESP_TYPE
 from pytest_fakecloud.kv.resp.port import PortConnection
 from pytest_fakecloud.kv.resp.wire import Outbox
 from tests.harness import in_threads, wait_until
@@ -887,21 +886,22 @@ class TestJournalAndFaults:
         client.send("ECHO hello")
         assert client.stream.read() == b"$5\r\n"
 
-    def test_a_reply_whose_bytes_a_fault_changes(
-        self, context: Context, server: KVServer, client: Client
+    @pytest.mark.parametrize("moment", ["before", "after"])
+    def test_a_fault_that_answers_with_bytes_of_the_protocol(
+        self, context: Context, server: KVServer, client: Client, moment: Any
     ) -> None:
         def shorten() -> Response:
-            return Response(body=b"$5", headers={"Content-Type": RESP_TYPE})
+            return Response(body=b"$5", headers={"Content-Type": "application/x-resp"})
 
-        server.faults.call(shorten, "after", command="ECHO")
-        assert b"the fault call shorten after changes the bytes" in client("ECHO hello").text
+        server.faults.call(shorten, moment, command="ECHO")
+        text = client("ECHO hello").text
+        assert b"the fault call shorten %b answers with bytes" % moment.encode() in text
         assert "use truncate" in context.violations.pop().text
         assert client("PING") == Status(b"PONG")
         answer = httpx.post(server.url, json=["ECHO", "hello"], headers=server.headers)
         assert answer.content == b"$5"
-        assert [call.outcome for call in server.journal.calls(command="ECHO")] == [
-            "answered", "altered",
-        ]  # fmt: skip
+        outcomes = [call.outcome for call in server.journal.calls(command="ECHO")]
+        assert outcomes == ["answered", "altered" if moment == "after" else "answered"]
 
     def test_a_reply_that_replaces_the_one_of_an_executed_command(
         self, server: KVServer, client: Client
