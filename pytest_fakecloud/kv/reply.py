@@ -53,9 +53,9 @@ class SetReply(list[Any]):
     __slots__ = ()
 
 
-PushKind: TypeAlias = Literal["reply", "message", "invalidation"]
+PushKind: TypeAlias = Literal["reply", "message", "invalidation", "eviction"]
 """What a push is: it stands instead of the reply to a command, as the confirmation of SUBSCRIBE does; a
-message of pub/sub; or it tells of a changed key (CLIENT TRACKING).
+message of pub/sub; or it tells of a changed key, or one evicted to make room (CLIENT TRACKING).
 """
 
 

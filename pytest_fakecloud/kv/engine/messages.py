@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from ..algorithms.glob import matcher
 from ..config import ALL_EVENTS, Config
-from ..reply import Push
+from ..reply import Push, PushKind
 from ..table.registry import CommandSpec
 from .keyspace import Keyspace
 from .sessions import Session, TrackingOptions
@@ -168,8 +168,8 @@ class Tracking:
         self._databases = databases
         self._changed: dict[bytes, bool] = {}
         """Changed keys not announced to sessions with prefixes yet; True if expired or by a script."""
-        self.evicting = False
-        """Whether messages are about evicted keys; they do not wait for the command's reply."""
+        self._kind: PushKind = "invalidation"
+        """What messages are; ``"eviction"`` while they are about evicted keys."""
         self._noted: tuple[CommandSpec, list[bytes], bool | None] | None = None
         """The last line of a session that tracks keys, with the mode of CLIENT CACHING or None."""
         self._readers: dict[bytes, dict[int, None]] = {}
@@ -219,11 +219,11 @@ class Tracking:
 
     def invalidate_evicted(self) -> None:
         """Send invalidation messages for keys that were evicted to make room for a command."""
-        self.evicting = True
+        self._kind = "eviction"
         try:
             self.invalidate_changed(None)
         finally:
-            self.evicting = False
+            self._kind = "invalidation"
 
     def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
         """Send a message to the readers of changed keys, except to ``writer`` if it uses NOLOOP."""
@@ -277,7 +277,7 @@ class Tracking:
         if not options.redirect:
             # RESP2 connections can receive only redirected messages.
             if session.connection_resp == 3:
-                session.push(Push("invalidation", [b"invalidate", keys]))
+                session.push(Push(self._kind, [b"invalidate", keys]))
             return
         target = self._connected.get(options.redirect)
         if target is not None and target.closing:
@@ -285,9 +285,9 @@ class Tracking:
         options.broken = target is None
         if target is None:
             if session.connection_resp == 3:
-                session.push(Push("invalidation", [b"tracking-redir-broken", options.redirect]))
+                session.push(Push(self._kind, [b"tracking-redir-broken", options.redirect]))
             return
         if target.connection_resp == 3:
-            target.push(Push("invalidation", [b"invalidate", keys]))
+            target.push(Push(self._kind, [b"invalidate", keys]))
         elif _CHANNEL in target.subscriptions["channel"]:
-            target.push(Push("invalidation", [b"message", _CHANNEL, keys]))
+            target.push(Push(self._kind, [b"message", _CHANNEL, keys]))

@@ -21,7 +21,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ...core.calls import NO_HEADERS, Call
 from ...core.errors import ContractError
@@ -47,6 +47,10 @@ _TLS = b"\x16\x03"
 """The first bytes of a TLS connection."""
 _OF_BROWSERS = frozenset({b"POST", b"HOST:"})
 """The first words of lines of HTTP requests, at which a real server closes the connection."""
+Place: TypeAlias = Literal["instead of a reply", "before a reply", "behind", "next"]
+"""The place of a message: in the reply to EXEC, instead of the reply to the running command or before
+it; behind the reply to the running command; or next, behind what has been sent.
+"""
 
 
 def tell_free_ports(engine: KVEngine, mount: Mount) -> None:
@@ -339,30 +343,37 @@ class PortConnection:
         the engine's lock.
         """
         session, outbox = self.session, self.outbox
-        kind = message.kind if isinstance(message, Push) else "monitor"
-        if session.in_exec and kind == "reply":
-            self._in_exec.instead[session.exec_position] += to_resp(message, session.resp)
-            return
         if session.closing:
             return
-        if kind in ("reply", "message"):
-            # A message that a transaction publishes to its own client follows the reply to EXEC; before
-            # Redis 7.2, it stands in this reply, before that to the command that follows.
-            is_behind = session.in_exec
-            if is_behind and not self.engine.table.knows[MESSAGES_FOLLOW]:
-                self._in_exec.before[session.exec_position] += self._encoded(message)
-                return
+        place = self._place_of(message)
+        if place == "instead of a reply":
+            self._in_exec.instead[session.exec_position] += to_resp(message, session.resp)
+        elif place == "before a reply":
+            self._in_exec.before[session.exec_position] += self._encoded(message)
+        elif place == "behind":
+            outbox.push(self._encoded(message), behind=True)
         else:
-            # An invalidation or a line of MONITOR that the client's own command causes follows the reply
-            # to it, but not the invalidation of a key that was evicted before the command.
-            is_behind = self._is_executing() and not self.engine.tracking.evicting
-        is_first = outbox.push(self._encoded(message), behind=is_behind)
-        if is_behind:
-            return
-        if outbox.exceeds_limits():
-            self.cut()
-        elif is_first and not self._is_executing():
-            outbox.send_later()
+            is_first = outbox.push(self._encoded(message))
+            if outbox.exceeds_limits():
+                self.cut()
+            elif is_first and not self._is_executing():
+                outbox.send_later()
+
+    def _place_of(self, message: list[Any]) -> Place:
+        """Return where real servers have a message."""
+        in_exec = self.session.in_exec
+        kind = message.kind if isinstance(message, Push) else "monitor"
+        if kind == "reply":
+            return "instead of a reply" if in_exec else "next"
+        if kind == "message" and in_exec:
+            # One that a transaction publishes to its own client follows the reply to EXEC; before Redis
+            # 7.2, it stands in this reply, before that to the command that follows.
+            return "behind" if self.engine.table.knows[MESSAGES_FOLLOW] else "before a reply"
+        if kind in ("message", "eviction"):
+            return "next"
+        # An invalidation or a line of MONITOR that the client's own command causes follows the reply to
+        # it, but not the invalidation of a key that was evicted before the command.
+        return "behind" if self._is_executing() else "next"
 
     def _is_executing(self) -> bool:
         """Return whether the calling thread is running a command of this connection."""
