@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 
 from ...core import budget
 from ...core.budget import OverBudget
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
     from ..search.index import Indexes, Search
 
-T = TypeVar("T")
 Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
 """A function that raises ``CommandError`` to reject a line."""
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
@@ -199,37 +198,30 @@ class KVEngine:
         finally:
             del reply  # The error's traceback refers to this frame.
 
-    def reply_to(self, session: Session, line: list[bytes]) -> Reply:
-        """Return the reply to a client's command line, which can be an error."""
-        return self._in_turn(session, line, partial(self._run_line, session, line))
-
-    def reply_or_wait(self, session: Session, line: list[bytes], signal: Signal) -> Reply | Waiter:
-        """Return the reply to a line of a client that may wait, or its wait (``block()``).
+    @overload
+    def reply_to(self, session: Session, line: list[bytes]) -> Reply: ...
+    @overload
+    def reply_to(self, session: Session, line: list[bytes], signal: Signal) -> Reply | Waiter: ...
+    def reply_to(
+        self, session: Session, line: list[bytes], signal: Signal | None = None
+    ) -> Reply | Waiter:
+        """Return the reply to a client's command line, which can be an error. For a client that may
+        wait, pass the ``signal`` that wakes it; for a command that blocks, that returns its wait.
 
         Before another client gets its turn, the wait is registered, or the place of the reply reserved,
         so that the wait misses no change, and no message overtakes the reply. There is no such order
         between the messages of a script and the reply to a line that does not wait for it.
         """
-        return self._in_turn(session, line, partial(self._run_line_or_block, session, line, signal))
-
-    def _in_turn(self, session: Session, line: list[bytes], run: Callable[[], T]) -> T | Reply:
         try:
             if session.db.indexes is not None:
                 self._index_ahead(session, session.db.indexes, line)
-            return self.turns.in_turn(line, run)
+            return self.turns.in_turn(line, partial(self._run_line, session, line, signal))
         except ScriptRunning:
             return self._reply_during_script(session, line)
 
-    def _run_line_or_block(
-        self, session: Session, line: list[bytes], signal: Signal
+    def _run_line(
+        self, session: Session, line: list[bytes], signal: Signal | None
     ) -> Reply | Waiter:
-        reply = self._run_line(session, line)
-        if isinstance(reply, Blocked):
-            return self.block(session, reply, signal)
-        session.reserve_reply()
-        return reply
-
-    def _run_line(self, session: Session, line: list[bytes]) -> Reply:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
         try:
@@ -245,6 +237,11 @@ class KVEngine:
             budget.end()
             if self._records_changes:
                 self.process_changes(session)
+        if signal is None:
+            return reply
+        if isinstance(reply, Blocked):
+            return self.block(session, reply, signal)
+        session.reserve_reply()
         return reply
 
     def _reply_during_script(self, session: Session, line: list[bytes]) -> Reply:
@@ -396,8 +393,10 @@ class KVEngine:
             self.users.permit(session, spec, line)
 
     def _check_state(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
-        """Raise ``CommandError`` for a line that the state of the server or of its client forbids."""
-        self._check_memory(session, spec)
+        """Raise ``CommandError`` for a line that the state of the server or of its client forbids, after
+        an eviction for ``maxmemory``.
+        """
+        self._evict_or_reject(session, spec)
         if self._needs_replicas:
             self._check_replicas(session, spec, line)
         _check_listening(session, spec)
@@ -411,8 +410,10 @@ class KVEngine:
         _check_listening(session, spec)
         self.scripting.check_during_script(spec)
 
-    def _check_memory(self, session: Session, spec: CommandSpec) -> None:
-        """Raise OOM for a line that needs memory if nothing more can be evicted."""
+    def _evict_or_reject(self, session: Session, spec: CommandSpec) -> None:
+        """Evict keys until ``maxmemory`` is kept; raise OOM for a line that needs memory if nothing more
+        can be evicted.
+        """
         if self.make_room(session):
             return
         needs_memory = "denyoom" in spec.flags

@@ -68,7 +68,7 @@ class ReplayedKVServer(replay.ReplayedFake):
         # The database port reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
         self.time.settle()
-        reply = engine.reply_or_wait(session, words, engine.clock.signal())
+        reply = engine.reply_to(session, words, engine.clock.signal())
         if isinstance(reply, Waiter):
             self._waiting.append((call, reply))
             return

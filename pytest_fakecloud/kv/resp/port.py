@@ -189,7 +189,7 @@ class PortConnection:
     # -- one command -----------------------------------------------------------------------------
 
     def _exchange(self, line: list[bytes]) -> None:
-        """Record and run a command, with faults."""
+        """Record and run a command, with faults, in the steps of ``App.respond``."""
         app, session = self.app, self.session
         if line[0].upper() in _OF_BROWSERS:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
@@ -243,7 +243,7 @@ class PortConnection:
         """Run a command, and wait if it blocks; return its reply."""
         self._executing = threading.get_ident()
         try:
-            result = self.engine.reply_or_wait(self.session, line, self.signal)
+            result = self.engine.reply_to(self.session, line, self.signal)
         finally:
             self._executing = None
         return self._wait(result) if isinstance(result, Waiter) else result

@@ -288,7 +288,10 @@ class Outbox:
         self._over_since_us: int | None = None
 
     def reserve(self) -> None:
-        """Reserve the place of the reply to the running command. What is pushed now follows it."""
+        """Reserve the place of the reply to the running command. What is pushed now follows it.
+
+        The reply itself is put there later, because a fault can replace it, and it is recorded first.
+        """
         with self._lock:
             self._is_reserved = True
 
