@@ -15,11 +15,14 @@ from ...http.messages import Answer
 from ..command_fields import facts_of
 from ..engine.statistics import without_secrets
 
-LARGE = 1024 * 1024
-"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
+_LARGE = 1024 * 1024
+"""Size in bytes above which the journal keeps only the beginning of a command or reply. In Redis'
+dialect, words have up to 512 MB: to keep them would hold large values a second time, and to make JSON of
+a whole command would take longer than to run it.
+"""
 _SHOWN_WORDS = 256
 """Number of words of a large command that the journal keeps."""
-SHOWN_BYTES = 256
+_SHOWN_BYTES = 256
 """Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
 
@@ -29,7 +32,7 @@ def open_call(
     """Record a command without its secrets, and only the beginning of a large one."""
     size = sum(map(len, line))
     whole = without_secrets(line)
-    shown = whole if size <= LARGE else [word[:SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
+    shown = whole if size <= _LARGE else [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
     call = recorder.open_call(
         "RESP",
         "/",
@@ -39,17 +42,17 @@ def open_call(
         route="database-port",
         read_facts=_facts_reader(database),
     )
-    if size > LARGE:
+    if size > _LARGE:
         record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
     return call
 
 
 def recorded(answer: Answer) -> Answer:
     """Return what the journal keeps of a reply: only the beginning of a large one."""
-    if len(answer.body) <= LARGE:
+    if len(answer.body) <= _LARGE:
         return answer
     beginning = copy(answer)
-    beginning.body = CutBytes.of(answer.body[:SHOWN_BYTES], len(answer.body))
+    beginning.body = CutBytes.of(answer.body[:_SHOWN_BYTES], len(answer.body))
     return beginning
 
 
