@@ -1,4 +1,6 @@
-"""The REST interface: its routes, the command lines in requests, and the formats of responses."""
+"""The REST interface: its routes, the command lines in requests, and the formats of responses; and what
+the database port shares with it.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,7 @@ class KVApp(App):
         [line] = lines_of(request)
         session = self._session(request)
         error = self.before(request.call, _sender(request), line)
-        reply = self.finished(error or self.engine.reply_to(session, line))
+        reply = self.as_sent(error or self.engine.reply_to(session, line))
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
             return response_format.error(reply)
@@ -186,7 +188,7 @@ class KVApp(App):
             replies.append(None if too_large else reply)
         if too_large:
             return response_format.error(too_large)
-        return self._replies(request, response_format, self.finished(replies))
+        return self._replies(request, response_format, self.as_sent(replies))
 
     def _replies(
         self, request: Request, response_format: Format, replies: list[Reply] | CommandError
@@ -211,7 +213,7 @@ class KVApp(App):
         for line in (*lines, [b"EXEC"]):
             self._interrupt(request.call, _sender(request), line, "queued")
         replies = self._transaction(self._session(request), lines)
-        return self._replies(request, response_format, self.finished(replies))
+        return self._replies(request, response_format, self.as_sent(replies))
 
     def _transaction(
         self, session: AnySession, lines: list[list[bytes]]
@@ -294,24 +296,13 @@ class KVApp(App):
         if not session.user.unrestricted:
             self.engine.users.permit(session, spec, line)
 
-    def finished(self, reply: R) -> R | CommandError:
+    def as_sent(self, reply: R) -> R | CommandError:
         """Return a reply as clients get it over both protocols: an error if it is too large, and errors
-        with the text that the settings choose, also inside a list, which is changed.
+        with the text that the settings choose.
         """
         if error := self.command_limits.size_error(size_of(reply)):
             return error
-        if self.settings.int_text != "int":
-            return reply
-        whole = [reply]
-        lists: list[list[Any]] = [whole]
-        while lists:
-            items = lists.pop()
-            for at, item in enumerate(items):
-                if isinstance(item, list):
-                    lists.append(item)
-                elif isinstance(item, CommandError) and item.text == errors.NOT_INTEGER:
-                    items[at] = CommandError(errors.NOT_INTEGER_VENDOR)
-        return whole[0]
+        return _with_vendor_text(reply) if self.settings.int_text == "int" else reply
 
     def before(
         self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone"
@@ -347,6 +338,20 @@ class KVApp(App):
         if _SERVICE_SYNC_TOKEN.lower() in request.fields:
             headers.append((_SERVICE_SYNC_TOKEN, token))
         return headers
+
+
+def _with_vendor_text(reply: R) -> R | CommandError:
+    """Return a reply with the vendor's text of one error, also inside lists, which are changed."""
+    whole = [reply]
+    lists: list[list[Any]] = [whole]
+    while lists:
+        items = lists.pop()
+        for at, item in enumerate(items):
+            if isinstance(item, list):
+                lists.append(item)
+            elif isinstance(item, CommandError) and item.text == errors.NOT_INTEGER:
+                items[at] = CommandError(errors.NOT_INTEGER_VENDOR)
+    return whole[0]
 
 
 def _sender(request: Request) -> CommandSender:

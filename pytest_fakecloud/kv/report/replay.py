@@ -85,7 +85,7 @@ class ReplayedKVServer(replay.ReplayedFake):
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
         if call.fault is not None or "response_body" in call.cut:
             return
-        if to_resp(self.fake._app.finished(reply), session.resp) != call.response_body:
+        if to_resp(self.fake._app.as_sent(reply), session.resp) != call.response_body:
             raise replay.Inexact(f"command {call.number} received a different answer in the replay")
 
 

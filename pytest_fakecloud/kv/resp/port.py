@@ -251,7 +251,7 @@ class PortConnection:
     def _answer(self, reply: Reply) -> Answer:
         """Return a reply as it is sent."""
         session = self.session
-        return answer_of(session, self.app.finished(self._in_exec.fill(reply, session.resp)))
+        return answer_of(session, self.app.as_sent(self._in_exec.fill(reply, session.resp)))
 
     def _deliver(self, call: Call, response: AnyResponse, *, is_silent: bool) -> None:
         """Record a response, and send it, unless CLIENT REPLY makes the server silent, or apply the
