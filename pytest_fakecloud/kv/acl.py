@@ -128,12 +128,9 @@ class Selector:
 def keys_of(spec: CommandSpec, line: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
     """Yield each key's position in a command line, and whether it is read and written there."""
     for place, key in spec.key_positions(line):
-        flags = access_flags(spec.name, key, line)
-        if "not_key" not in flags:
+        if not key.is_channel:
+            flags = access_flags(spec.name, key, line)
             yield place, "access" in flags, not flags.isdisjoint({"update", "insert", "delete"})
-    target = spec.destination(line)
-    if target is not None:
-        yield target, False, True
 
 
 def access_flags(name: str, key: KeySpec, line: list[bytes]) -> KeysView[str]:

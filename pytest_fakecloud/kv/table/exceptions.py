@@ -45,26 +45,26 @@ DELETES_RANGES = frozenset({"ARDELRANGE"})
 """Commands that overwrite indexes between their arguments. Explorations do not compare these."""
 
 
-def _sort_destination(line: list[bytes]) -> int | None:
-    """Return the position of the key after the last STORE of SORT."""
-    destination = None
-    for at, word in option_places(line[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
-        if word == b"STORE":
-            destination = at + 1
-    return destination
+def _sort_keys(line: list[bytes]) -> dict[int, int]:
+    """Return SORT's key, and the one after the last STORE, which it writes."""
+    keys = {1: 0} if len(line) > 1 else {}
+    stores = [
+        at
+        for at, word in option_places(line[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2})
+        if word == b"STORE"
+    ]
+    return keys | {at + 1: -1 for at in stores[-1:]}
 
 
-def _migrated_keys(line: list[bytes]) -> range:
-    """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
+def _migrated_keys(line: list[bytes]) -> dict[int, int]:
+    """Return MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
     for at, word in option_places(line[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
         if word == b"KEYS":
-            return range(0) if line[3] else range(at + 1, len(line))
-    return range(3, min(4, len(line)))
+            return {} if line[3] else dict.fromkeys(range(at + 1, len(line)), 0)
+    return {3: 0} if len(line) > 3 else {}
 
 
-KEYS = {"MIGRATE": _migrated_keys}
+KEYS = {"MIGRATE": _migrated_keys, "SORT": _sort_keys}
 """For commands whose positions in the column *keys* are only those that real servers report, functions
-that return the positions of all keys in a command line.
+that return the positions of all keys in a command line, each with the index of its spec in the column.
 """
-DESTINATIONS = {"SORT": _sort_destination}
-"""For commands whose destination is at an unknown position, functions that find it in a command line."""

@@ -22,7 +22,8 @@ class KeySpec:
     """A position of a command's keys, and how the command accesses them.
 
     ``writes``: it changes the data of the user in the key. ``stores``: it may store the key in another
-    way, also without changing these data: PFCOUNT keeps its result in the value.
+    way, also without changing these data: PFCOUNT keeps its result in the value. ``is_channel``: real
+    servers find a channel of a shard as they find a key.
     """
 
     def __init__(self, text: str) -> None:
@@ -41,6 +42,7 @@ class KeySpec:
         self.flags = tuple(flags)
         self.writes = not {"update", "insert", "delete"}.isdisjoint(flags)
         self.stores = "RO" not in flags
+        self.is_channel = "not_key" in flags
         self.unknown = position == "unknown"
         self.numkeys = keyword == "numkeys"
         self.keyword = keyword.encode() if keyword and not self.numkeys else None

@@ -300,9 +300,6 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     """Return each key of a command line with its specification."""
     spec = _spec_of_line(session, args)
     keys = [(args[at], key) for at, key in spec.key_positions(args)]
-    target = spec.destination(args)
-    if target is not None and (args[target], spec.keys[-1]) not in keys:
-        keys.append((args[target], spec.keys[-1]))
     if (spec.lacks_keys(args) or not keys) and "no_mandatory_keys" not in spec.flags:
         raise CommandError(errors.GETKEYS_ARGUMENTS)
     return keys
@@ -314,7 +311,7 @@ def _spec_of_line(session: Session, args: Args) -> CommandSpec:
         spec = session.engine.table.resolve(args)
     except CommandError:
         raise CommandError(errors.GETKEYS_UNKNOWN) from None
-    if all("not_key" in key.flags for key in spec.keys):  # Channels are not keys.
+    if all(key.is_channel for key in spec.keys):
         raise CommandError(errors.NO_KEY_ARGUMENTS)
     if not spec.least <= len(args) <= spec.most:
         raise CommandError(errors.GETKEYS_ARITY)
