@@ -253,16 +253,16 @@ class CommandSpec:
         )
 
     def key_positions(self, line: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Return the position and the spec of each key in ``line``, which includes the name. Channels of
-        shards are among them, as on a real server.
+        """Return the position of each key in ``line``, which includes the name, and what the line does
+        to the key. Channels of shards are among the keys, as on a real server.
         """
         if find_keys := KEYS.get(self.name):
-            return [(at, self.keys[index]) for at, index in find_keys(line).items()]
+            return [(at, spec) for at, spec in find_keys(line) if at < len(line)]
         return [(at, spec) for spec in self.keys for at in spec.positions(line) or ()]
 
     def keys_of(self, line: Sequence[str]) -> list[tuple[str, KeySpec]]:
-        """Return each key in a command line of strings, except channels, with its spec."""
-        if self.only_key:  # Most commands: without encoding the line.
+        """Return each key in a command line of strings, and what the line does to it; no channels."""
+        if self.only_key and self.name not in KEYS:  # There is no need to encode the line.
             keys = [(key, self.keys[0]) for key in line[self.only_key : self.only_key + 1]]
         else:
             words = [word.encode("utf-8", "surrogatepass") for word in line]

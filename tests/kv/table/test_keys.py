@@ -18,6 +18,7 @@ from pytest_fakecloud.kv.table.arguments import ARGUMENTS
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.kv.table.synopsis import all_arguments
 from pytest_fakecloud.reporting.calls import Lookups
+from tests.kv.conftest import argv
 from tests.kv.engine.test_capacity import Bounded
 
 STORING = {
@@ -59,6 +60,31 @@ class TestDestinations:
         assert not any(writes for _, writes in _in_exploration(words[:-2]))
 
 
+@pytest.mark.parametrize(
+    ("line", "keys"),
+    [
+        ("SET k GET", {(1, False, True)}), ("SET k v GET", {(1, True, True)}),
+        ("BITFIELD k GET u8 0", {(1, True, False)}),
+        ("BITFIELD k INCRBY u8 0 1", {(1, True, True)}),
+        ("SORT k STORE d", {(1, True, False), (3, False, True)}),
+        ("COPY a b", {(1, True, False), (2, False, True)}),
+        ("EVAL s 2 a b x", {(3, True, True), (4, True, True)}),
+        ("ZUNIONSTORE d 2 a b", {(1, False, True), (3, True, False), (4, True, False)}),
+        ("XREADGROUP GROUP g c STREAMS a b > >", {(5, True, False), (6, True, False)}),
+        ("MIGRATE h 1 '' 0 1 KEYS a", {(7, True, True)}),
+    ],
+)  # fmt: skip
+def test_reads_and_writes_of_keys(line: str, keys: set[tuple[int, bool, bool]]) -> None:
+    words = argv((line,))
+    positions = EVERYTHING.resolve(words).key_positions(words)
+    assert {(at, key.reads, key.writes) for at, key in positions} == keys
+
+
+def test_a_line_that_only_reads_bits_writes_nothing_in_a_report_and_an_exploration() -> None:
+    for line, writes in (("BITFIELD k GET u8 0", False), ("BITFIELD k SET u8 0 1", True)):
+        assert _in_report(line.split()) == _in_exploration(line.split()) == {("k", writes)}
+
+
 def test_channels_of_shards_are_no_keys_in_a_report() -> None:
     for line in ("SPUBLISH news hello", "PUBLISH news hello"):
         assert _in_report(line.split()) == set()
@@ -78,6 +104,6 @@ def _in_report(words: list[str]) -> set[tuple[str, bool]]:
 
 def _in_exploration(words: list[str]) -> set[tuple[str, bool]]:
     """Return the keys that a command accesses in an exploration, and whether it writes them."""
-    argv = [word.encode() for word in words]
-    touches = touches_of_command("kv", 0, 1, EVERYTHING.resolve(argv), argv)
+    line = [word.encode() for word in words]
+    touches = touches_of_command("kv", 0, 1, EVERYTHING.resolve(line), line)
     return {(touch.name, touch.writes) for touch in touches}

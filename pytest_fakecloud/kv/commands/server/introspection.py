@@ -8,7 +8,6 @@ from functools import cache
 
 from ....core.assets import asset
 from ... import errors
-from ...acl import access_flags
 from ...algorithms.glob import matcher
 from ...engine.sessions import Session
 from ...errors import CommandError
@@ -327,10 +326,7 @@ def command_getkeys(session: Session, args: Args) -> Reply:
 @command("COMMAND GETKEYSANDFLAGS")
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
     """Return the keys in a command line with the flags that say how the command accesses each key."""
-    return [
-        [key, _words_reply(access_flags(args[0].upper().decode("latin-1"), spec, args))]
-        for key, spec in _keys_of_line(session, args)
-    ]
+    return [[key, _words_reply(spec.flags)] for key, spec in _keys_of_line(session, args)]
 
 
 # -- HELP ----------------------------------------------------------------------------------------
