@@ -22,9 +22,9 @@ class KeySpec:
     """A position of a command's keys, and how the command accesses them.
 
     ``reads``: it returns, copies or uses the data of the user in the key. ``writes``: it changes these
-    data. ``stores``: it may store the key in another way, also without changing the data: PFCOUNT keeps
-    its result in the value. ``is_channel``: it is a channel of a shard, which real servers find as they
-    do keys.
+    data, and ``only_deletes`` in no other way. ``stores``: it may store the key in another way, also
+    without changing the data: PFCOUNT keeps its result in the value. ``is_channel``: it is a channel of
+    a shard, which real servers find as they do keys.
     """
 
     def __init__(self, text: str) -> None:
@@ -42,7 +42,9 @@ class KeySpec:
         keyword = match["keyword"]
         self.flags = tuple(flags)
         self.reads = "access" in flags
-        self.writes = not {"update", "insert", "delete"}.isdisjoint(flags)
+        changes = {"update", "insert", "delete"}.intersection(flags)
+        self.writes = bool(changes)
+        self.only_deletes = changes == {"delete"}
         self.stores = "RO" not in flags
         self.is_channel = "not_key" in flags
         self.unknown = position == "unknown"
