@@ -30,10 +30,11 @@ def _removes(spec: CommandSpec) -> bool:
 
 
 def _stores(spec: CommandSpec) -> bool:
-    """Return whether a command stores data that its client sends."""
-    return (
-        spec.write and "denyoom" in spec.flags and bool(spec.keys) and spec.repetition != "derives"
-    )
+    """Return whether a command stores its arguments: values, elements, fields or members."""
+    if "denyoom" not in spec.flags or spec.repetition == "derives":
+        return False
+    roles = {argument.role for argument in all_arguments(spec.arguments)}
+    return spec.has_fields or not roles.isdisjoint({"value", "element"})
 
 
 # -- reads -----------------------------------------------------------------------------------------
