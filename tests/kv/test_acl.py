@@ -93,6 +93,13 @@ class TestSelectors:
         with pytest.raises(CommandError, match="access one of the keys"):
             user.check(spec, [b"MGET", b"a", b"b"])
 
+    def test_channels_of_shards_need_no_permission_for_keys(self) -> None:
+        user = AclUser("u")
+        apply_rules(user, [b"+spublish", b"&news"])
+        user.check(COMMANDS["SPUBLISH"], [b"SPUBLISH", b"news", b"hello"])
+        with pytest.raises(CommandError, match="channel"):
+            user.check(COMMANDS["SPUBLISH"], [b"SPUBLISH", b"other", b"hello"])
+
     def test_an_unrestricted_user(self) -> None:
         user = AclUser("u")
         assert not user.unrestricted
