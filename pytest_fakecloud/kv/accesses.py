@@ -40,13 +40,11 @@ def touches_of_command(
     acts_on_connection = "@connection" in spec.categories
     if is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA:
         return
-    touches: list[Touch] = []
-    for key_spec in spec.keys:
-        places = key_spec.positions(line)
-        if places is None:
-            touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, key_spec.stores))
-        for place in places or ():
-            touches.append(touch_of_key(fake, database, line[place], key_spec.stores))
+    touches = [
+        touch_of_key(fake, database, line[at], key.stores) for at, key in spec.key_positions(line)
+    ]
+    for key in spec.keys_not_found(line):
+        touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, key.stores))
     name = spec.name.partition(" ")[0]
     if touches or (spec.keys and not spec.write):
         yield from touches

@@ -10,7 +10,7 @@ that only the vendor has are in `@search` and `@vector`, and JSON commands in `@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, KeysView, Set
+from collections.abc import Set
 from copy import copy
 from functools import cache, cached_property
 from hashlib import sha256
@@ -107,14 +107,18 @@ class Selector:
                 return "command", 0
         # As on a real server, a line has no keys if a part of them cannot be found.
         if not self.all_keys and not spec.lacks_keys(line):
-            for place, reads, writes in keys_of(spec, line):
-                if not any(pattern.allows(line[place], reads, writes) for pattern in self.keys):
+            for place, key in spec.key_positions(line):
+                if not key.is_channel and not self.allows_key(line[place], key):
                     return "key", place
         if not self.all_channels and spec.name in PUBLISHES | _TO_CHANNELS:
             for place in range(1, len(line) if spec.name in _TO_CHANNELS else 2):
                 if not self.allows_channel(line[place], spec.name == "PSUBSCRIBE"):
                     return "channel", place
         return None
+
+    def allows_key(self, name: bytes, key: KeySpec) -> bool:
+        """Return whether a key may be read and written in the way that a line does it."""
+        return any(pattern.allows(name, key.reads, key.writes) for pattern in self.keys)
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
         """Return whether a channel is allowed. A pattern must equal a pattern of a rule."""
@@ -123,37 +127,6 @@ class Selector:
         if is_pattern:
             return channel in self.channels
         return any(matcher(pattern)(channel) for pattern in self.channels)
-
-
-def keys_of(spec: CommandSpec, line: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
-    """Yield each key's position in a command line, and whether it is read and written there."""
-    for place, key in spec.key_positions(line):
-        flags = access_flags(spec.name, key, line)
-        if "not_key" not in flags:
-            yield place, "access" in flags, not flags.isdisjoint({"update", "insert", "delete"})
-    target = spec.destination(line)
-    if target is not None:
-        yield target, False, True
-
-
-def access_flags(name: str, key: KeySpec, line: list[bytes]) -> KeysView[str]:
-    """Return the flags of a key, which for SET and BITFIELD depend on the other arguments."""
-    flags = dict.fromkeys(key.flags)
-    if name == "SET":
-        has_get = any(word.upper() == b"GET" for word in line[3:])
-        flags = dict.fromkeys(("RW", "access", "update") if has_get else ("OW", "update"))
-    elif name == "BITFIELD" and _only_reads_bits(line):
-        flags = dict.fromkeys(("RO", "access"))
-    flags.pop("variable_flags", None)
-    return flags.keys()
-
-
-def _only_reads_bits(line: list[bytes]) -> bool:
-    """Return whether BITFIELD has only complete GET and OVERFLOW operations, as Redis reads them."""
-    at = 2
-    while at < len(line):
-        at += {b"GET": 3, b"OVERFLOW": 2}.get(line[at].upper(), len(line))
-    return at == len(line)
 
 
 class RestToken(NamedTuple):

@@ -12,7 +12,6 @@ from ..core.calls import Call, field_of
 from ..core.errors import ContractError, did_you_mean
 from ..core.field_types import TEXT, FieldType
 from ..core.matching import Field, Question
-from .acl import keys_of as key_positions
 from .model import HANDSHAKE
 from .table.registry import COMMANDS, spec_of
 
@@ -109,12 +108,7 @@ def command_name(words: Sequence[str]) -> str:
 def keys_of(line: Sequence[str]) -> list[str]:
     """Return the keys in a command line, in order; none if the command is unknown."""
     spec = spec_of(line)
-    if spec is None:
-        return []
-    if spec.only_key and "not_key" not in spec.keys[0].flags:
-        return [*line[spec.only_key : spec.only_key + 1]]
-    argv = [word.encode("utf-8", "surrogatepass") for word in line]
-    return [line[at] for at, *_ in key_positions(spec, argv)]
+    return [] if spec is None else [key for key, _ in spec.keys_of(line)]
 
 
 COMMAND_FIELDS: Mapping[str, Field] = {

@@ -176,7 +176,7 @@ def _without(argv: list[bytes], positions: list[int]) -> list[bytes]:
 def _sort(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     line = list(argv)
     for at, word in option_places(argv[:-1], 2, {b"BY": 2, b"GET": 2, b"STORE": 2, b"LIMIT": 3}):
-        if word == b"STORE" or (word in (b"BY", b"GET") and line[at + 1] != b"#"):
+        if word in (b"BY", b"GET") and line[at + 1] != b"#":
             line[at + 1] = prefixes.keys + line[at + 1]
     return line
 

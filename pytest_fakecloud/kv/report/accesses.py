@@ -181,11 +181,9 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Yield each key of a command, and whether the command writes it; ``*`` for all keys."""
-    line = [word.encode("utf-8", "surrogatepass") for word in words]
-    positions = spec.key_positions(line)
-    for at, key in positions:
-        yield words[at], key.stores
-    if not positions and spec.write and not spec.keys and "@keyspace" in spec.categories:
+    for key, key_spec in spec.keys_of(words):
+        yield key, key_spec.stores
+    if spec.write and not spec.keys and "@keyspace" in spec.categories:
         yield "*", True
 
 

@@ -55,12 +55,8 @@ class Command:
     @cached_property
     def keys(self) -> list[str]:
         """The keys of the command, or its first argument if it has no keys."""
-        spec, words = self.spec, self.words
-        positions = [1]
-        if spec is not None and spec.only_key != 1 and spec.keys:
-            line = [word.encode("utf-8", "replace") for word in words]
-            positions = [at for at, _ in spec.key_positions(line)] or positions
-        return [words[at] for at in positions if at < len(words)]
+        keys = [] if self.spec is None else [key for key, _ in self.spec.keys_of(self.words)]
+        return keys or self.words[1:2]
 
     @cached_property
     def key(self) -> str:

@@ -416,7 +416,7 @@ class Scripting:
             if spec.name in _FLUSHES:
                 raise CommandError(errors.FLUSH_WITH_KEY_LOCKING)
             for place, key_spec in spec.key_positions(line):
-                if "not_key" not in key_spec.flags and line[place] not in run.keys:
+                if not key_spec.is_channel and line[place] not in run.keys:
                     raise CommandError(errors.dynamic_key(line[place]))
 
     def may_call(self, line: list[bytes]) -> bool | bytes:

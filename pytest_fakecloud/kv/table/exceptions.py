@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..syntax import option_places
+from .keys import KeySpec
 
 ARITIES = {"COMMAND": -1, "PSYNC": -3, "QUIT": -1}
 """The arities of commands that accept other numbers of words than their synopsis shows."""
@@ -45,26 +48,50 @@ DELETES_RANGES = frozenset({"ARDELRANGE"})
 """Commands that overwrite indexes between their arguments. Explorations do not compare these."""
 
 
-def _sort_destination(line: list[bytes]) -> int | None:
-    """Return the position of the key after the last STORE of SORT."""
-    destination = None
-    for at, word in option_places(line[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
-        if word == b"STORE":
-            destination = at + 1
-    return destination
+_READS, _CHANGES = KeySpec("RO access 1"), KeySpec("RW access update 1")
+_REPLACES, _TAKES = KeySpec("OW update 1"), KeySpec("RW access delete 1")
 
 
-def _migrated_keys(line: list[bytes]) -> range:
-    """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
+def _keys_of_set(line: list[bytes]) -> Iterator[tuple[int, KeySpec]]:
+    """Yield the key of SET, which returns the former value with GET."""
+    has_get = any(word.upper() == b"GET" for word in line[3:])
+    yield 1, _CHANGES if has_get else _REPLACES
+
+
+def _keys_of_bitfield(line: list[bytes]) -> Iterator[tuple[int, KeySpec]]:
+    """Yield the key of BITFIELD. Only a line of complete GET and OVERFLOW operations does not write."""
+    at = 2
+    while at < len(line):
+        at += {b"GET": 3, b"OVERFLOW": 2}.get(line[at].upper(), len(line))
+    yield 1, _READS if at == len(line) else _CHANGES
+
+
+def _keys_of_sort(line: list[bytes]) -> Iterator[tuple[int, KeySpec]]:
+    """Yield the key of SORT and its destination, which is after the last STORE."""
+    yield 1, _READS
+    options = option_places(line[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2})
+    stores = [at for at, word in options if word == b"STORE"]
+    if stores:
+        yield stores[-1] + 1, _REPLACES
+
+
+def _keys_of_migrate(line: list[bytes]) -> Iterator[tuple[int, KeySpec]]:
+    """Yield the keys of MIGRATE: argument 3, or those after KEYS if that is empty."""
+    places = range(3, 4)
     for at, word in option_places(line[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
         if word == b"KEYS":
-            return range(0) if line[3] else range(at + 1, len(line))
-    return range(3, min(4, len(line)))
+            places = range(0) if line[3] else range(at + 1, len(line))
+            break
+    for place in places:
+        yield place, _TAKES
 
 
-KEYS = {"MIGRATE": _migrated_keys}
-"""For commands whose positions in the column *keys* are only those that real servers report, functions
-that return the positions of all keys in a command line.
+KEYS = {
+    "BITFIELD": _keys_of_bitfield,
+    "MIGRATE": _keys_of_migrate,
+    "SET": _keys_of_set,
+    "SORT": _keys_of_sort,
+}
+"""For commands of whose keys real servers report less than they know of a command line, functions that
+yield the position of each key in a line, and what the line does to the key.
 """
-DESTINATIONS = {"SORT": _sort_destination}
-"""For commands whose destination is at an unknown position, functions that find it in a command line."""

@@ -21,8 +21,10 @@ KEY_FLAGS = (
 class KeySpec:
     """A position of a command's keys, and how the command accesses them.
 
-    ``writes``: it changes the data of the user in the key. ``stores``: it may store the key in another
-    way, also without changing these data: PFCOUNT keeps its result in the value.
+    ``reads``: it returns, copies or uses the data of the user in the key. ``writes``: it changes these
+    data, and ``only_deletes`` in no other way. ``stores``: it may store the key in another way, also
+    without changing the data: PFCOUNT keeps its result in the value. ``is_channel``: it is a channel of
+    a shard, which real servers find as they do keys.
     """
 
     def __init__(self, text: str) -> None:
@@ -39,8 +41,12 @@ class KeySpec:
                 )
         keyword = match["keyword"]
         self.flags = tuple(flags)
-        self.writes = not {"update", "insert", "delete"}.isdisjoint(flags)
+        self.reads = "access" in flags
+        changes = {"update", "insert", "delete"}.intersection(flags)
+        self.writes = bool(changes)
+        self.only_deletes = changes == {"delete"}
         self.stores = "RO" not in flags
+        self.is_channel = "not_key" in flags
         self.unknown = position == "unknown"
         self.numkeys = keyword == "numkeys"
         self.keyword = keyword.encode() if keyword and not self.numkeys else None

@@ -24,16 +24,17 @@ def _takes_many(spec: CommandSpec) -> bool:
     return bool(spec.arguments) and spec.arguments[-1].multiple
 
 
-def _flags(spec: CommandSpec, index: int = 0) -> frozenset[str]:
-    """Return the flags of the key at an index of a command's key specs; none if there is no such key."""
-    return frozenset(spec.keys[index].flags) if index < len(spec.keys) else frozenset()
+def _removes(spec: CommandSpec) -> bool:
+    """Return whether a command removes data of its first key, without returning them."""
+    return bool(spec.keys) and spec.keys[0].only_deletes and not spec.keys[0].reads
 
 
 def _stores(spec: CommandSpec) -> bool:
-    """Return whether a command stores data that its client sends."""
-    return (
-        spec.write and "denyoom" in spec.flags and bool(spec.keys) and spec.repetition != "derives"
-    )
+    """Return whether a command stores its arguments: values, elements, fields or members."""
+    if "denyoom" not in spec.flags or spec.repetition == "derives":
+        return False
+    roles = {argument.role for argument in all_arguments(spec.arguments)}
+    return spec.has_fields or not roles.isdisjoint({"value", "element"})
 
 
 # -- reads -----------------------------------------------------------------------------------------
@@ -99,18 +100,16 @@ EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not No
 # -- removals --------------------------------------------------------------------------------------
 
 ONLY_DELETES = _all(
-    lambda spec: (
-        spec.changes_keys and all({"insert", "update"}.isdisjoint(key.flags) for key in spec.keys)
-    )
+    lambda spec: spec.changes_keys and all(key.only_deletes or not key.writes for key in spec.keys)
 )
 """Commands that delete data of their keys and change nothing else."""
-DELETES_ANY = _all(lambda spec: spec.name in LOSES_UPDATES and "delete" in _flags(spec))
+DELETES_ANY = _all(lambda spec: spec.name in LOSES_UPDATES and spec.keys[0].only_deletes)
 """Commands that delete the keys or fields in their arguments, whatever values these have."""
 DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("generic", "string"))
 """Commands that delete keys unconditionally."""
 REMOVALS = _all(
     lambda spec: (
-        _flags(spec) == {"RW", "delete"}
+        _removes(spec)
         and (spec.has_fields or any(argument.role == "element" for argument in spec.arguments))
     )
 )
@@ -131,7 +130,7 @@ FINISHES = _all(
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
 OF_QUEUES = (CONSUMES | MOVES | CLAIMS | ASSIGNS_ENTRIES) | _all(
-    lambda spec: spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"}
+    lambda spec: spec.group in ("list", "stream") and _removes(spec)
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""
 

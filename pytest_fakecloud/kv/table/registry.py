@@ -17,7 +17,7 @@ from ..errors import CommandError, not_available, unknown_command, unknown_subco
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
 from .arguments import ROLES, UNITS, Unit
-from .exceptions import ARITIES, DESTINATIONS, KEYS, OTHER_TTLS, PROTECTIONS
+from .exceptions import ARITIES, KEYS, OTHER_TTLS, PROTECTIONS
 from .groups import GROUPS
 from .keys import KeySpec
 from .rows import ROWS, Row, naming
@@ -253,17 +253,29 @@ class CommandSpec:
         )
 
     def key_positions(self, line: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Return the position and the spec of each key in ``line``, which includes the name."""
-        if positions_of := KEYS.get(self.name):
-            return [(at, self.keys[0]) for at in positions_of(line)]
+        """Return the position of each key in ``line``, which includes the name, and what the line does
+        to the key. Channels of shards are among the keys, as on a real server.
+        """
+        if find_keys := KEYS.get(self.name):
+            return [(at, spec) for at, spec in find_keys(line) if at < len(line)]
         return [(at, spec) for spec in self.keys for at in spec.positions(line) or ()]
 
-    def destination(self, line: list[bytes]) -> int | None:
-        """Return the position of the key in ``line`` that SORT writes, which is not in `key_positions`
-        because real servers report it as unknown; None for other commands.
+    def keys_of(self, line: Sequence[str]) -> list[tuple[str, KeySpec]]:
+        """Return each key in a command line of strings, and what the line does to it; no channels."""
+        if self.only_key and self.name not in KEYS:  # There is no need to encode the line.
+            keys = [(key, self.keys[0]) for key in line[self.only_key : self.only_key + 1]]
+        else:
+            words = [word.encode("utf-8", "surrogatepass") for word in line]
+            keys = [(line[at], spec) for at, spec in self.key_positions(words)]
+        return [(key, spec) for key, spec in keys if not spec.is_channel]
+
+    def keys_not_found(self, line: list[bytes]) -> list[KeySpec]:
+        """Return the specs of keys that the command may access and that cannot be found in ``line``, as
+        those in the patterns of SORT.
         """
-        position_of = DESTINATIONS.get(self.name)
-        return position_of(line) if position_of else None
+        unknown = [spec for spec in self.keys if spec.positions(line) is None]
+        # A function in KEYS finds all keys that its command writes.
+        return [spec for spec in unknown if not (spec.writes and self.name in KEYS)]
 
 
 F = TypeVar("F", bound=Callable[..., Reply])

@@ -958,7 +958,7 @@ class TestRewriting:
                 if isinstance(sent, Answered) or sent.emulated:
                     continue
                 for place, key in spec.key_positions(sent.argv):
-                    if "not_key" not in key.flags:
+                    if not key.is_channel:
                         assert sent.argv[place].startswith(b"P:"), sent.argv
 
     def test_undeclared_commands_are_rejected(self) -> None:

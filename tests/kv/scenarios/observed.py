@@ -35,8 +35,8 @@ TYPES = {"$": "string", "l": "list", "s": "set", "h": "hash", "z": "zset", "t": 
 """For classes of events, the type of the key that has changed."""
 
 REPORTED_OTHERWISE = {
-    ("HSETEX", "update"), ("RENAME", "denyoom"), ("SET", "OW"), ("SINTERSTORE", "OW"),
-    ("XAUTOCLAIM", "access"), ("XCLAIM", "access"),
+    ("HSETEX", "update"), ("RENAME", "denyoom"), ("SINTERSTORE", "OW"), ("XAUTOCLAIM", "access"),
+    ("XCLAIM", "access"),
 }  # fmt: skip
 """Flags that commands would have by what they do, and that real servers do not report, with their
 commands. The rows have what real servers report.

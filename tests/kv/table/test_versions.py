@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from docs.generate.differences import VALKEYS
@@ -62,6 +64,19 @@ def test_the_vendor_knows_them(stock: Run, line: list[str]) -> None:
         assert stock.error(*line) == "ERR wrong number of arguments for 'zrank' command"
     else:
         stock(*line)
+
+
+@pytest.mark.completeness
+def test_each_later_option_has_a_line() -> None:
+    texts = [" ".join(line) + " " for line in LINES]
+    complete(
+        Path(__file__),
+        (
+            f"to WORDS: a line of {name} with {word}"
+            for name, _, word in (option.rpartition(" ") for option in LATER_OPTIONS)
+            if not any(text.startswith(f"{name} ") and f" {word} " in text for text in texts)
+        ),
+    )
 
 
 @pytest.mark.dialect("redis")

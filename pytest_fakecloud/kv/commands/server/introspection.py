@@ -8,7 +8,6 @@ from functools import cache
 
 from ....core.assets import asset
 from ... import errors
-from ...acl import access_flags
 from ...algorithms.glob import matcher
 from ...engine.sessions import Session
 from ...errors import CommandError
@@ -300,9 +299,6 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     """Return each key of a command line with its specification."""
     spec = _spec_of_line(session, args)
     keys = [(args[at], key) for at, key in spec.key_positions(args)]
-    target = spec.destination(args)
-    if target is not None and (args[target], spec.keys[-1]) not in keys:
-        keys.append((args[target], spec.keys[-1]))
     if (spec.lacks_keys(args) or not keys) and "no_mandatory_keys" not in spec.flags:
         raise CommandError(errors.GETKEYS_ARGUMENTS)
     return keys
@@ -314,7 +310,7 @@ def _spec_of_line(session: Session, args: Args) -> CommandSpec:
         spec = session.engine.table.resolve(args)
     except CommandError:
         raise CommandError(errors.GETKEYS_UNKNOWN) from None
-    if all("not_key" in key.flags for key in spec.keys):  # Channels are not keys.
+    if all(key.is_channel for key in spec.keys):
         raise CommandError(errors.NO_KEY_ARGUMENTS)
     if not spec.least <= len(args) <= spec.most:
         raise CommandError(errors.GETKEYS_ARITY)
@@ -330,10 +326,7 @@ def command_getkeys(session: Session, args: Args) -> Reply:
 @command("COMMAND GETKEYSANDFLAGS")
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
     """Return the keys in a command line with the flags that say how the command accesses each key."""
-    return [
-        [key, _words_reply(access_flags(args[0].upper().decode("latin-1"), spec, args))]
-        for key, spec in _keys_of_line(session, args)
-    ]
+    return [[key, _words_reply(spec.flags)] for key, spec in _keys_of_line(session, args)]
 
 
 # -- HELP ----------------------------------------------------------------------------------------
