@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..core.exits import Exits
+from ..core.exits import Exits, call_all
 from .ini import value_of
 from .wide_fixtures import WideFixture
 
@@ -68,9 +68,9 @@ class Run:
     owners of the clouds. An owner is here from the first use of its cloud, or the start of early fakes,
     until the last test of its scope has been reported.
 
-    The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``
-    and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``. The plugin's fixtures
-    call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
+    The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``,
+    ``end_teardown()`` and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``.
+    The plugin's fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -269,8 +269,7 @@ class Run:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
         self.test = TestState(item)
-        for owner in self.owners:
-            owner.begin_test(item)
+        call_all([partial(owner.begin_test, item) for owner in self.owners])
         self._catch_up()
 
     def end_setup(self) -> None:
@@ -313,6 +312,13 @@ class Run:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
         self._catch_up()
+
+    def end_teardown(self) -> None:
+        """Close the fakes that the test has started itself in clouds that outlive it. Can be repeated.
+        What is interrupted in it ends when the next test begins, or with the cloud.
+        """
+        lasting = [owner for owner in self.owners if not owner.has_ended]
+        call_all(owner.close_fakes_of_test for owner in lasting)
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called

@@ -88,6 +88,100 @@ def test_a_scope_keeps_address_and_credentials_and_nothing_else(
     run(source).assert_outcomes(passed=7, failed=1)
 
 
+@pytest.mark.parametrize(
+    ("scope", "cloud"),
+    [
+        ("function", "fakecloud_session"),
+        ("class", "fakecloud"),
+        ("module", "fakecloud"),
+        ("session", "fakecloud"),
+    ],
+)
+def test_fakes_that_a_test_starts_end_in_its_own_teardown(
+    scope: str, cloud: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    result = run(
+        f"""
+        from functools import partial
+        import pytest
+        import requests
+
+        ENDED = []
+
+        def end(name):
+            print(f"end of {{name}}")
+            ENDED.append(name)
+            raise RuntimeError(f"no end of {{name}}")
+
+        @pytest.fixture
+        def own({cloud}):
+            own = [{cloud}.kv_server(name=name) for name in ("first", "second")]
+            for fake in own:
+                fake.on_close(partial(end, fake.name))
+            yield own
+            assert not own[0].closed
+            ENDED.append("fixture")
+
+        class TestAll:
+            def test_starts_fakes(self, own):
+                requests.get(own[0].url + "/get/k", headers=own[0].headers)
+
+            def test_next(self, {cloud}):
+                assert ENDED == ["fixture", "second", "first"]
+                assert {cloud}.fakes() == []
+                assert {cloud}.journal.calls() == []
+        """
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of TestAll.test_starts_fakes*",
+            "*RuntimeError: no end of second",
+            "*- fakecloud -*",
+            "* --> first GET k *",
+            "*- Captured stdout teardown -*",
+            "end of second",
+            "end of first",
+        ]
+    )
+
+
+def test_the_report_of_a_failed_teardown_has_the_fakes_that_the_test_has_started(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    result = run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def failing(fakecloud):
+            yield
+            assert 0, "own reason"
+
+        @pytest.mark.filterwarnings("ignore:.*never delivered")
+        def test_starts_fakes(failing, fakecloud):
+            queue = fakecloud.queue()
+            queue.publish("https://shop.example.com")
+            queue.on_close(lambda: 1 / 0)
+
+        def test_next(fakecloud):
+            assert fakecloud.fakes() == []
+        """
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_starts_fakes*",
+            "*AssertionError: own reason",
+            "Unfinished: *shop.example.com*",
+            "*- fakecloud teardown -*",
+            "the fakes that the test has started could not all be closed: ZeroDivisionError: *",
+        ]
+    )
+
+
 SHARED = {
     "test_1": """
         import pytest
