@@ -150,9 +150,10 @@ class Run:
             with without_traceback():
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
             self._shorter_owner = owner
+            self._observe()
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._catch_up()
+        self._set_variables()
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -184,7 +185,10 @@ class Run:
         self.early_owner, self.session_owner = None, owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._catch_up()
+        self._observe()
+        # With the scope session, the test may have requested the cloud by the fixture ``fakecloud``.
+        self._note_request()
+        self._set_variables()
         return owner
 
     def _item(self) -> pytest.Item:
@@ -198,24 +202,21 @@ class Run:
             self._item(), {} if owner is None else owner.returned_settings
         )
 
-    def _catch_up(self) -> None:
-        """Note what the test has requested and imported so far, and act on it. Can be repeated.
-
-        pytest does not say when a test requests a fixture of a wide scope that has its value already,
-        nor when a framework is imported. So this follows each phase of a test, and each new cloud.
-        """
-        self._note_request()
-        self._observe()
-        self._set_variables()
-
     def _note_request(self) -> None:
-        """Note whether the test has requested the fixture ``fakecloud`` so far."""
+        """Note whether the test has requested the fixture ``fakecloud`` so far.
+
+        pytest does not say when a test requests a fixture of a wide scope that has its value already. A
+        test can do so by its arguments, and at run time in its fixtures and in its own code. So this is
+        called when the test begins, after its set-up, and after its code.
+        """
         owner = self.fixtures_owner
         if owner is not None and _requests_fakecloud(self._item()):
             self.test.requested_cloud = owner.cloud
 
     def _observe(self) -> None:
-        """Record what the report of the test needs to know of the open clouds, until the test ends."""
+        """Record what the report of the test needs to know of the open clouds, until the test ends.
+        Repeated when a cloud has opened, or a framework may have been imported.
+        """
         if not self.owners:
             return
         test = self.test
@@ -226,8 +227,9 @@ class Run:
         test.observation.observe([owner.cloud for owner in self.owners])
 
     def _set_variables(self) -> None:
-        """Set the variables of the requested cloud until the test ends, if its settings have ``env``. It
-        is too late for that after the test's own code.
+        """Set the variables of the requested cloud until the test ends, if its settings have ``env``,
+        which a fixture can add by a marker. Can be repeated. It is too late for that after the test's
+        own code.
         """
         test, cloud = self.test, self.test.requested_cloud
         if test.has_run or cloud is None or cloud is test.cloud_with_variables:
@@ -270,11 +272,15 @@ class Run:
         self.end_test()
         self.test = TestState(item)
         call_all([partial(owner.begin_test, item) for owner in self.owners])
-        self._catch_up()
+        self._observe()
+        self._note_request()
+        self._set_variables()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._catch_up()
+        self._observe()
+        self._note_request()
+        self._set_variables()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -311,7 +317,8 @@ class Run:
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
-        self._catch_up()
+        self._observe()
+        self._note_request()
 
     def end_teardown(self) -> None:
         """Close the fakes that the test has started itself in clouds that outlive it. Can be repeated.
