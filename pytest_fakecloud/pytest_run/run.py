@@ -21,6 +21,7 @@ from .wide_fixtures import WideFixture
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
+    from ..process.surroundings import Variables
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
@@ -77,8 +78,12 @@ class Run:
         self.config = config
         self.test = TestState()
         self.exits = Exits()
-        """What ends with the run: the clouds that are still open, then the test."""
+        """What ends with the run. The clouds that are still open end first."""
+        # The test ends before the variables of the early fakes, which its own may have replaced.
+        self.exits.callback(self._restore_early_variables)
         self.exits.callback(self.end_test)
+        self.early_variables: Variables | None = None
+        """The variables of the early fakes, which last until the run ends."""
         self.early_owner: CloudOwner | None = None
         """The owner of the early fakes, until the first test requests the cloud of the session."""
         self.session_owner: CloudOwner | None = None
@@ -337,6 +342,10 @@ class Run:
         self._shorter_owner = _unless_ended(self._shorter_owner)
         self.early_owner = _unless_ended(self.early_owner)
         self.session_owner = _unless_ended(self.session_owner)
+
+    def _restore_early_variables(self) -> None:
+        if self.early_variables is not None:
+            self.early_variables.restore()
 
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""
