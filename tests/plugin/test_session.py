@@ -254,11 +254,15 @@ def test_variables_are_those_of_the_tests_with_fakes(
         import os
         import pytest
 
+        @pytest.fixture
+        def url():
+            return os.environ["QSTASH_URL"]
+
         class TestAll:
             {marker}
             @pytest.mark.parametrize("turn", [1, 2])
-            def test_with(self, queue, turn, monkeypatch):
-                assert os.environ["QSTASH_URL"] == queue.url
+            def test_with(self, url, queue, turn, monkeypatch):
+                assert os.environ["QSTASH_URL"] == url == queue.url
                 monkeypatch.setenv("QSTASH_URL", "https://other.test")
 
             def test_without(self):
@@ -787,6 +791,29 @@ def test_calls_have_stacks_while_two_clouds_are_open(run: Run) -> None:
             assert names(fakecloud) == ["get", "test_third"]
         """
     ).assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("scope", ["function", "module", "session"])
+def test_calls_of_fixtures_have_the_lines_that_make_them(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_call_sites = true")
+    result = run(
+        """
+        import httpx
+        import pytest
+
+        @pytest.fixture
+        def before(kv_server):
+            httpx.post(kv_server.url, json=["GET", "k"], headers=kv_server.headers)
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_it(before, turn):
+            assert 0
+        """
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["* --> kv_server GET k *", "*.py:6 in*"] * 2)
 
 
 def test_a_fixture_starts_a_fake_that_an_earlier_test_has_replayed_into(
