@@ -94,22 +94,25 @@ def test_fakes_whose_end_is_interrupted_end_before_a_later_test(
                 patch.setattr(Broker, "close", interrupted_close)
                 yield
 
-        def test_starts_fakes(fakecloud):
-            OWN.extend([fakecloud.kv_server(), fakecloud.broker()])
+        def test_starts_fakes(fakecloud, fakecloud_session):
+            shop = fakecloud_session.kv_server(name="shop")
+            OWN.extend([fakecloud.kv_server(), fakecloud.broker(), shop])
             OWN[0].client().ping()
+            shop.client().ping()
 
         def test_next(fakecloud):
             pass
 
         def test_last(fakecloud):
-            assert [fake.closed for fake in OWN] == [True, True]
+            assert [fake.closed for fake in OWN] == [True, True, True]
             assert fakecloud.fakes() == []
         """
     )
     result = pytester.runpytest_inprocess(*QUIET)
     result.assert_outcomes(**outcomes)
-    # The fakes of the next test have started over, even if it gets an exception.
-    assert result.stdout.str().count("kv_server PING") == 1
+    # The clouds have started over for the next test, even if it gets an exception.
+    for call in ("kv_server PING", "shop PING"):
+        assert result.stdout.str().count(call) == 1
 
 
 def test_early_fakes_close_if_nothing_can_replace_them(
