@@ -143,7 +143,7 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
             report.sections.append(("fakecloud", "\n".join(lines)))
 
 
-# Last, so that pytest captures what closing an earlier test's fakes prints and logs.
+# Last, so that pytest captures what returning the fakes to their baseline prints and logs.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Begin a test. Check its markers, even if it uses no fake, and those that its fixtures add."""
@@ -227,6 +227,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         )
 
 
+# Last, so that pytest captures what closing the fakes prints and logs.
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """End what a test has started itself after its fixtures, so that an exception fails this test. If a
+    fixture fails, the report reads it first (``pytest_runtest_makereport()``).
+    """
+    yield
+    run_of(item.config).end_teardown()
+
+
 def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, right: object) -> None:
     """Note two values that an assertion found unequal, for the history in the report of the test."""
     run = run_of(config)
@@ -262,6 +272,10 @@ def pytest_runtest_makereport(
 
         outcomes.report_on(run, item, call, report)
     if call.when == "teardown":
+        if run.owners and call.excinfo is not None:
+            from .pytest_run import outcomes
+
+            outcomes.end_failed_teardown(run, report)
         run.end_test()
     return report
 

@@ -269,7 +269,9 @@ class BaseCloud:
             from ..process.inprocess import origins
             from ..process.shortcut import Shortcut
 
-            fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
+            shortcut = Shortcut(mount)
+            fake._exits.callback(origins.remove, mount.origin, shortcut)
+            origins.add(mount.origin, shortcut)
         for function in self._on_start:
             function(fake)
 

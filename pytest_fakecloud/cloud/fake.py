@@ -326,6 +326,11 @@ class Fake:
         """Create an official client. ``close`` is the path of its method (``"http._client.close"``) that
         is called when the fake closes; None for an asynchronous client, which the test closes.
         """
+        if self.closed:
+            raise ContractError(
+                f"{self.name} is closed and cannot answer a client: create the client before it "
+                f"closes, or start another {self.fixture}"
+            )
         try:
             client = make(**options)
         except ModuleNotFoundError as error:
@@ -398,8 +403,13 @@ class Fake:
         """Stop requiring what was expected before a reset (see ``_unmet()``)."""
 
     def on_close(self, callback: Callable[[], object]) -> None:
-        """Call a function when the fake closes."""
+        """Call a function when the fake closes. Raises ``ContractError`` if it is closed or closing."""
         check_function(callback, "without arguments")
+        if self.closed:
+            raise ContractError(
+                f"{self.name} is closed and will not call {shown(callback)}: call on_close() before it "
+                "closes"
+            )
         # It may not be repeatable, and it may close the fake.
         self._exits.callback(Once(callback))
 
@@ -499,7 +509,7 @@ class Aio(Generic[Client]):
         """Return the official asynchronous client for the fake; ``options`` are passed to it.
 
         The test closes it, because that must be awaited. Raises ``ContractError`` if the package is
-        missing.
+        missing, and if the fake is closed.
         """
         __tracebackhide__ = True
         return self._fake._official(self._make, options, close=None)

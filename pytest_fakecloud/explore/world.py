@@ -22,6 +22,7 @@ from ..core.calls import set_faults_end
 from ..core.clock import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
 from ..core.exits import Exits
+from ..core.registry import Registry
 from ..core.timers import to_datetime
 from ..http.app import EXPLORATION
 from ..http.messages import AnyResponse, Proceed, Request
@@ -308,21 +309,28 @@ def _no_hooks() -> None:
 def watch(world: World, fake: Fake, exits: Exits) -> None:
     """Connect a fake to the simulations of a world until the exits are closed."""
     app: Any = fake._app
-    exits.callback(app.rejection_listeners.add(partial(_see_rejection, world, fake)))
+    _listen(app.rejection_listeners, partial(_see_rejection, world, fake), exits)
     exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, fake)))
     if hasattr(app, "interruptions"):
-        exits.callback(app.interruptions.listeners.add(partial(_pause_in_pipeline, world)))
+        _listen(app.interruptions.listeners, partial(_pause_in_pipeline, world), exits)
     if fake.fixture == "kv_server":
-        listeners = fake._engine.listeners
-        exits.callback(listeners.add(partial(_record_command, world, fake.name)))
+        _listen(fake._engine.listeners, partial(_record_command, world, fake.name), exits)
+    origin = fake._mount.origin
     shortcut = Shortcut(fake._mount, lingers=True, around=partial(_around, world, fake))
-    exits.callback(origins.add(fake._mount.origin, shortcut))
+    exits.callback(origins.remove, origin, shortcut)
     exits.callback(origins.leave, shortcut)
+    origins.add(origin, shortcut)
     origins.enter(shortcut)
     if fake.fixture == "queue":
         queue: Any = fake
         exits.callback(queue._engine.intercept(_ExploredDeliveries(world, queue)))
         exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
+
+
+def _listen(listeners: Registry[Any], listener: Callable[..., object], exits: Exits) -> None:
+    """Register a listener until the exits are closed."""
+    exits.callback(listeners.remove, listener)
+    listeners.add(listener)
 
 
 def _see_rejection(world: World, fake: Fake, request: Request, error: ServiceError) -> None:

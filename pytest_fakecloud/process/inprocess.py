@@ -16,7 +16,7 @@ import io
 import ssl
 import sys
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
@@ -68,25 +68,25 @@ class Origins(Change):
         self.shortcuts: dict[Origin, Shortcut] = {}
         self.detours: dict[Origin, Detour] = {}
 
-    def add(self, origin: Origin, shortcut: Shortcut) -> Callable[[], None]:
-        """Use a shortcut for an origin until the returned function is called."""
+    def add(self, origin: Origin, shortcut: Shortcut) -> None:
+        """Use a shortcut for an origin. The caller removes it, also after an exception."""
         with self._lock:
             self._added.setdefault(origin, []).append(shortcut)
             self.shortcuts[origin] = shortcut
 
-        def remove() -> None:
-            with self._lock:
-                # It can be repeated after an exception of a signal's handler.
-                added = self._added.get(origin, ())
-                remaining = [other for other in added if other is not shortcut]
-                if remaining:
-                    self._added[origin] = remaining
-                    self.shortcuts[origin] = remaining[-1]
-                else:
-                    self._added.pop(origin, None)
-                    self.shortcuts.pop(origin, None)
-
-        return remove
+    def remove(self, origin: Origin, shortcut: Shortcut) -> None:
+        """Remove a shortcut, if it was added. Can be repeated, also after an exception at any place in
+        it.
+        """
+        with self._lock:
+            added = self._added.get(origin, ())
+            remaining = [other for other in added if other is not shortcut]
+            if remaining:
+                self._added[origin] = remaining
+                self.shortcuts[origin] = remaining[-1]
+            else:
+                self._added.pop(origin, None)
+                self.shortcuts.pop(origin, None)
 
     def redirect(self, origin: Origin, detour: Detour) -> bool:
         """Redirect an origin to a fake; return False if it is already redirected."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
-from ..core.exits import Exits
+from ..core.exits import Exits, call_all
 from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
 
@@ -19,7 +20,7 @@ class CloudOwner:
     """The owner of the cloud of a test, of a class, of a module or of the session, and in a wide scope
     of what each test begins with. That is the fakes that fixtures of a wide scope have started, the
     credentials that these fixtures gave them, and their baselines (``Fake.set_baseline()``). Other
-    fakes are closed before the next test. In a wide scope, ``kv_server`` and the plugin's other
+    fakes are closed at the end of the test. In a wide scope, ``kv_server`` and the plugin's other
     fixtures are such fixtures, and so is ``fakecloud_session``.
 
     The owner closes its cloud when it is closed itself: by ``close()``, or else with the
@@ -76,12 +77,14 @@ class CloudOwner:
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return an open cloud of a wide scope to what each test begins with."""
-        cloud = self.cloud
         self._is_reused = True
         self.lost_changes.begin_test()
-        for fake in cloud.fakes():
-            if fake not in self._staying:
-                fake.close()
+        # Fakes can have been started since the last teardown, or their end can have been interrupted. If
+        # one raises, the report of this test shows no calls of the one before.
+        call_all([self.close_fakes_of_test, partial(self._start_over, item)])
+
+    def _start_over(self, item: pytest.Item) -> None:
+        cloud = self.cloud
         # Forget the fakes that a test has closed.
         self._staying = {
             fake: credentials for fake, credentials in self._staying.items() if not fake.closed
@@ -98,6 +101,13 @@ class CloudOwner:
             return
         for call in self.cloud.journal.calls():
             call.note = call.note or "made before the test's own code, maybe by an earlier test"
+
+    def close_fakes_of_test(self) -> None:
+        """Close the fakes that the test has started itself, the latest first, even if some raise. Can be
+        repeated.
+        """
+        own = [fake for fake in self.cloud.fakes() if fake not in self._staying]
+        call_all(fake.close for fake in reversed(own))
 
     def let_stay(self, before: Mapping[Fake, Mapping[str, Any]]) -> None:
         """Let each test begin with the fakes that have started since they had the credentials

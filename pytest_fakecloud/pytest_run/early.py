@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 def start_early_fakes(run: Run) -> None:
     """Start the early fakes in the cloud of the session, and set their variables until the run ends."""
     fixtures = _early_fixtures(run.config)
-    variables = Variables()
-    run.exits.callback(variables.restore)
-    # The variables of a test end before those that they have replaced, even if it was interrupted.
-    run.exits.callback(run.end_test)
+    run.early_variables = variables = Variables()
     try:
         owner = CloudOwner(run.exits, run.options, None, {}, "session")
         run.early_owner = owner

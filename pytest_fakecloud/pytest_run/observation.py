@@ -64,9 +64,10 @@ class Observation:
         if self._listener is None and self._has_report and has_framework:
             from ..reporting.applications import Listener
 
-            self._listener = Listener()
-            self._test_exits.callback(self._listener.close)
-            self._test_exits.callback(self._listener.listen, None)
+            listener = Listener()
+            self._test_exits.callback(listener.close)
+            self._test_exits.callback(listener.listen, None)
+            self._listener = listener
         if self._listener is not None:
             self._listener.listen(clouds[0])
 

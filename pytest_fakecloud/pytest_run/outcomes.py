@@ -225,6 +225,18 @@ def report_on(
             _show(report, lines, phase.findings)
 
 
+def end_failed_teardown(run: Run, report: pytest.TestReport) -> None:
+    """End what the test has started itself, after the report of its failed teardown, which has read it.
+    Add an exception to the report, because the outcome of the test is known.
+    """
+
+    def show(line: str) -> None:
+        report.sections.append((f"{_SECTION} teardown", line))
+
+    with report_hook_failure("the fakes that the test has started could not all be closed", show):
+        run.end_teardown()
+
+
 def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str]) -> None:
     """Add the lines to a report, and the first line of the history, or else the first finding, to the
     message of the exception.

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..core.exits import Exits
+from ..core.exits import Exits, call_all
 from .ini import value_of
 from .wide_fixtures import WideFixture
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
+    from ..process.surroundings import Variables
     from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
@@ -68,17 +69,21 @@ class Run:
     owners of the clouds. An owner is here from the first use of its cloud, or the start of early fakes,
     until the last test of its scope has been reported.
 
-    The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``
-    and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``. The plugin's fixtures
-    call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
+    The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``,
+    ``end_teardown()`` and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``.
+    The plugin's fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.test = TestState()
         self.exits = Exits()
-        """What ends with the run: the clouds that are still open, then the test."""
+        """What ends with the run. The clouds that are still open end first."""
+        # The test ends before the variables of the early fakes, which its own may have replaced.
+        self.exits.callback(self._restore_early_variables)
         self.exits.callback(self.end_test)
+        self.early_variables: Variables | None = None
+        """The variables of the early fakes, which last until the run ends."""
         self.early_owner: CloudOwner | None = None
         """The owner of the early fakes, until the first test requests the cloud of the session."""
         self.session_owner: CloudOwner | None = None
@@ -150,9 +155,10 @@ class Run:
             with without_traceback():
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
             self._shorter_owner = owner
+            self._observe()
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._catch_up()
+        self._set_variables()
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -184,7 +190,10 @@ class Run:
         self.early_owner, self.session_owner = None, owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._catch_up()
+        self._observe()
+        # With the scope session, the test may have requested the cloud by the fixture ``fakecloud``.
+        self._note_request()
+        self._set_variables()
         return owner
 
     def _item(self) -> pytest.Item:
@@ -198,24 +207,21 @@ class Run:
             self._item(), {} if owner is None else owner.returned_settings
         )
 
-    def _catch_up(self) -> None:
-        """Note what the test has requested and imported so far, and act on it. Can be repeated.
-
-        pytest does not say when a test requests a fixture of a wide scope that has its value already,
-        nor when a framework is imported. So this follows each phase of a test, and each new cloud.
-        """
-        self._note_request()
-        self._observe()
-        self._set_variables()
-
     def _note_request(self) -> None:
-        """Note whether the test has requested the fixture ``fakecloud`` so far."""
+        """Note whether the test has requested the fixture ``fakecloud`` so far.
+
+        pytest does not say when a test requests a fixture of a wide scope that has its value already. A
+        test can do so by its arguments, and at run time in its fixtures and in its own code. So this is
+        called when the test begins, after its set-up, and after its code.
+        """
         owner = self.fixtures_owner
         if owner is not None and _requests_fakecloud(self._item()):
             self.test.requested_cloud = owner.cloud
 
     def _observe(self) -> None:
-        """Record what the report of the test needs to know of the open clouds, until the test ends."""
+        """Record what the report of the test needs to know of the open clouds, until the test ends.
+        Repeated when a cloud has opened, or a framework may have been imported.
+        """
         if not self.owners:
             return
         test = self.test
@@ -226,8 +232,9 @@ class Run:
         test.observation.observe([owner.cloud for owner in self.owners])
 
     def _set_variables(self) -> None:
-        """Set the variables of the requested cloud until the test ends, if its settings have ``env``. It
-        is too late for that after the test's own code.
+        """Set the variables of the requested cloud until the test ends, if its settings have ``env``,
+        which a fixture can add by a marker. Can be repeated. It is too late for that after the test's
+        own code.
         """
         test, cloud = self.test, self.test.requested_cloud
         if test.has_run or cloud is None or cloud is test.cloud_with_variables:
@@ -269,13 +276,16 @@ class Run:
         """Begin a test: return the open clouds to what each test begins with."""
         self.end_test()
         self.test = TestState(item)
-        for owner in self.owners:
-            owner.begin_test(item)
-        self._catch_up()
+        call_all([partial(owner.begin_test, item) for owner in self.owners])
+        self._observe()
+        self._note_request()
+        self._set_variables()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._catch_up()
+        self._observe()
+        self._note_request()
+        self._set_variables()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -312,7 +322,15 @@ class Run:
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
-        self._catch_up()
+        self._observe()
+        self._note_request()
+
+    def end_teardown(self) -> None:
+        """Close the fakes that the test has started itself in clouds that outlive it. Can be repeated.
+        What is interrupted in it ends when the next test begins, or with the cloud.
+        """
+        lasting = [owner for owner in self.owners if not owner.has_ended]
+        call_all(owner.close_fakes_of_test for owner in lasting)
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called
@@ -324,6 +342,10 @@ class Run:
         self._shorter_owner = _unless_ended(self._shorter_owner)
         self.early_owner = _unless_ended(self.early_owner)
         self.session_owner = _unless_ended(self.session_owner)
+
+    def _restore_early_variables(self) -> None:
+        if self.early_variables is not None:
+            self.early_variables.restore()
 
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""

@@ -42,7 +42,7 @@ class WideFixture:
 
     def failed(self) -> None:
         """Restore the baselines at once, because other tests of its scope run without the fixture. What
-        it has started ends before the next test.
+        it has started ends with the test.
         """
         for fake, state in self._before.items():
             fake._restore_baseline(state.baseline)

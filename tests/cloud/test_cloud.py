@@ -280,6 +280,30 @@ def test_an_on_close_function_can_close_fakes(first: Any) -> None:
         assert not cloud.fakes()
 
 
+def test_a_closed_fake_takes_nothing_that_it_should_close() -> None:
+    with Cloud(seed=1) as cloud:
+        fakes: list[Any] = [cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue()]
+    for fake in fakes:
+        for make in (fake.client, fake.aio.client):
+            with pytest.raises(ContractError) as raised:
+                make()
+            assert str(raised.value) == (
+                f"{fake.name} is closed and cannot answer a client: create the client before it "
+                f"closes, or start another {fake.name}"
+            )
+        with pytest.raises(ContractError, match=f"^{fake.name} is closed and will not call"):
+            fake.on_close(print)
+
+
+def test_an_on_close_function_cannot_register_another_one() -> None:
+    with Cloud(seed=1) as cloud:
+        fake = cloud.kv_server()
+        fake.on_close(lambda: fake.on_close(print))
+        advice = r"call on_close\(\) before it closes"
+        with pytest.raises(ContractError, match=f"^kv_server is closed and .* print>: {advice}$"):
+            fake.close()
+
+
 class NotedLock:
     """A lock, and whether a thread other than that which made it has asked for it."""
 

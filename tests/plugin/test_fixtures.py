@@ -249,3 +249,63 @@ def test_the_texts_of_the_plugin_name_every_service() -> None:
     )
     early = [service.fixture for service in services_by_word().values()]
     assert f"'{' '.join(early)}'" in INI_SETTINGS["fakecloud_early"].help
+
+
+OF_A_LATE_FRAMEWORK = {
+    "a fixture": """
+        @pytest.fixture
+        def client(kv_server):
+            return client_of(kv_server)
+
+        def test_it(client):
+            assert client.get("/stock").text == "8"
+        """,
+    "the test": """
+        @pytest.fixture
+        def clients(kv_server):
+            clients = []
+            yield clients
+            assert clients[0].get("/stock").text == "8"
+
+        def test_it(clients, kv_server):
+            clients.append(client_of(kv_server))
+        """,
+}
+
+
+@pytest.mark.parametrize("importing", OF_A_LATE_FRAMEWORK)
+def test_requests_to_a_framework_that_is_imported_late_are_reported(
+    importing: str, pytester: pytest.Pytester
+) -> None:
+    """In its own process, in which nothing has imported the framework yet."""
+    pytest.importorskip("flask")
+    pytester.makepyfile(
+        """
+        import sys
+        import urllib.request
+        import pytest
+
+        def client_of(kv):
+            assert "flask" not in sys.modules
+            import flask
+
+            app = flask.Flask("shop")
+
+            @app.get("/stock")
+            def stock():
+                urllib.request.urlopen(
+                    urllib.request.Request(kv.url + "/get/stock", headers=kv.headers)
+                )
+                return "7"
+
+            return app.test_client()
+        """
+        + OF_A_LATE_FRAMEWORK[importing]
+    )
+    apart(pytester).stdout.fnmatch_lines(
+        [
+            "E * '7' == '8'",
+            "* --> application GET /stock (Flask) <-- 200",
+            "* --> kv_server GET stock <-- null",
+        ]
+    )

@@ -62,6 +62,59 @@ def test_a_cloud_whose_end_is_interrupted_is_closed_by_the_end_of_the_run(
     assert result.ret != pytest.ExitCode.OK
 
 
+@pytest.mark.parametrize(
+    ("times", "outcomes"),
+    [
+        (1, {"passed": 3, "errors": 1}),
+        (2, {"passed": 3, "errors": 1}),
+        (3, {"passed": 2, "errors": 2}),
+    ],
+)
+def test_fakes_whose_end_is_interrupted_end_before_a_later_test(
+    times: int, outcomes: dict[str, int], pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    pytester.makepyfile(
+        f"""
+        import pytest
+        from pytest_fakecloud.broker.fake import Broker
+
+        OWN = []
+
+        @pytest.fixture(scope="module", autouse=True)
+        def interruptions():
+            close, remaining = Broker.close, [TimeoutError] * {times}
+
+            def interrupted_close(broker):
+                if remaining:
+                    raise remaining.pop()
+                close(broker)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Broker, "close", interrupted_close)
+                yield
+
+        def test_starts_fakes(fakecloud, fakecloud_session):
+            shop = fakecloud_session.kv_server(name="shop")
+            OWN.extend([fakecloud.kv_server(), fakecloud.broker(), shop])
+            OWN[0].client().ping()
+            shop.client().ping()
+
+        def test_next(fakecloud):
+            pass
+
+        def test_last(fakecloud):
+            assert [fake.closed for fake in OWN] == [True, True, True]
+            assert fakecloud.fakes() == []
+        """
+    )
+    result = pytester.runpytest_inprocess(*QUIET)
+    result.assert_outcomes(**outcomes)
+    # The clouds have started over for the next test, even if it gets an exception.
+    for call in ("kv_server PING", "shop PING"):
+        assert result.stdout.str().count(call) == 1
+
+
 def test_early_fakes_close_if_nothing_can_replace_them(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

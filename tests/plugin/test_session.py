@@ -88,6 +88,100 @@ def test_a_scope_keeps_address_and_credentials_and_nothing_else(
     run(source).assert_outcomes(passed=7, failed=1)
 
 
+@pytest.mark.parametrize(
+    ("scope", "cloud"),
+    [
+        ("function", "fakecloud_session"),
+        ("class", "fakecloud"),
+        ("module", "fakecloud"),
+        ("session", "fakecloud"),
+    ],
+)
+def test_fakes_that_a_test_starts_end_in_its_own_teardown(
+    scope: str, cloud: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    result = run(
+        f"""
+        from functools import partial
+        import pytest
+        import requests
+
+        ENDED = []
+
+        def end(name):
+            print(f"end of {{name}}")
+            ENDED.append(name)
+            raise RuntimeError(f"no end of {{name}}")
+
+        @pytest.fixture
+        def own({cloud}):
+            own = [{cloud}.kv_server(name=name) for name in ("first", "second")]
+            for fake in own:
+                fake.on_close(partial(end, fake.name))
+            yield own
+            assert not own[0].closed
+            ENDED.append("fixture")
+
+        class TestAll:
+            def test_starts_fakes(self, own):
+                requests.get(own[0].url + "/get/k", headers=own[0].headers)
+
+            def test_next(self, {cloud}):
+                assert ENDED == ["fixture", "second", "first"]
+                assert {cloud}.fakes() == []
+                assert {cloud}.journal.calls() == []
+        """
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of TestAll.test_starts_fakes*",
+            "*RuntimeError: no end of second",
+            "*- fakecloud -*",
+            "* --> first GET k *",
+            "*- Captured stdout teardown -*",
+            "end of second",
+            "end of first",
+        ]
+    )
+
+
+def test_the_report_of_a_failed_teardown_has_the_fakes_that_the_test_has_started(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    result = run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def failing(fakecloud):
+            yield
+            assert 0, "own reason"
+
+        @pytest.mark.filterwarnings("ignore:.*never delivered")
+        def test_starts_fakes(failing, fakecloud):
+            queue = fakecloud.queue()
+            queue.publish("https://shop.example.com")
+            queue.on_close(lambda: 1 / 0)
+
+        def test_next(fakecloud):
+            assert fakecloud.fakes() == []
+        """
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_starts_fakes*",
+            "*AssertionError: own reason",
+            "Unfinished: *shop.example.com*",
+            "*- fakecloud teardown -*",
+            "the fakes that the test has started could not all be closed: ZeroDivisionError: *",
+        ]
+    )
+
+
 SHARED = {
     "test_1": """
         import pytest
@@ -160,11 +254,15 @@ def test_variables_are_those_of_the_tests_with_fakes(
         import os
         import pytest
 
+        @pytest.fixture
+        def url():
+            return os.environ["QSTASH_URL"]
+
         class TestAll:
             {marker}
             @pytest.mark.parametrize("turn", [1, 2])
-            def test_with(self, queue, turn, monkeypatch):
-                assert os.environ["QSTASH_URL"] == queue.url
+            def test_with(self, url, queue, turn, monkeypatch):
+                assert os.environ["QSTASH_URL"] == url == queue.url
                 monkeypatch.setenv("QSTASH_URL", "https://other.test")
 
             def test_without(self):
@@ -693,6 +791,29 @@ def test_calls_have_stacks_while_two_clouds_are_open(run: Run) -> None:
             assert names(fakecloud) == ["get", "test_third"]
         """
     ).assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("scope", ["function", "module", "session"])
+def test_calls_of_fixtures_have_the_lines_that_make_them(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_call_sites = true")
+    result = run(
+        """
+        import httpx
+        import pytest
+
+        @pytest.fixture
+        def before(kv_server):
+            httpx.post(kv_server.url, json=["GET", "k"], headers=kv_server.headers)
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_it(before, turn):
+            assert 0
+        """
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["* --> kv_server GET k *", "*.py:6 in*"] * 2)
 
 
 def test_a_fixture_starts_a_fake_that_an_earlier_test_has_replayed_into(

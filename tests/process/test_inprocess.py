@@ -27,6 +27,7 @@ from pytest_fakecloud.cloud.base import Transport
 from pytest_fakecloud.process.inprocess import origins
 
 from ..harness import in_threads
+from ..interruptions import interrupted, places
 from .conftest import CLIENTS, GONE, Send, by_requests, by_session
 
 
@@ -158,13 +159,31 @@ def test_a_closed_fake_is_gone(send: Send, cloud: Cloud) -> None:
 
 def test_the_newest_shortcut_that_is_left_is_used() -> None:
     origin = ("http", "shortcuts.test", 80)
-    first, second = object(), object()
-    remove_one = origins.add(origin, cast("Any", first))
-    remove_two = origins.add(origin, cast("Any", second))
-    remove_one()
+    first, second = cast("Any", object()), cast("Any", object())
+    origins.add(origin, first)
+    origins.add(origin, second)
+    origins.remove(origin, first)
     assert origins.shortcuts[origin] is second
-    remove_two()
+    origins.remove(origin, second)
     assert origin not in origins.shortcuts
+
+
+def test_an_interrupted_start_leaves_no_shortcut() -> None:
+    with Cloud(seed=1, transport="inprocess") as cloud:
+
+        def start() -> None:
+            cloud.kv_server().close()
+
+        connecting = [
+            place for place in places(start) if "_connect" in f"{place.line}{place.caller}"
+        ]
+        assert any("Exits.callback" in place.line for place in connecting)
+        assert any("Origins.add" in place.line for place in connecting)
+        for place in connecting:
+            assert interrupted(start, place)
+            for fake in cloud.fakes():
+                fake.close()
+            assert not origins.shortcuts, place
 
 
 # -- patches ---------------------------------------------------------------------------------------
