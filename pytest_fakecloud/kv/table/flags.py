@@ -39,7 +39,7 @@ def parse(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
     if "admin" in flags:
         categories.add("@dangerous")
-    if "readonly" in flags and group != "scripting":
+    if "readonly" in flags:
         categories.add("@read")
     categories.update(filter(None, [GROUPS[group].category]))
     categories.update(word for word in words if word.startswith("@"))
