@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KEY_OF_DB = "key of db"
 """The kind of accesses to keys, without the number of the database."""
 _PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
-_WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
+_WITHOUT_ACCESS = frozenset(("TIME", "LOLWUT"))
 """Commands of servers that access neither data nor settings."""
 
 
@@ -38,7 +38,7 @@ def touches_of_command(
     is_script = "no_mandatory_keys" in spec.flags
     is_transaction = spec.group == "transactions" and not spec.keys
     acts_on_connection = "@connection" in spec.categories
-    if is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA:
+    if is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_ACCESS:
         return
     touches = [
         touch_of_key(fake, database, line[at], key.stores) for at, key in spec.key_positions(line)
