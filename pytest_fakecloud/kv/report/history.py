@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from ...core.calls import Action, Call, Entry
@@ -18,7 +18,7 @@ from ..reply import encode
 from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
-from ..table.ttl import Ttl, find_ttl, sets_ttl
+from ..table.ttl import Ttl, find_ttl
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
@@ -101,22 +101,19 @@ class Command:
         spec = self.spec
         if spec is None or self.name == "DEBUG":
             return self.name in ("", "DEBUG")
-        of_all_keys = spec.write and not spec.keys and "@keyspace" in spec.categories
-        return of_all_keys or (self.name in kinds.SCRIPTS and self.words[2:3] == ["0"])
+        has_no_key = self.name in kinds.SCRIPTS and self.words[2:3] == ["0"]
+        return spec.changes_any_key or has_no_key
 
     @cached_property
     def changes_only_ttl(self) -> bool:
         """Whether the command changes the TTL of its key, and not the value."""
-        spec = self.spec
-        if spec is None or not spec.write or "denyoom" in spec.flags or _has_ttl_of_fields(spec):
-            return False
-        return sets_ttl(spec) or spec.name == "PERSIST"
+        return self.spec is not None and self.spec.changes_only_ttl
 
     @cached_property
     def replaces(self) -> bool:
         if self.sets_nx and self.result is not UNKNOWN and "GET" not in self.options:
             return self.succeeded
-        return self.changes and (self.spec is None or not _keeps_key(self.spec))
+        return self.changes and (self.spec is None or not self.spec.keeps_key)
 
     def drop_replaced(self, by_key: dict[str, Any]) -> None:
         """Remove the keys that the command may have removed or replaced from a mapping."""
@@ -130,9 +127,7 @@ class Command:
     def ttl(self) -> Ttl | None:
         """The TTL that the command sets for its keys; None if it sets none."""
         spec = self.spec
-        if spec is None or not sets_ttl(spec) or spec.group == "hash":
-            return None
-        return find_ttl(spec, self.words)
+        return None if spec is None or spec.sets_ttl_of_fields else find_ttl(spec, self.words)
 
     @cached_property
     def deadline_us(self) -> int | None:
@@ -143,22 +138,6 @@ class Command:
     def finding(self, kind: str, /, **values: Any) -> Finding:
         """Return a finding about the command's key."""
         return about_key(kind, self.entry, self.key, **values)
-
-
-def _has_ttl_of_fields(spec: CommandSpec) -> bool:
-    return spec.group == "hash" and sets_ttl(spec)
-
-
-@cache
-def _keeps_key(spec: CommandSpec) -> bool:
-    """Return whether a command changes a key in place, so that the key exists and keeps its TTL."""
-    # The flags of key specs do not show that MOVE, a script or a field's TTL can remove a key.
-    if len(spec.keys) != 1 or spec.value_at or spec.other_ttl:
-        return False
-    if spec.group in ("json", "scripting", "search") or _has_ttl_of_fields(spec):
-        return False
-    flags = spec.keys[0].flags
-    return "RW" in flags and "delete" not in flags
 
 
 class Expiries(dict[str, Command]):

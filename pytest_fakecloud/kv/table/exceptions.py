@@ -35,6 +35,9 @@ XREADGROUP alike. Over REST, these commands are available without BLOCK.
 OTHER_TTLS = frozenset({"COPY", "MOVE", "RENAME", "RENAMENX", "RESTORE", "RESTORE-ASKING"})
 """Commands that set a TTL that is no argument, e.g. that of another key. Tests ask for a new one."""
 
+REMOVES_TTLS = frozenset({"PERSIST"})
+"""Commands that do nothing but remove the TTL of a key."""
+
 READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
 """Commands with fields, members or indexes as arguments that access others. Tests ask for a new one."""
 

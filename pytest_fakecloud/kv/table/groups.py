@@ -11,6 +11,7 @@ class CommandGroup(NamedTuple):
     - ``category`` is their ACL category, or empty.
     - ``has_fields``: the arguments ``field``, ``member`` and ``index`` are parts of a value that do not
       depend on each other.
+    - ``expires_fields``: the TTLs that they set are those of fields, and not of the key.
     - ``is_collection``: clients add and pop elements.
     - ``compares_values``: explorations compare the values that its commands overwrite. They do not
       compare elements of lists, whose indexes change, scores, for which they have other rules
@@ -19,6 +20,7 @@ class CommandGroup(NamedTuple):
 
     category: str
     has_fields: bool = False
+    expires_fields: bool = False
     is_collection: bool = False
     compares_values: bool = True
 
@@ -26,7 +28,7 @@ class CommandGroup(NamedTuple):
 GROUPS = {
     "string": CommandGroup("@string"),
     "bitmap": CommandGroup("@bitmap"),
-    "hash": CommandGroup("@hash", has_fields=True),
+    "hash": CommandGroup("@hash", has_fields=True, expires_fields=True),
     "list": CommandGroup("@list", is_collection=True, compares_values=False),
     "set": CommandGroup("@set", has_fields=True, is_collection=True),
     "sorted-set": CommandGroup(

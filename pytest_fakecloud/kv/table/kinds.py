@@ -33,8 +33,7 @@ def _stores(spec: CommandSpec) -> bool:
     """Return whether a command stores its arguments: values, elements, fields or members."""
     if "denyoom" not in spec.flags or spec.repetition == "derives":
         return False
-    roles = {argument.role for argument in all_arguments(spec.arguments)}
-    return spec.has_fields or not roles.isdisjoint({"value", "element"})
+    return spec.has_fields or not spec.roles.isdisjoint({"value", "element"})
 
 
 # -- reads -----------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ SCORES = _all(
     lambda spec: _stores(spec) and spec.group in ("sorted-set", "geo") and spec.has_fields
 )
 """Commands that give a member of a sorted set a score."""
-EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.ttl_unit is not None)
+EXPIRIES = _all(lambda spec: spec.changes_only_ttl and spec.ttl_unit is not None)
 """Commands that only set the TTL of a key."""
 
 # -- removals --------------------------------------------------------------------------------------
@@ -105,23 +104,15 @@ ONLY_DELETES = _all(
 """Commands that delete data of their keys and change nothing else."""
 DELETES_ANY = _all(lambda spec: spec.name in LOSES_UPDATES and spec.keys[0].only_deletes)
 """Commands that delete the keys or fields in their arguments, whatever values these have."""
-DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and spec.group in ("generic", "string"))
+DELETIONS = _all(lambda spec: spec.name in DELETES_ANY and not spec.has_fields)
 """Commands that delete keys unconditionally."""
-REMOVALS = _all(
-    lambda spec: (
-        _removes(spec)
-        and (spec.has_fields or any(argument.role == "element" for argument in spec.arguments))
-    )
-)
+REMOVALS = _all(lambda spec: _removes(spec) and (spec.has_fields or "element" in spec.roles))
 """Commands that remove the fields, members or elements in their arguments, without returning them."""
-CLAIMS = _all(
-    lambda spec: any(argument.role == "idle time" for argument in all_arguments(spec.arguments))
-)
+CLAIMS = _all(lambda spec: "idle time" in spec.roles)
 """Commands that look for entries which a consumer of a stream has read and not acknowledged."""
 FINISHES = _all(
     lambda spec: (
-        spec.group == "stream"
-        and spec.changes_keys
+        spec.changes_keys
         and any(arg.role == "entry" and arg.multiple for arg in all_arguments(spec.arguments))
         and spec.name not in CLAIMS
     )

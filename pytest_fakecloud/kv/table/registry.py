@@ -16,8 +16,8 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from . import effects, flags, over_rest, synopsis
-from .arguments import ROLES, UNITS, Unit
-from .exceptions import ARITIES, KEYS, OTHER_TTLS, PROTECTIONS
+from .arguments import ROLES, UNITS, ArgumentRole, Unit
+from .exceptions import ARITIES, KEYS, OTHER_TTLS, PROTECTIONS, REMOVES_TTLS
 from .groups import GROUPS
 from .keys import KeySpec
 from .rows import ROWS, Row, naming
@@ -122,6 +122,27 @@ class CommandSpec:
         reads_key = self.write and any("RO" in key.flags for key in self.keys)
         return self.readonly or reads_key or self.effects.hits
 
+    @cached_property
+    def changes_any_key(self) -> bool:
+        """Whether the command changes keys that it does not name: it has the flag ``write``, no keys,
+        and the ACL category ``@keyspace``.
+        """
+        return self.write and not self.keys and "@keyspace" in self.categories
+
+    @cached_property
+    def keeps_key(self) -> bool:
+        """Whether a write changes its only key in place, so that the key exists and keeps its TTL: the
+        key has the flag ``RW``, and not ``delete``.
+        """
+        # The flags do not show that a new value, the path of a whole document, MOVE, the TTL of a field
+        # or a script can remove or replace the key.
+        if len(self.keys) != 1 or self.value_at or "path" in self.roles or self.other_ttl:
+            return False
+        if self.sets_ttl_of_fields or "no_mandatory_keys" in self.flags:
+            return False
+        flags = self.keys[0].flags
+        return "RW" in flags and "delete" not in flags
+
     # -- the arguments ----------------------------------------------------------------------------
 
     @cached_property
@@ -176,10 +197,17 @@ class CommandSpec:
         return [""] * start + BoundLine(self.arguments, [""] * (self.least - start)).names
 
     @cached_property
+    def roles(self) -> frozenset[ArgumentRole]:
+        """The roles of all arguments."""
+        roles = (argument.role for argument in all_arguments(self.arguments))
+        return frozenset(role for role in roles if role is not None)
+
+    @cached_property
     def value_at(self) -> int:
         """The position of a new value that replaces the whole value of ``only_key``, or 0."""
-        overwrites_string = self.group == "string" and self.repetition == "overwrites"
-        if not self.only_key or not (overwrites_string or "OW" in self.keys[0].flags):
+        is_of_part = self.has_fields or "path" in self.roles
+        overwrites_whole = self.repetition == "overwrites" and not is_of_part
+        if not self.only_key or not (overwrites_whole or "OW" in self.keys[0].flags):
             return 0
         names = enumerate(self._shortest_names)
         return next((at for at, name in names if ROLES.get(name) == "value"), 0)
@@ -190,6 +218,25 @@ class CommandSpec:
     def ttl_unit(self) -> Unit | None:
         """The unit of the argument that is a TTL, or None if there is no such argument."""
         return next((UNITS[name] for name in self._shortest_names if name in UNITS), None)
+
+    @cached_property
+    def sets_ttl(self) -> bool:
+        """Whether an argument or options are a TTL."""
+        return self.ttl_unit is not None or not TTL_OPTIONS.keys().isdisjoint(self.options)
+
+    @cached_property
+    def sets_ttl_of_fields(self) -> bool:
+        """Whether an argument or options are a TTL of fields, and not of the key."""
+        return self.sets_ttl and GROUPS[self.group].expires_fields
+
+    @cached_property
+    def changes_only_ttl(self) -> bool:
+        """Whether the command changes the TTL of its key, and not the value: a write without the flag
+        ``denyoom`` that sets a TTL of the key, or an exception.
+        """
+        if not self.write or "denyoom" in self.flags or self.sets_ttl_of_fields:
+            return False
+        return self.sets_ttl or self.name in REMOVES_TTLS
 
     @cached_property
     def other_ttl(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,15 +40,9 @@ class Ttl(NamedTuple):
         return number_us if self.unit.is_absolute else now_us + number_us
 
 
-@cache
-def sets_ttl(spec: CommandSpec) -> bool:
-    """Return whether a command has an argument or options with a TTL."""
-    return spec.ttl_unit is not None or not TTL_OPTIONS.keys().isdisjoint(spec.options)
-
-
 def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
-    """Return the TTL that a command line sets; in the group ``hash``, fields get the TTL."""
-    if not sets_ttl(spec):
+    """Return the TTL that a command line sets for its keys or, in some groups, for their fields."""
+    if not spec.sets_ttl:
         return None
     ttl: Ttl | None = None
     bound = spec.bound(line)
