@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pytest_fakecloud.kv.settings import VERSION
+from pytest_fakecloud.kv.table.groups import GROUPS
 from pytest_fakecloud.kv.table.registry import CommandSpec, command_table, spec_of
 from pytest_fakecloud.kv.table.synopsis import Argument
 from tests.kv.conftest import argv
-from tests.kv.table import WITHOUT_DATA
 from tests.notations import alternatives, sections
 
 LINES_FILE = Path(__file__).with_name("command_lines.txt")
@@ -83,7 +83,7 @@ WRITTEN = frozenset(command_of(line) for lines in GROWTH.values() for line in li
 DATA = {
     spec.name: spec
     for spec in command_table("vendor", VERSION["vendor"]).commands.values()
-    if spec.function and spec.group not in WITHOUT_DATA
+    if spec.function and GROUPS[spec.group].has_data
 }
 """The commands about data, by name, without those that have no function yet."""
 DERIVED = {

@@ -20,6 +20,7 @@ from pytest_fakecloud.kv.errors import CommandError, Template
 from pytest_fakecloud.kv.scripting import errors as scripting_errors
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.exceptions import OTHER_TTLS
+from pytest_fakecloud.kv.table.groups import GROUPS
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from pytest_fakecloud.kv.table.registry import command_table
 from pytest_fakecloud.kv.table.rows import ROWS
@@ -28,13 +29,7 @@ from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES, TEMPLATES_FIL
 from tests.kv.conftest import NOW, Run
 from tests.kv.scenarios import FAILURES, FOLDER, Scenario, every_scenario, play
 from tests.kv.scenarios.observed import ObservedEffects
-from tests.kv.table import (
-    FUNCTION_MODULES,
-    TABLE_FILE,
-    WITHOUT_DATA,
-    WITHOUT_SERVER,
-    module_of_group,
-)
+from tests.kv.table import FUNCTION_MODULES, TABLE_FILE, WITHOUT_SERVER, module_of_group
 from tests.notations import complete
 
 pytestmark = pytest.mark.completeness
@@ -51,7 +46,7 @@ def test_every_data_command_is_compared_with_real_servers() -> None:
     compared = {name(line) for lines in TEMPLATES.values() for line in lines}
     excluded = {word.replace("|", " ") for words in NOT_COMPARED.values() for word in words.split()}
     commands = {
-        spec.name for spec in TABLE.values() if not (spec.group in WITHOUT_DATA or spec.subcommands)
+        spec.name for spec in TABLE.values() if GROUPS[spec.group].has_data and not spec.subcommands
     }
     missing = commands - compared - excluded - WITHOUT_SERVER
     complete(
@@ -123,7 +118,7 @@ class Played:
                 return
         self.commands.add(spec.name)
         self.lengths.add((spec.name, len(argv)))
-        if spec.group not in WITHOUT_DATA:
+        if GROUPS[spec.group].has_data:
             self.unknown_words.update(
                 (spec.name, word.decode())
                 for word in argv[spec.argument_words]

@@ -17,9 +17,8 @@ from ..engine.sessions import Waiter
 from ..errors import CommandError
 from ..reply import Reply, to_json, to_resp
 from ..table import kinds
-
-_NOT_ABOUT_DATA = frozenset({"connection", "pubsub", "server"})
-"""Groups of commands whose replies depend on connections or the process, unless they access data."""
+from ..table.groups import GROUPS
+from ..table.registry import CommandSpec
 
 
 class ReplayedKVServer(replay.ReplayedFake):
@@ -73,7 +72,7 @@ class ReplayedKVServer(replay.ReplayedFake):
             self._waiting.append((call, reply))
             return
         spec = engine.table.find(words)
-        if spec is None or spec.group not in _NOT_ABOUT_DATA or spec.readonly or spec.write:
+        if spec is None or _is_about_data(spec):
             self._compare(call, reply, session)
 
     def end_waits(self) -> None:
@@ -87,6 +86,12 @@ class ReplayedKVServer(replay.ReplayedFake):
             return
         if to_resp(self.fake._app.as_sent(reply), session.resp) != call.response_body:
             raise replay.Inexact(f"command {call.number} received a different answer in the replay")
+
+
+def _is_about_data(spec: CommandSpec) -> bool:
+    """Return whether replies of a command depend on data, and not on connections or the process."""
+    group = GROUPS[spec.group]
+    return group.has_data or group.runs_commands or spec.readonly or spec.write
 
 
 REPLAYED = ReplayedKVServer

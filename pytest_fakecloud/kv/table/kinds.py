@@ -82,16 +82,10 @@ ADDS = _all(lambda spec: _stores(spec) and GROUPS[spec.group].is_collection and 
 APPENDS = _all(lambda spec: spec.name in CHANGES_AGAIN and _takes_many(spec))
 """Commands that add elements beside those that a key has."""
 CREATES = _all(
-    lambda spec: (
-        _stores(spec)
-        and spec.name in REPEATABLE
-        and spec.group in ("string", "hash", "set", "sorted-set")
-    )
+    lambda spec: _stores(spec) and spec.name in REPEATABLE and GROUPS[spec.group].compares_creations
 )
 """Commands that can create a key, a field or a member, and need not change an existing one."""
-SCORES = _all(
-    lambda spec: _stores(spec) and spec.group in ("sorted-set", "geo") and spec.has_fields
-)
+SCORES = _all(lambda spec: _stores(spec) and GROUPS[spec.group].has_scores and spec.has_fields)
 """Commands that give a member of a sorted set a score."""
 EXPIRIES = _all(lambda spec: spec.changes_only_ttl and spec.ttl_unit is not None)
 """Commands that only set the TTL of a key."""
@@ -121,7 +115,7 @@ FINISHES = _all(
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
 OF_QUEUES = (CONSUMES | MOVES | CLAIMS | ASSIGNS_ENTRIES) | _all(
-    lambda spec: spec.group in ("list", "stream") and _removes(spec)
+    lambda spec: GROUPS[spec.group].is_queue and _removes(spec)
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from ..errors import CommandError, not_available
 from ..syntax import option_places
 from .exceptions import AVAILABLE_OVER_REST, OPTIONS_OF_READS, UNAVAILABLE_OVER_REST
+from .groups import GROUPS
 
 if TYPE_CHECKING:
     from .registry import CommandSpec
-
-_GROUPS = frozenset({"connection", "cluster"})
 
 
 def is_available(spec: CommandSpec) -> bool:
@@ -21,7 +20,7 @@ def is_available(spec: CommandSpec) -> bool:
     if spec.name in AVAILABLE_OVER_REST:
         return True
     blocks = "blocking" in spec.flags and not spec.may_wait
-    return not (blocks or spec.group in _GROUPS or spec.name in UNAVAILABLE_OVER_REST)
+    return GROUPS[spec.group].over_rest and not (blocks or spec.name in UNAVAILABLE_OVER_REST)
 
 
 def check_over_rest(spec: CommandSpec, line: list[bytes]) -> None:

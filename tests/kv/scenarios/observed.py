@@ -16,6 +16,7 @@ from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.table.arguments import UNITS
+from pytest_fakecloud.kv.table.groups import GROUPS
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from pytest_fakecloud.kv.values.containers import HashValue
 from pytest_fakecloud.kv.values.types import type_name
@@ -29,7 +30,6 @@ from tests.kv.scenarios.snapshot import (
     shown_by,
     unreported_changes,
 )
-from tests.kv.table import WITHOUT_DATA
 
 TYPES = {"$": "string", "l": "list", "s": "set", "h": "hash", "z": "zset", "t": "stream"}
 """For classes of events, the type of the key that has changed."""
@@ -61,7 +61,7 @@ class ObservedEffects:
     changes that functions did not report to the keyspace. ``shown`` are what commands showed: effects
     by their words, ``ttl`` and ``value`` for arguments that are a TTL or a value, and what replies and
     changes look like, from which only all lines of a command let one conclude. Not compared are
-    commands that only run other commands (`WITHOUT_DATA`), and large values.
+    commands of groups without data, which can run other commands, and large values.
 
     `snapshot.py` has what follows from the data before and after a command. This class notices what a
     command does while it is running: which keys it reads, whether it reads the clock, and which TTLs
@@ -124,7 +124,7 @@ class ObservedEffects:
         snapshot = snapshot._replace(reply=reply)
         self._note(spec, lacks(snapshot))
         self._show(spec, *shown_by(snapshot))
-        adds_data = self._size() > size and spec.group not in WITHOUT_DATA
+        adds_data = self._size() > size and GROUPS[spec.group].has_data
         if adds_data and "denyoom" not in spec.flags:
             self._note(spec, [Lack("the flag denyoom, because it adds data", "denyoom")])
         if not isinstance(reply, Blocked):
@@ -149,7 +149,7 @@ class ObservedEffects:
         """Return the values of the keys of a command line, without what has expired; for a command
         that only runs others, none.
         """
-        if spec.group in WITHOUT_DATA:
+        if not GROUPS[spec.group].has_data:
             return {}
         now_ms = self._real_ms()
         return {

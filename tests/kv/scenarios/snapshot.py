@@ -19,7 +19,6 @@ from pytest_fakecloud.kv.values.measures import content_size
 from pytest_fakecloud.kv.values.stream import StreamValue
 from pytest_fakecloud.kv.values.types import type_name
 from pytest_fakecloud.kv.values.zset import SortedSet
-from tests.kv.table import WITHOUT_DATA
 
 SILENT = frozenset({"BITFIELD"})
 """Commands that can create a key and not report it, as real servers do (BITFIELD: OVERFLOW FAIL)."""
@@ -159,7 +158,7 @@ def lacks_of_keys(spec: CommandSpec, line: list[bytes], touched: set[bytes]) -> 
         for key in touched - keys:
             if spec.keys or key in line:
                 yield Lack(f"the position of the key {decoded(key)} in `{text}`")
-    is_declared = spec.readonly or spec.write or spec.group in WITHOUT_DATA
+    is_declared = spec.readonly or spec.write or not GROUPS[spec.group].has_data
     if touched and not is_declared:
         yield Lack(f"the flag readonly (or write), because of `{text}`")
 

@@ -15,10 +15,6 @@ WITHOUT_SERVER = frozenset(
     if spec.only_in in ("vendor", "redis") or spec.group in MODULES.values()
 )
 """The commands that neither Redis 7.0 nor Valkey 9.1 has, which tests can start."""
-WITHOUT_DATA = frozenset({"scripting", "transactions", "pubsub", "connection", "server", "cluster"})
-"""The groups of commands that access no values of keys, or only run other commands. All other commands
-have lines on filled keys and, if a real server has them, templates of random lines.
-"""
 FUNCTION_MODULES = {
     name: spec.function.__module__.removeprefix(f"{commands.__name__}.").replace(".", "/")
     for name, spec in COMMANDS.items()
