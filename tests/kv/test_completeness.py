@@ -309,12 +309,10 @@ def complete_scenarios(lines: Iterable[str]) -> None:
 
 def file_of(name: str, option: str = "") -> str:
     """Return the file for a scenario of a command and of its option. It has the name of the function's
-    module, or of the group's if several groups share the module. The files outside ``vendor/`` are also
+    module, or of the group's as long as there is no function. The files outside ``vendor/`` are also
     played on Redis 7.0, which lacks some commands and options.
     """
-    module = FUNCTION_MODULES.get(name, "arguments")
-    if module == "arguments":
-        module = module_of_group(TABLE[name].group)
+    module = FUNCTION_MODULES.get(name) or module_of_group(TABLE[name].group)
     has_option = name in IN_REDIS and (not option or option in IN_REDIS[name].options)
     file = f"{module.replace('/', '-')}.txt"
     return file if has_option and (FOLDER / file).exists() else f"vendor/{module}.txt"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .. import errors
@@ -103,14 +103,6 @@ def get_or_empty(session: Session, key: bytes, kind: type[T]) -> T:
     """Return the value of a key, or a new empty value, which is not stored; raise WRONGTYPE."""
     value = session.db.get(key, kind)
     return kind() if value is None else value
-
-
-# Commands that differ only in the kind of the collection.
-
-
-def length(session: Session, args: Args, *, kind: type[Sized]) -> int:
-    """Return the number of elements of a key's value; 0 for a missing key."""
-    return len(get_or_empty(session, args[0], kind))
 
 
 def remove_all(session: Session, args: Args, *, kind: type[C]) -> int:

@@ -35,9 +35,9 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import BigNumber, Map, Reply
 from ..syntax import DECIMAL, I64_MAX, I64_MIN, decoded, format_double, parse_int, try_int
-from ..table.registry import Args, command, variant
+from ..table.registry import Args, command
 from ..values.array import MAX_INDEX, SLICE_SIZE, ArrayValue
-from .arguments import arity_error, existing, get_or_empty, length, parse_options
+from .arguments import arity_error, existing, get_or_empty, parse_options
 
 _LONGEST_RANGE = 1_000_000
 _MOST_PREDICATES = 250
@@ -299,7 +299,11 @@ def arop(session: Session, args: Args) -> Reply:
 
 # -- sizes and the cursor --------------------------------------------------------------------------
 
-variant("ARCOUNT", "Return the number of values in an array.", kind=ArrayValue)(length)
+
+@command("ARCOUNT")
+def arcount(session: Session, args: Args) -> Reply:
+    """Return the number of values in an array."""
+    return len(get_or_empty(session, args[0], ArrayValue))
 
 
 @command("ARLEN")

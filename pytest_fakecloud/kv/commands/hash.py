@@ -104,9 +104,10 @@ def hstrlen(session: Session, args: Args) -> Reply:
     return len(_fields(session, args[0]).get(args[1], b""))
 
 
-variant("HDEL", "Delete hash fields and return the number that existed.", kind=HashValue)(
-    remove_all
-)
+@command("HDEL")
+def hdel(session: Session, args: Args) -> Reply:
+    """Delete hash fields and return the number that existed."""
+    return remove_all(session, args, kind=HashValue)
 
 
 def _store_number(session: Session, args: Args, number: bytes) -> None:

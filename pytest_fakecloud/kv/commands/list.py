@@ -17,7 +17,6 @@ from .arguments import (
     existing,
     get_or_empty,
     is_first,
-    length,
     parse_bounds,
     parse_negatable,
     parse_options,
@@ -85,7 +84,10 @@ def lset(session: Session, args: Args) -> Reply:
     return OK
 
 
-variant("LLEN", "Return the length of a list.", kind=QuickList)(length)
+@command("LLEN")
+def llen(session: Session, args: Args) -> Reply:
+    """Return the length of a list."""
+    return len(get_or_empty(session, args[0], QuickList))
 
 
 @command("LINDEX")

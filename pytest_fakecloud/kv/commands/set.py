@@ -14,7 +14,6 @@ from ..table.registry import Args, command, variant
 from ..values.containers import SetValue
 from .arguments import (
     get_or_empty,
-    length,
     parse_negatable,
     parse_options,
     parse_pop,
@@ -24,11 +23,17 @@ from .arguments import (
 )
 from .hyperloglog import estimated_size
 
-variant("SCARD", "Return the number of members in a set.", kind=SetValue)(length)
-variant("SSCAN", "Iterate over the members of a set.", kind=SetValue)(scan_collection)
-variant(
-    "SREM", "Remove members from a set and return the number that were removed.", kind=SetValue
-)(remove_all)
+
+@command("SCARD")
+def scard(session: Session, args: Args) -> Reply:
+    """Return the number of members in a set."""
+    return len(get_or_empty(session, args[0], SetValue))
+
+
+@command("SSCAN")
+def sscan(session: Session, args: Args) -> Reply:
+    """Iterate over the members of a set."""
+    return scan_collection(session, args, kind=SetValue)
 
 
 @command("SADD")
@@ -39,6 +44,12 @@ def sadd(session: Session, args: Args) -> Reply:
     if added:
         session.db.touch(args[0])
     return added
+
+
+@command("SREM")
+def srem(session: Session, args: Args) -> Reply:
+    """Remove members from a set and return the number that were removed."""
+    return remove_all(session, args, kind=SetValue)
 
 
 @command("SMOVE")

@@ -24,7 +24,6 @@ from .arguments import (
     arity_error,
     choice,
     get_or_empty,
-    length,
     parse_bounds,
     parse_options,
     parse_pop,
@@ -56,12 +55,16 @@ def printable_score(session: Session, score: float | None) -> float | None:
     return score if print_double is None or score is None else print_double(score)
 
 
-variant("ZCARD", "Return the number of members in a sorted set.", kind=SortedSet)(length)
-variant(
-    "ZREM",
-    "Remove members from a sorted set and return the number that were removed.",
-    kind=SortedSet,
-)(remove_all)
+@command("ZCARD")
+def zcard(session: Session, args: Args) -> Reply:
+    """Return the number of members in a sorted set."""
+    return len(get_or_empty(session, args[0], SortedSet))
+
+
+@command("ZREM")
+def zrem(session: Session, args: Args) -> Reply:
+    """Remove members from a sorted set and return the number that were removed."""
+    return remove_all(session, args, kind=SortedSet)
 
 
 def leading_options(session: Session, args: Args) -> tuple[set[bytes], int]:

@@ -34,7 +34,7 @@ def test_a_wrong_row_is_an_error_that_names_it(line: str, error: str) -> None:
             "GET",
             f"GET already has the function get of {commands.__name__}.string; remove one of them",
         ),
-        ("LLEN", f"LLEN already has the function length of {commands.__name__}.arguments; remove"),
+        ("LPUSH", f"LPUSH already has the function push of {commands.__name__}.list; remove"),
     ],
 )
 def test_a_wrong_name_of_a_function_is_an_error_that_names_it(name: str, error: str) -> None:

@@ -28,7 +28,6 @@ from ..arguments import (
     arity_error,
     existing,
     get_or_empty,
-    length,
     parse_milliseconds,
     parse_options,
     subcommand_error,
@@ -373,7 +372,10 @@ def entries_reply(entries: list[tuple[int, list[bytes]]]) -> list[Reply]:
     return [entry_reply(entry_id, fields) for entry_id, fields in entries]
 
 
-variant("XLEN", "Return the number of entries in a stream.", kind=StreamValue)(length)
+@command("XLEN")
+def xlen(session: Session, args: Args) -> Reply:
+    """Return the number of entries in a stream."""
+    return len(get_or_empty(session, args[0], StreamValue))
 
 
 @variant("XRANGE", "Return the entries in a range of IDs.", reverse=False)
