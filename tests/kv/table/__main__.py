@@ -13,7 +13,9 @@ def facts_of(name: str) -> Iterator[str]:
     """Yield the facts that the row of a command implies, and the kinds that the command belongs to."""
     spec = COMMANDS[name.upper()]
     facts = (
-        "always_timed", "counts_reads", "has_fields", "hidden", "may_wait", "other_ttl", "rest",
+        "always_timed", "changes_any_key", "changes_keys", "changes_only_ttl", "counts_reads",
+        "has_fields", "hidden", "keeps_key", "may_wait", "other_ttl", "rest", "sets_ttl",
+        "sets_ttl_of_fields",
     )  # fmt: skip
     yield spec.name
     yield f"  ACL categories: {' '.join(sorted(spec.categories))}"
