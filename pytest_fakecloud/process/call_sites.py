@@ -152,10 +152,13 @@ def _tasks(stack: list[FrameType], loop: asyncio.AbstractEventLoop) -> Iterator[
     if tasks is None:
         yield _Caller([])
         return
-    if asyncio.current_task(loop) is None and (callback := _application(stack)):
-        yield _Caller(callback, _socket_address(stack))
     every = {task: _task_frames(task, stack) for task in tasks}
-    inside = {_task_inside(frame) for frames in every.values() for frame in frames}
+    of_tasks = {frame for frames in every.values() for frame in frames}
+    inside = set(map(_task_inside, of_tasks))
+    callback = _application(stack)
+    # The loop goes on meanwhile: it may be between two tasks now, and have run one on this stack.
+    if callback and asyncio.current_task(loop) is None and of_tasks.isdisjoint(callback):
+        yield _Caller(callback, _socket_address(stack))
     for task, frames in every.items():
         if task in inside:
             continue

@@ -266,6 +266,20 @@ def test_a_call_has_the_line_of_the_task_that_sent_it(
     assert place == "send" or (is_async and other is waiting_in_a_library and place == "")
 
 
+def test_a_task_that_is_suspended_during_the_search_is_found_once(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = cloud.kv_server()
+    # The answer after the task has been suspended, though it is still on the stack that was read.
+    monkeypatch.setattr(asyncio, "current_task", lambda loop: None)
+
+    async def send() -> None:
+        httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    asyncio.run(send())
+    assert places(cloud) == ["send"]
+
+
 # -- in worker threads -----------------------------------------------------------------------------
 
 
