@@ -20,7 +20,8 @@ from pytest_httpserver import HTTPServer
 from werkzeug.serving import make_server
 
 from pytest_fakecloud.cloud.fake import Context, Fake
-from pytest_fakecloud.http.app import App
+from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.http.app import App, Instruments
 from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.http.routing import Route
@@ -41,8 +42,9 @@ REPLY = (
 class NoEngine:
     """An engine without data, which leaves only the cost of the kernel."""
 
-    def __init__(self, context: Context) -> None:
-        self.signal = context.clock.signal()
+    def __init__(self, clock: Timekeeper) -> None:
+        self.clock = clock
+        self.signal = clock.signal()
         self.parked = threading.Semaphore(0)
 
     def snapshot(self) -> None:
@@ -57,8 +59,8 @@ class BareApp(App):
 
     service = "bare"
 
-    def __init__(self, context: Context, engine: NoEngine) -> None:
-        self.context = context
+    def __init__(self, instruments: Instruments, engine: NoEngine) -> None:
+        super().__init__(instruments)
         self.engine = engine
 
     @classmethod
@@ -72,7 +74,7 @@ class BareApp(App):
         return {"result": "OK"}
 
     def wait(self, request: Request) -> object:
-        clock = self.context.clock
+        clock = self.clock
         self.engine.parked.release()
         return clock.wait(self.engine.signal, lambda: None, clock.now_us() + 60_000_000)
 
@@ -83,10 +85,12 @@ class Bare(Fake):
     service = fixture = "bare"
 
     def __init__(self) -> None:
-        context = Context.alone()
-        self._engine = NoEngine(context)
-        super().__init__(context, BareApp(context, self._engine))
-        self._mount.on_close.append(self._engine.signal.close)
+        super().__init__(Context.alone())
+        self._mount.on_stop.append(self._engine.signal.close)
+
+    def _make_app(self) -> App:
+        self._engine = NoEngine(self._time)
+        return BareApp(self._instruments, self._engine)
 
 
 def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -149,7 +153,7 @@ class RawClient:
 def mounting() -> list[bool]:
     """Measure mounting and closing a server, as for one test."""
     hub = Hub()
-    hub.mount(wsgi).close()
+    hub.mount(None).close()
 
     def raw() -> None:
         with socket.socket() as sock:
@@ -157,7 +161,7 @@ def mounting() -> list[bool]:
             sock.listen(1024)
 
     def mount() -> None:
-        hub.mount(wsgi).close()
+        hub.mount(None).close()
 
     def fake() -> None:
         Bare().close()
