@@ -13,9 +13,12 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 from pytest_fakecloud.cloud.fake import Context, Fake
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
+from pytest_fakecloud.core.recorder import Recorder
+from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.http.app import App, Instruments
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.http.routing import Route
@@ -145,6 +148,24 @@ class DemoApp(App):
         headers = [("X-Echo", "a\r\nX-Injected: 1"), ("X-Snow", "☃"), ("X-Bell", "a\0b")]
         headers += [("Content-Length", "99"), ("Transfer-Encoding", "chunked"), ("Date", "now")]
         return Answer(b"", 200, headers)
+
+
+class FunctionApp(App):
+    """An app without a fake that responds to every request with what a function returns."""
+
+    service = "function"
+
+    def __init__(self, respond_to: Callable[[Request], Answer]) -> None:
+        clock, violations = Timekeeper(), Violations()
+        super().__init__(Instruments(clock, Recorder(clock.now_us), violations))
+        self._respond_to = respond_to
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [Route("GET HEAD POST", "/{rest*}", "any", cls.endpoint)]
+
+    def endpoint(self, request: Request) -> Answer:
+        return self._respond_to(request)
 
 
 class Demo(Fake):

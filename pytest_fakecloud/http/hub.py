@@ -27,7 +27,6 @@ from ..core.exits import call_all
 from ..core.signals import Signal
 from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import give_way, monotonic
-from .app import App
 from .parsing import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, listen
 from .server import Connection, Handler, HTTPHandler, Watch
@@ -310,7 +309,7 @@ class Hub:
         prepare: Callable[[Mount], object] | None = None,
         listener: socket.socket | None = None,
     ) -> Mount:
-        """Serve an ``http.app.App`` or any WSGI callable at its own address.
+        """Serve an ``http.app.App`` at its own address.
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
@@ -319,15 +318,10 @@ class Hub:
         The mount closes when the caller drops its last reference. Raises
         ``ContractError`` if the address is not available.
         """
-        if protocol is None:
-            protocol = HTTPHandler
-            if not isinstance(app, App):
-                # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
-                from .wsgi import WSGIHandler
-
-                protocol = WSGIHandler
         # Remove the final dot of "localhost.", because clients compare host names as strings.
-        mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol, listener)
+        mount = Mount(
+            self, app, host.rstrip(".") or host, port, tls, protocol or HTTPHandler, listener
+        )
         if prepare is not None:
             prepare(mount)
         self.add_mount(mount)

@@ -378,7 +378,7 @@ class HTTPHandler:
         if not self.connection.enter(request):
             return False
         try:
-            rejection = self._reject_head(request)
+            rejection = self.app.reject_head(request)
         finally:
             self.connection.leave()
         if rejection is not None:
@@ -393,10 +393,6 @@ class HTTPHandler:
             self.sock.sendall(_CONTINUE)
         request.is_admitted = True
         return True
-
-    def _reject_head(self, request: ReceivedRequest) -> Answer | None:
-        """Return the response to a request that is rejected before its body has arrived."""
-        return self.app.reject_head(request)
 
     def _respond(self, request: ReceivedRequest) -> bool:
         """Respond to a request; return False if a stream or a fault has ended the connection."""

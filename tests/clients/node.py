@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.http.hub import default_hub
+from pytest_fakecloud.http.messages import Answer, Request
+
+from ..demo import FunctionApp
 
 HERE = Path(__file__).parent / "js"
 SECONDS = 120
@@ -75,17 +78,14 @@ def control(words: Mapping[str, Callable[..., Any]]) -> Iterator[dict[str, str]]
     # Only one thread may move the clock at a time.
     lock = threading.Lock()
 
-    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        word, *arguments = json.loads(environ["wsgi.input"].read(length))
+    def respond_to(request: Request) -> Answer:
+        word, *arguments = json.loads(request.body)
         try:
             with lock:
-                answer, status = words[word](*arguments), "200 OK"
+                answer, status = words[word](*arguments), 200
         except Exception as error:
-            answer, status = repr(error), "500 Internal Server Error"
-        data = json.dumps(answer).encode()
-        start_response(status, [("Content-Length", str(len(data)))])
-        return [data]
+            answer, status = repr(error), 500
+        return Answer(json.dumps(answer).encode(), status)
 
-    with closing(default_hub().mount(application)) as mount:
+    with closing(default_hub().mount(FunctionApp(respond_to))) as mount:
         yield {"FAKE_CONTROL": mount.url}

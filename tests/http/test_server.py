@@ -7,13 +7,11 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 import time_machine
-from werkzeug import Request
 
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.http.hub import Hub, Mount
@@ -390,12 +388,6 @@ def test_a_method_nobody_knows_is_unrouted_like_any_other(
     assert reason in violation.text
 
 
-def test_a_plain_application_is_not_asked_about_a_method_nobody_knows(hub: Hub) -> None:
-    mount = hub.mount(Request.application(lambda request: pytest.fail("asked")))
-    with Raw(mount.address) as raw:
-        assert raw.ask("BREW / HTTP/1.1\r\nHost: h\r\n\r\n").status == 501
-
-
 def test_a_head_up_to_the_limit_is_served_and_one_above_is_not(demo: Demo) -> None:
     start, end = b"GET /echo/x HTTP/1.1\r\nHost: h\r\nX: ", b"\r\n\r\n"
     room = HEAD_LIMIT - len(start) - len(end)
@@ -591,103 +583,6 @@ def ask(mount: Mount, request: str, head_only: bool = False) -> Response:
     with Raw(mount.address) as raw:
         raw.send(request)
         return raw.reply(head_only)
-
-
-Environ = dict[str, Any]
-
-
-def test_a_wsgi_application_sees_the_request(hub: Hub) -> None:
-    seen: list[Environ] = []
-
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        seen.append({**environ, "body": environ["wsgi.input"].read()})
-        start_response(
-            "201 Created", [("Content-Type", "text/plain"), ("X-Two", "a"), ("X-Two", "b")]
-        )
-        return [b"he", b"llo"]
-
-    mount = hub.mount(app)
-    with Raw(mount.address) as raw:
-        reply = raw.get(
-            "/a%2Fb/c?d=%20", "X-One: 1", "X-One: 2", "under_score: 1", method="POST", body=b"abc"
-        )
-        assert (reply.status, reply.reason, reply.body) == (201, "Created", b"hello")
-        assert [v for n, v in reply.headers if n == "X-Two"] == ["a", "b"]
-        assert reply.header("Content-Length") == "5"
-        chunked = raw.ask(
-            "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-            "3\r\nabc\r\n0\r\nT: 1\r\n\r\n"
-        )
-        assert chunked.status == 201
-    first, second = seen
-    assert first["RAW_URI"] == "/a%2Fb/c?d=%20"
-    assert first["PATH_INFO"] == "/a/b/c"
-    assert first["QUERY_STRING"] == "d=%20"
-    assert first["REQUEST_METHOD"] == "POST"
-    assert first["HTTP_X_ONE"] == "1,2"
-    assert first["CONTENT_LENGTH"] == "3"
-    assert first["body"] == b"abc"
-    assert first["SERVER_PORT"] == str(mount.port)
-    assert first["wsgi.url_scheme"] == "http"
-    assert ("under_score", "1") in first["fakecloud.headers"]
-    assert second["body"] == b"abc"
-    assert second["CONTENT_LENGTH"] == "3"
-    assert "HTTP_T" not in second
-
-
-def test_a_wsgi_application_is_called_by_the_rules(hub: Hub) -> None:
-    from wsgiref.validate import validator
-
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [("Content-Type", "text/plain")])
-        return [b"fine"]
-
-    errors: list[BaseException] = []
-    mount = hub.mount(validator(app))
-    mount.on_error.append(errors.append)
-    reply = ask(mount, "GET /x?y HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert (errors, reply.body) == ([], b"fine")
-    assert ask(mount, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\na").body == b"fine"
-    assert errors == []
-
-
-def test_wsgi_head_204_and_304_have_no_body(hub: Hub) -> None:
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        start_response(environ["PATH_INFO"][1:] + " X", [("Content-Length", "4")])
-        return [b"body"]
-
-    mount = hub.mount(app)
-    with Raw(mount.address) as raw:
-        assert raw.get("/200", method="HEAD").header("Content-Length") == "4"
-        assert raw.get("/204").header("Content-Length") is None
-        assert raw.get("/304").body == b""
-        assert raw.is_silent()
-        assert raw.get("/200").body == b"body"
-
-
-def test_a_wsgi_generator_is_streamed_and_closed(hub: Hub) -> None:
-    closed = []
-
-    class Parts:
-        def __iter__(self) -> Iterator[bytes]:
-            yield b"one"
-            yield b""
-            yield b"two"
-
-        def close(self) -> None:
-            closed.append(True)
-
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [])
-        return Parts()
-
-    mount = hub.mount(app)
-    with Raw(mount.address) as raw:
-        assert raw.get("/").chunks == [b"one", b"two"]
-        assert raw.get("/", method="HEAD").body == b""
-        assert raw.is_silent()
-        assert raw.ask("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").body == b"onetwo"
-    assert closed == [True] * 3
 
 
 # -- TLS -----------------------------------------------------------------------------------------
