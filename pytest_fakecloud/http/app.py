@@ -209,11 +209,14 @@ class App:
         at_us = self.settle()
         match = self.route_request(request)
         self._open_call(request, at_us)
+        response: AnyResponse
         try:
-            self.admit(request)
-            response = self.chain.run(request, partial(self.call_endpoint, request, match))
-        except ServiceError as error:
-            response = self._rejection(request, error)
+            try:
+                self.admit(request)
+            except ServiceError as error:
+                response = self._rejection(request, error)
+            else:
+                response = self.chain.run(request, partial(self.call_endpoint, request, match))
         except BaseException as error:
             if in_client and not isinstance(error, Exception):
                 # Without an outcome, the call would count as in progress forever.

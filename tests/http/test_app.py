@@ -196,6 +196,18 @@ def test_guards_reject_requests_before_their_authentication(demo: Demo) -> None:
     assert [call.outcome for call in demo.journal.calls()] == ["answered", "answered"]
 
 
+def test_an_error_of_the_service_that_passes_the_chain_is_no_rejection(demo: Demo) -> None:
+    def interceptor(request: Request, proceed: Proceed) -> AnyResponse:
+        raise ServiceError(418, "not from an endpoint")
+
+    rejected: list[Request] = []
+    demo.app.rejection_listeners.add(lambda request, error: rejected.append(request))
+    demo.app.chain.add(EXPLORATION, interceptor)
+    assert ask(demo, "POST", "/add/w").status == 500
+    assert rejected == []
+    assert "not from an endpoint" in demo.context.violations.pop().text
+
+
 def test_faults_are_in_the_chain_only_while_they_can_fire(demo: Demo) -> None:
     chain = demo.app.chain
     demo.faults.respond(503, times=1)
