@@ -380,6 +380,12 @@ class KVEngine:
         """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
         are in the order of real servers.
         """
+        self.check_available(session, spec, line)
+        if not session.user.unrestricted:
+            self.users.permit(session, spec, line)
+
+    def check_available(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
+        """Raise ``CommandError`` for a line that is invalid, or not available to any user."""
         if session.interface == "rest":
             check_over_rest(spec, line)
         if not self.offers(session, spec):
@@ -389,8 +395,6 @@ class KVEngine:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if spec.protection and self.config.text(spec.protection) != "yes":
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
-        if not session.user.unrestricted:
-            self.users.permit(session, spec, line)
 
     def _check_state(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that the state of the server or of its client forbids, after

@@ -389,8 +389,7 @@ class Pauses:
             return False
         try:
             spec = engine.table.resolve(line)
-            if not spec.least <= len(line) <= spec.most:
-                return False
+            engine.check_available(session, spec, line)
             session.user.check(spec, line)
             if now_us < self._sleep_ends_us or not self.writes_only:
                 return True
