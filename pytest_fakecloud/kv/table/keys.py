@@ -11,9 +11,9 @@ _POSITION = re.compile(
     r"(?:/(?P<step>[1-9]\d*))?(?:%(?P<limit>[1-9]\d*))?"
 )
 """For example ``STREAMS@1..-1%2`` or ``1..-1/2``, of which only the first number is required."""
+_ACCESSES = ("RO", "RW", "OW", "RM")
 KEY_FLAGS = (
-    "RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "not_key", "incomplete",
-    "variable_flags",
+    *_ACCESSES, "access", "update", "insert", "delete", "not_key", "incomplete", "variable_flags",
 )  # fmt: skip
 """The flags of keys in ``COMMAND INFO``."""
 
@@ -28,7 +28,7 @@ class KeySpec:
     """
 
     def __init__(self, text: str) -> None:
-        *flags, position = text.split()
+        *flags, position = text.split() or [""]
         match = _POSITION.fullmatch(position)
         if match is None:
             raise ValueError(
@@ -39,6 +39,11 @@ class KeySpec:
                 raise ValueError(
                     f"{flag!r} is not a flag of keys; use one of {', '.join(KEY_FLAGS)}"
                 )
+        accesses = [flag for flag in flags if flag in _ACCESSES]
+        if len(accesses) != 1 and "not_key" not in flags:
+            raise ValueError(
+                f"a key has one of the flags {', '.join(_ACCESSES)}, not {len(accesses)} of them"
+            )
         keyword = match["keyword"]
         self.flags = tuple(flags)
         self.reads = "access" in flags

@@ -53,7 +53,7 @@ class CommandSpec:
             self.categories -= {GROUPS[row.group].category}
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
-        self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if text)
+        self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if row.keys)
         self.synopsis = row.arguments
         self.arguments: Sequence[Argument] = synopsis.parse(row.arguments, row.later)
         self.effects = effects.parse(row.effects)
@@ -62,6 +62,11 @@ class CommandSpec:
 
     def _check(self) -> None:
         """Raise ``ValueError`` if the columns contradict each other."""
+        if self.readonly and (self.write or any(key.writes for key in self.keys)):
+            raise ValueError(
+                "it has the flag readonly, but also the flag write, or a key with update, insert or "
+                "delete; remove one of them"
+            )
         if self.effects.reply and not (self.readonly and self.keys):
             raise ValueError(
                 f"it is no read of keys, so {self.effects.reply!r} says nothing; remove it, or add the "

@@ -65,7 +65,7 @@ def read(table: str) -> dict[str, Row]:
     for section in f"\n{table}".split("\n[")[1:]:
         heading, *lines = section.strip().split("\n")
         group = heading.removesuffix("]")
-        for row in sorted(row for line in lines for row in _rows(group, line)):
+        for row in sorted(row for line in filter(None, lines) for row in _rows(group, line)):
             with naming(row.name):
                 if row.name in rows:
                     raise ValueError("it is the second row of this command; remove one of them")

@@ -11,9 +11,8 @@ from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table.registry import COMMANDS, _specs_of, command, spec_of
 from pytest_fakecloud.kv.table.rows import read
 from pytest_fakecloud.kv.table.ttl import find_ttl
-from tests.kv.table import TABLE_FILE
 from tests.kv.table.__main__ import facts_of
-from tests.notations import complete, rows
+from tests.notations import rows
 
 
 @pytest.mark.parametrize(
@@ -54,21 +53,10 @@ def test_two_rows_of_a_command_are_an_error() -> None:
         read("[list]\nLSHED 1.0.0\n[string]\nLSHED 1.0.0")
 
 
-ACCESS = {"RO", "RW", "OW", "RM"}
-
-
-@pytest.mark.completeness
-def test_each_key_is_read_or_written() -> None:
-    """Channels are keys for COMMAND INFO, which nothing reads."""
-    complete(
-        TABLE_FILE,
-        (
-            f"RO, RW, OW or RM to the key {' '.join(key.flags)} of {name}, and only one of them"
-            for name, spec in COMMANDS.items()
-            for key in spec.keys
-            if not key.is_channel and len(ACCESS.intersection(key.flags)) != 1
-        ),
-    )
+def test_an_empty_line_between_rows_is_skipped() -> None:
+    assert [*read("[list]\nLSHED 1.0.0\n\nLTAKE 1.0.0\n\n[string]\n\nGIVE 1.0.0\n")] == [
+        "LSHED", "LTAKE", "GIVE",
+    ]  # fmt: skip
 
 
 def test_the_only_key_is_at_a_fixed_position() -> None:
