@@ -205,8 +205,8 @@ class KVEngine:
     def reply_to(
         self, session: Session, line: list[bytes], signal: Signal | None = None
     ) -> Reply | Waiter:
-        """Return the reply to a client's command line, which can be an error. For a client that may
-        wait, pass the ``signal`` that wakes it; for a command that blocks, that returns its wait.
+        """Return the reply to a client's command line, which can be an error. A client that may wait
+        passes the ``signal`` that wakes it, and gets its wait instead if the command blocks.
 
         Before another client gets its turn, the wait is registered, or the place of the reply reserved,
         so that the wait misses no change, and no message overtakes the reply. There is no such order

@@ -183,7 +183,7 @@ def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, boo
     """Yield each key of a command, and whether the command writes it; ``*`` for all keys."""
     for key, key_spec in spec.keys_of(words):
         yield key, key_spec.stores
-    if spec.write and not spec.keys and "@keyspace" in spec.categories:
+    if spec.changes_any_key:
         yield "*", True
 
 

@@ -39,8 +39,9 @@ class KeySpec:
                 raise ValueError(
                     f"{flag!r} is not a flag of keys; use one of {', '.join(KEY_FLAGS)}"
                 )
+        self.is_channel = "not_key" in flags
         accesses = [flag for flag in flags if flag in _ACCESSES]
-        if len(accesses) != 1 and "not_key" not in flags:
+        if len(accesses) != 1 and not self.is_channel:
             raise ValueError(
                 f"a key has one of the flags {', '.join(_ACCESSES)}, not {len(accesses)} of them"
             )
@@ -51,7 +52,6 @@ class KeySpec:
         self.writes = bool(changes)
         self.only_deletes = changes == {"delete"}
         self.stores = "RO" not in flags
-        self.is_channel = "not_key" in flags
         self.unknown = position == "unknown"
         self.numkeys = keyword == "numkeys"
         self.keyword = keyword.encode() if keyword and not self.numkeys else None
