@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, zip_longest
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, cut, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -152,6 +152,14 @@ NO_HEADERS = Headers()
 _NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
 
+class FactsReader(Protocol):
+    """What reads the facts of a call, such as an app; an object, because each call keeps it."""
+
+    def facts_of(self, call: Call) -> dict[str, Any]:
+        """Return the facts of a recorded request."""
+        ...
+
+
 class Call:
     """One request and its response.
 
@@ -172,9 +180,9 @@ class Call:
 
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
+        "_facts",
         "_faults_end",
         "_interruptions_end",
-        "_read_facts",
         "at_us",
         "client",
         "cut",
@@ -208,7 +216,7 @@ class Call:
         request_headers: Headers = NO_HEADERS,
         request_body: bytes = b"",
         client: tuple[str, int] | None = None,
-        read_facts: dict[str, Any] | Callable[[Call], dict[str, Any]] | None = None,
+        reader: FactsReader | None = None,
         route: str = "",
     ) -> None:
         self.number = number
@@ -220,8 +228,8 @@ class Call:
         self.request_headers = request_headers
         self.request_body = request_body
         self.client = client
-        self._read_facts = read_facts
-        """The facts, or the function that reads them."""
+        self._facts: dict[str, Any] | FactsReader | None = reader
+        """The facts, or what reads them."""
         self.ended_us: int | None = None
         self.status: int | None = None
         self.response_headers = NO_HEADERS
@@ -242,9 +250,9 @@ class Call:
     @property
     def facts(self) -> dict[str, Any]:
         """Details from the service, read on first access because most calls are never inspected."""
-        facts = self._read_facts
+        facts = self._facts
         if not isinstance(facts, dict):
-            facts = self._read_facts = {} if facts is None else facts(self)
+            facts = self._facts = {} if facts is None else facts.facts_of(self)
         return facts
 
     @property
@@ -305,16 +313,14 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
 
     ``read_facts=False`` drops facts that have not been read, without parsing a large body.
     """
-    facts = call.facts if read_facts or isinstance(call._read_facts, dict) else {}
+    facts = call.facts if read_facts or isinstance(call._facts, dict) else {}
     cut = {
         name: size
         for name, value in facts.items()
         if name not in call.cut and (size := _size_of(value)) > KEPT_OF_CUT
     }
     shortened: dict[str, Any] = {
-        "_read_facts": {
-            name: _beginning(fact) if name in cut else fact for name, fact in facts.items()
-        }
+        "_facts": {name: _beginning(fact) if name in cut else fact for name, fact in facts.items()}
     }
     if not facts and not read_facts:
         cut["facts"] = len(call.request_body)
@@ -373,7 +379,7 @@ def interruptions_end(call: Call) -> int:
 
 def set_facts(call: Call, facts: dict[str, Any]) -> None:
     """Replace the facts of a call, instead of reading them from its request."""
-    call._read_facts = facts
+    call._facts = facts
 
 
 def parts_of(call: Call) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from .calls import (
     Call,
     Entry,
     Event,
+    FactsReader,
     Headers,
     Listed,
     data_field,
@@ -262,7 +263,7 @@ class Recorder:
         at_us: int,
         client: tuple[str, int] | None = None,
         route: str = "",
-        read_facts: Callable[[Call], dict[str, Any]] | None = None,
+        reader: FactsReader | None = None,
     ) -> Call:
         """Record a received request, and return its call. The server adds the response to it, and then
         calls ``close_call()``.
@@ -277,7 +278,7 @@ class Recorder:
             request_headers=headers,
             request_body=body,
             client=client,
-            read_facts=read_facts,
+            reader=reader,
             route=route,
         )
         self._append(call)

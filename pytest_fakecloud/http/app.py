@@ -273,7 +273,7 @@ class App:
             at_us=at_us,
             client=request.client,
             route=request.route,
-            read_facts=self._facts_of,
+            reader=self,
         )
 
     def call_endpoint(self, request: Request, match: Match) -> AnyResponse:
@@ -394,7 +394,8 @@ class App:
             fake=self.name,
         )
 
-    def _facts_of(self, call: Call) -> dict[str, Any]:
+    def facts_of(self, call: Call) -> dict[str, Any]:
+        """Return the facts of a recorded request."""
         # Parse the recorded request again, so that the journal need not keep requests as well.
         request = Request(
             call.method, call.target, call.request_headers, call.request_body, call.client

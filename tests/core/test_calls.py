@@ -11,6 +11,7 @@ import pytest
 from pytest_fakecloud.core.calls import (
     ITEMS_OF_CUT,
     KEPT_OF_CUT,
+    NO_HEADERS,
     Call,
     CallNames,
     CutBytes,
@@ -154,15 +155,13 @@ def test_what_is_just_short_enough_stays() -> None:
 
 
 def test_who_sent_without_credentials_is_not_read() -> None:
-    read: list[Call] = []
+    class Reader:
+        def facts_of(self, call: Call) -> dict[str, Any]:
+            pytest.fail("the facts were read")
 
-    def facts(entry: Call) -> dict[str, Any]:
-        read.append(entry)
-        return {}
-
-    unauthorized = Call(1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=facts)
+    unauthorized = Call(1, 0, "demo", "demo_1", "POST", "/", NO_HEADERS, b"x" * 10, reader=Reader())
     shorten(unauthorized, read_facts=False)
-    assert (read, unauthorized.facts, dict(unauthorized.cut)) == ([], {}, {"facts": 10})
+    assert (unauthorized.facts, dict(unauthorized.cut)) == ({}, {"facts": 10})
     # Facts that were already read are kept.
     authorized = call({"command": "SET"})
     shorten(authorized, read_facts=False)
@@ -190,9 +189,7 @@ def test_what_is_cut_cannot_be_told_and_all_else_can() -> None:
 
 
 def test_a_fact_may_be_among_those_that_were_given_up() -> None:
-    entry = Call(
-        1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=lambda recorded: {}
-    )
+    entry = Call(1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10)
     shorten(entry, read_facts=False)
     with pytest.raises(CannotTell, match=r"the command \(10 bytes\)"):
         field_of(entry, "command")
@@ -224,9 +221,7 @@ def test_bytes_that_were_cut_tell_what_their_beginning_tells() -> None:
 def test_the_parts_of_a_call_are_what_was_set() -> None:
     asked = {"number", "at_us", "service", "fake", "method", "target", "client"}
     asked |= {"request_headers", "request_body"}
-    entry = Call(
-        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), read_facts=lambda recorded: {}
-    )
+    entry = Call(1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9))
     assert parts_of(entry).keys() == asked
     set_faults_end(entry, 12)
     set_interruptions_end(entry, 11)

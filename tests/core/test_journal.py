@@ -32,15 +32,25 @@ class Both(Recorder):
         return len(Journal(self))
 
 
+class Reader:
+    """Reads the given facts from any call, and notes the calls' numbers."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self._facts = facts
+        self.numbers: list[int] = []
+
+    def facts_of(self, call: Call) -> dict[str, Any]:
+        self.numbers.append(call.number)
+        return self._facts
+
+
 def call_on(
     journal: Both, method: str = "GET", target: str = "/x", body: bytes = b"", **fields: Any
 ) -> Call:
-    facts = fields.pop("facts", {})
+    reader = Reader(fields.pop("facts", {}))
     headers = Headers([("X-One", "1"), ("x-one", "2")])
     at_us = journal._now_us()
-    call = journal.open_call(
-        method, target, headers, body, at_us=at_us, read_facts=lambda call: facts
-    )
+    call = journal.open_call(method, target, headers, body, at_us=at_us, reader=reader)
     for name, value in fields.items():
         setattr(call, name, value)
     return call
@@ -76,14 +86,12 @@ def test_a_call_has_what_came(journal: Both) -> None:
 
 
 def test_facts_are_read_once_and_late(journal: Both) -> None:
-    reads: list[int] = []
-    call = call_on(journal)
-    assert call.facts == {}
-    other = call_on(journal)
-    other._read_facts = lambda call: {"n": reads.append(call.number)}
-    assert reads == []
-    assert other.facts is other.facts
-    assert reads == [2]
+    assert journal.open_call("GET", "/", at_us=0).facts == {}
+    reader = Reader({"n": 1})
+    call = journal.open_call("GET", "/", at_us=0, reader=reader)
+    assert reader.numbers == []
+    assert call.facts is call.facts
+    assert reader.numbers == [2]
 
 
 def test_calls_do_not_share_what_one_of_them_is_given(journal: Both) -> None:

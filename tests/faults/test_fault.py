@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.core.calls import Call, set_facts
 from pytest_fakecloud.faults.fault import setting_over
 from pytest_fakecloud.faults.plan import FaultPlan
 
@@ -87,5 +87,6 @@ def test_a_fault_is_meant_for_subjects_that_have_the_fact_it_asks_for(
     plan: FaultPlan, wanted: Any, facts: dict[str, Any], agrees: bool
 ) -> None:
     fault = plan.drop(url=wanted)
-    call = Call(1, 0, "queue", "queue", "POST", "/", read_facts=lambda call: facts)
+    call = Call(1, 0, "queue", "queue", "POST", "/")
+    set_facts(call, facts)
     assert fault._matches(SimpleNamespace(call=call)) is agrees

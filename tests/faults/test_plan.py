@@ -17,7 +17,7 @@ import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
-from pytest_fakecloud.core.calls import Call, faults_end
+from pytest_fakecloud.core.calls import Call, faults_end, set_facts
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault, ServiceFault
@@ -629,7 +629,8 @@ def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_violation(
 def test_a_service_adds_kinds_and_asks_for_them(plan: OwnPlan) -> None:
     fault = plan.duplicate(url="http://a/", times=1)
 
-    call = Call(1, 0, "queue", "queue", "POST", "/", read_facts=lambda call: {"url": "http://a/"})
+    call = Call(1, 0, "queue", "queue", "POST", "/")
+    set_facts(call, {"url": "http://a/"})
     attempt = SimpleNamespace(call=call)
     assert plan._claim("reorder", attempt) is None
     claimed = plan._claim("duplicate", attempt)

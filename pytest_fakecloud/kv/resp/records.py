@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -40,7 +39,7 @@ def open_call(
         at_us=at_us,
         client=client,
         route="database-port",
-        read_facts=_facts_reader(database),
+        reader=_facts_reader(database),
     )
     if size > _LARGE:
         record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
@@ -69,12 +68,14 @@ def _json_of(line: list[bytes]) -> bytes:
     return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
 
 
-@functools.lru_cache
-def _facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
-    """Return the function that reads the facts of the commands sent to a database."""
+class _CommandFacts(NamedTuple):
+    """Reads the facts of the commands sent to a database."""
 
-    def facts(call: Call) -> dict[str, Any]:
-        values = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
-        return {**values, "database": database} if database else values
+    database: int
 
-    return facts
+    def facts_of(self, call: Call) -> dict[str, Any]:
+        facts = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
+        return {**facts, "database": self.database} if self.database else facts
+
+
+_facts_reader = functools.lru_cache(_CommandFacts)
