@@ -202,7 +202,7 @@ def consumed_records(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"t": 1})
     broker.produce("t", "x")
     with httpx.Client(base_url=broker.url, auth=(broker.username, broker.password)) as http:
-        for path in ("produce/t/x", "consume/g/i/t", "commit/g/i", "topics", "no-route"):
+        for path in ("produce/t/x", "consume/g/i/t?timeout=1", "commit/g/i", "topics", "no-route"):
             http.get(f"/{path}")
     broker.faults.redeliver("g")
     assert broker.topics()

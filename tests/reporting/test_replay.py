@@ -176,7 +176,7 @@ def _broker(cloud: Cloud) -> None:
         )
         consume = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": "false"}
         client.get("/consume/shop/w1/orders", headers=consume)
-        client.get("/consume/shop/w2/orders", headers=consume)
+        client.get("/consume/shop/w2/orders?timeout=1", headers=consume)
         client.post("/commit/shop/w1", json={"topic": "orders", "partition": 0, "offset": 1})
         cloud.clock.advance("3m")
         client.get("/consume/shop/w1/orders", headers=consume)

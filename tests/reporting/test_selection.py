@@ -169,7 +169,7 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
     with broker.client() as client:
         earliest = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": "false"}
         for instance in ("a", "b"):
-            client.get(f"/consume/g/{instance}/t", headers=earliest)
+            client.get(f"/consume/g/{instance}/t?timeout=1", headers=earliest)
         client.post("/commit/g/a", json={"topic": "t", "partition": 0, "offset": 0})
         client.post("/delete-consumer/g/a")
     every = merged(report_of(cloud).rows, ())

@@ -376,7 +376,7 @@ def test_a_row_of_a_delivery_names_the_step_of_a_run_after_which_it_continues(li
 def test_consumer_groups_are_found_by_their_members(lists: Lists) -> None:
     broker = lists.cloud.broker(topics={"orders": 2})
     for group, instance in (("billing", "worker-1"), ("mail", "worker-2")):
-        path = f"/consume/{group}/{instance}/orders"
+        path = f"/consume/{group}/{instance}/orders?timeout=0"
         body = {"method": "GET", "target": path}
         answer = ask(lists.app, "POST", f"/fakes/{broker.name}/requests", body)[1]
         assert answer["status"] == 200, answer

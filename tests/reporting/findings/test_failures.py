@@ -151,7 +151,7 @@ def test_a_finding_concerns_the_compared_group(cloud: Cloud) -> None:
     for topic in "tu":
         broker.produce(topic, "v")
     with broker.client() as client:
-        client.post("/consume/g/i", json={"topic": "t"})
+        client.post("/consume/g/i", json={"topic": "t", "timeout": 0})
         client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 2})
 
     def fail() -> None:
