@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
 from math import ceil
+from operator import ne
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,8 +23,10 @@ import pytest
 import time_machine
 
 from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud
+from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.kv.engine.limits import Sizes
 from pytest_fakecloud.process.surroundings import changes_for
+from pytest_fakecloud.queue.delivery.destinations import interceptors_of_work
 from pytest_fakecloud.vector.model import VectorQuery
 
 from . import interrupted_calls
@@ -250,6 +253,37 @@ def test_a_script_does_not_swallow_an_interruption(world: World, name: str) -> N
     script = CALLS["KVServer"][name](world)
     swallowed = [place for place in places(script) if not interrupted(script, place)]
     assert not swallowed
+
+
+def test_an_interrupted_exploration_leaves_nothing_registered_with_the_fakes() -> None:
+    with Cloud(clock="frozen", delivery="driven") as cloud:
+        queue, kv = cloud.queue(), cloud.kv_server()
+        registries: list[Callable[[], Iterable[object]]] = [
+            lambda: queue._engine.interceptors,
+            lambda: interceptors_of_work(queue.destinations),
+            lambda: kv._engine.listeners,
+            lambda: [*queue._app.chain.members, *kv._app.chain.members],
+            lambda: [*queue._app.rejection_listeners, *kv._app.rejection_listeners],
+        ]
+
+        def registered() -> list[object]:
+            return [list(registry()) for registry in registries]
+
+        def explore() -> None:
+            with explored(cloud):
+                assert all(map(ne, registered(), before))
+
+        before = registered()
+        names = (" watch", " _listen")
+        connecting = [
+            place
+            for place in places(explore)
+            if place.line.endswith(names) or place.caller.endswith(names)
+        ]
+        assert len(connecting) > 20
+        for place in connecting:
+            assert interrupted(explore, place)
+            assert registered() == before, place
 
 
 READS = ("contents", "keys", "members", "search_index", "string", "ttl", "value")

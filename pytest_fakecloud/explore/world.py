@@ -29,7 +29,7 @@ from ..http.messages import AnyResponse, Proceed, Request
 from ..kv.accesses import key_of_touch, touch_of_key
 from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
-from ..queue.delivery.destinations import intercept_work, route_to
+from ..queue.delivery.destinations import interceptors_of_work, route_to
 from ..queue.model import DeliveryInterceptor
 from .fakes import HORIZON_US, Fakes
 from .footprint import command_line, touches_of_request
@@ -310,7 +310,9 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     """Connect a fake to the simulations of a world until the exits are closed."""
     app: Any = fake._app
     _listen(app.rejection_listeners, partial(_see_rejection, world, fake), exits)
-    exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, fake)))
+    in_turn = partial(_serve_in_turn, world, fake)
+    exits.callback(app.chain.remove, in_turn)
+    app.chain.add(EXPLORATION, in_turn)
     if hasattr(app, "interruptions"):
         _listen(app.interruptions.listeners, partial(_pause_in_pipeline, world), exits)
     if fake.fixture == "kv_server":
@@ -323,8 +325,10 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     origins.enter(shortcut)
     if fake.fixture == "queue":
         queue: Any = fake
-        exits.callback(queue._engine.intercept(_ExploredDeliveries(world, queue)))
-        exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
+        deliveries = _ExploredDeliveries(world, queue)
+        exits.callback(queue._engine.stop_intercepting, deliveries)
+        queue._engine.intercept(deliveries)
+        _listen(interceptors_of_work(queue.destinations), partial(_run_work, world), exits)
 
 
 def _listen(listeners: Registry[Any], listener: Callable[..., object], exits: Exits) -> None:

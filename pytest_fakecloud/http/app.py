@@ -80,6 +80,12 @@ class Chain:
         """Add an interceptor after those of the same position; return a function that removes it."""
         return self._members.add((position, interceptor))
 
+    def remove(self, interceptor: Interceptor) -> None:
+        """Remove this very interceptor, if it is in the chain."""
+        for member in self._members:
+            if member[1] is interceptor:
+                self._members.remove(member)
+
     def run(self, request: Request, proceed: Proceed) -> AnyResponse:
         """Return the response of the interceptors around ``proceed()``, the endpoint's."""
         for _, interceptor in reversed(self.members):

@@ -20,6 +20,7 @@ from ...core.errors import ContractError, FakecloudError, raised_by_test, runs_t
 from ...core.field_types import signature_of
 from ...core.journal import Results, results_of
 from ...core.recorder import Recorder
+from ...core.registry import Registry
 from ...core.timers import Duration
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
@@ -205,14 +206,13 @@ own event loop, and the work. Returns the result of the work.
 """
 
 
-def intercept_work(table: Destinations, around: AroundWork) -> Callable[[], None]:
-    """Call a function around the asynchronous work of destinations; return one that removes it.
+def interceptors_of_work(table: Destinations) -> Registry[AroundWork]:
+    """Return the functions that are called around the asynchronous work of destinations.
 
     The destinations are coroutine functions and ASGI applications. The awaitable methods of a queue
-    run them in the test's own event loop, and do not call the function.
+    run them in the test's own event loop, and do not call the functions.
     """
-    table._around_work.append(around)
-    return partial(table._around_work.remove, around)
+    return table._around_work
 
 
 class Destinations:
@@ -235,7 +235,7 @@ class Destinations:
         self._lock = threading.Lock()
         self._routes: dict[UrlScope, DestinationRoute] = {}
         self._own_runner: AsgiRunner | None = None
-        self._around_work: list[AroundWork] = []
+        self._around_work: Registry[AroundWork] = Registry()
         self._sockets: LoopbackSender | None = None
 
     def __repr__(self) -> str:

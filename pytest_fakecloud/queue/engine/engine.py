@@ -109,14 +109,14 @@ class Engine(Publisher):
         """Return a driven engine with the same rules, signing keys and destinations, and no data."""
         return Engine(clock, ids, perform=self.perform, keys=self.keys, settings=self.settings)
 
-    def intercept(self, *added: DeliveryInterceptor) -> Callable[[], None]:
-        """Add interceptors to the chain around deliveries; return a function that removes them. The
-        first interceptor is the outermost.
-        """
+    def intercept(self, *added: DeliveryInterceptor) -> None:
+        """Add interceptors to the chain around deliveries. The first one is the outermost."""
         self._connect([*self.interceptors, *added])
-        return lambda: self._connect(
-            [interceptor for interceptor in self.interceptors if interceptor not in added]
-        )
+
+    def stop_intercepting(self, removed: DeliveryInterceptor) -> None:
+        """Remove this very interceptor, if it is in the chain."""
+        if removed in self.interceptors:
+            self._connect([other for other in self.interceptors if other is not removed])
 
     def _connect(self, interceptors: Sequence[DeliveryInterceptor]) -> None:
         self.interceptors = interceptors

@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
-from pytest_fakecloud.queue.delivery.destinations import Destinations, intercept_work, route_to
+from pytest_fakecloud.queue.delivery.destinations import (
+    Destinations,
+    interceptors_of_work,
+    route_to,
+)
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.model import SECOND
 
@@ -360,7 +364,7 @@ def test_an_interceptor_sees_all_of_the_work_in_the_own_loop(table: Table) -> No
         seen.append((where, not before.issuperset(threading.enumerate())))
         return result
 
-    remove = intercept_work(table, around)
+    remove = interceptors_of_work(table).add(around)
     paths = ("/app", "/function", "/plain")
     assert [table.status(APP + path) for path in paths] == [201, 202, 203]
     assert seen == [("asgi", True), ("call", False)]
@@ -381,9 +385,11 @@ def test_interceptors_of_work_surround_each_other(table: Table) -> None:
         return proceed(work) + 1
 
     table.call(APP, function)
-    removals = [intercept_work(table, replaces), intercept_work(table, adds_one)]
+    interceptors = interceptors_of_work(table)
+    for interceptor in (replaces, adds_one):
+        interceptors.add(interceptor)
     assert table.status(APP) == 205
-    removals[0]()
+    interceptors.remove(replaces)
     assert table.status(APP) == 203
 
 
