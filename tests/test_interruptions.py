@@ -24,6 +24,7 @@ import time_machine
 
 from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud
 from pytest_fakecloud.explore.patches import explored
+from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.kv.engine.limits import Sizes
 from pytest_fakecloud.process.surroundings import changes_for
 from pytest_fakecloud.queue.delivery.destinations import interceptors_of_work
@@ -284,6 +285,24 @@ def test_an_interrupted_exploration_leaves_nothing_registered_with_the_fakes() -
         for place in connecting:
             assert interrupted(explore, place)
             assert registered() == before, place
+
+
+def test_after_an_interruption_a_fault_applies_once() -> None:
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+
+        def add() -> None:
+            kv.faults.respond(503)
+
+        reached = places(add)
+        kv.faults.clear()
+        assert len(reached) > 20
+        for place in reached:
+            assert interrupted(add, place)
+            kv.faults.drop()
+            assert [position for position, _ in kv._app.chain.members] == [FAULTS], place
+            kv.faults.clear()
+            assert kv._app.chain.members == [], place
 
 
 READS = ("contents", "keys", "members", "search_index", "string", "ttl", "value")

@@ -99,8 +99,6 @@ class FaultPlan:
         self._gate_lock = threading.Lock()
         self._active: tuple[Fault, ...] = ()
         """The faults that can still fire, in the order in which a request passes through them."""
-        self._leave: Callable[[], None] | None = None
-        """Removes the plan from its app's chain; None if it is not in the chain."""
         self._all: list[Fault] = []
 
     def respond(
@@ -396,12 +394,13 @@ class FaultPlan:
     def _activate(self, faults: Iterable[Fault]) -> None:
         """Set the faults that can fire. The app's chain contains the plan only while there are any."""
         self._active = tuple(faults)
-        app, leave = self._app(), self._leave
-        if self._active and leave is None and app is not None:
-            self._leave = app.chain.add(FAULTS, self._intercept)
-        elif leave is not None and not self._active:
-            self._leave = None
-            leave()
+        app = self._app()
+        if app is None:
+            return
+        if not self._active:
+            app.chain.remove(self._intercept)
+        elif self._intercept not in app.chain:
+            app.chain.add(FAULTS, self._intercept)
 
     def _update_refusing(self) -> None:
         if self._must_refuse() is self._refusing:

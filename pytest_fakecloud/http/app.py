@@ -72,6 +72,9 @@ class Chain:
         """The positions and the interceptors, in order."""
         return sorted(self._members, key=itemgetter(0))
 
+    def __contains__(self, interceptor: Interceptor) -> bool:
+        return any(interceptor == member for _, member in self._members)
+
     def has(self, position: int) -> bool:
         """Return whether an interceptor has this position."""
         return any(position == member for member, _ in self._members)
@@ -81,9 +84,9 @@ class Chain:
         return self._members.add((position, interceptor))
 
     def remove(self, interceptor: Interceptor) -> None:
-        """Remove this very interceptor, if it is in the chain."""
+        """Remove an interceptor, if it is in the chain."""
         for member in self._members:
-            if member[1] is interceptor:
+            if member[1] == interceptor:
                 self._members.remove(member)
 
     def run(self, request: Request, proceed: Proceed) -> AnyResponse:
