@@ -427,6 +427,10 @@ class Fake:
         """Describe published messages that were never delivered, if the fake delivers any."""
         return None
 
+    def _forget_looks(self) -> None:
+        """Forget that a test has looked at the fake, because the next test begins."""
+        self._recorder.was_read = False
+
     def _unmet(self) -> list[str]:
         """Describe expectations of the test that were not met. Subclasses override this."""
         return []

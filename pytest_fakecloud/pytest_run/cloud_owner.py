@@ -11,6 +11,7 @@ import pytest
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
+from ..core.calls import Call
 from ..core.exits import Exits, call_all
 from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
@@ -99,8 +100,12 @@ class CloudOwner:
         """Mark calls recorded before the test's own code, if an earlier test may have made them."""
         if not self._is_reused:
             return
-        for call in self.cloud.journal.calls():
-            call.note = call.note or "made before the test's own code, maybe by an earlier test"
+        # Not the entries of the journal, because reading that counts as a look of the test.
+        for entry in list(self.cloud._context.recorder.entries):
+            if isinstance(entry, Call):
+                entry.note = (
+                    entry.note or "made before the test's own code, maybe by an earlier test"
+                )
 
     def close_fakes_of_test(self) -> None:
         """Close the fakes that the test has started itself, the latest first, even if some raise. Can be
