@@ -194,6 +194,8 @@ class Fake:
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
+        self._interceptions: dict[AbstractContextManager[object], Callable[[], None]] = {}
+        """The interceptions, each with the function that ends it before the fake closes."""
         self._exits = Exits()
         """What ends with the fake, in the order that ``close()`` has."""
         exits = self._exits
@@ -347,7 +349,8 @@ class Fake:
 
         Works for requests that this process sends through ``requests``, ``httpx`` or ``urllib3``,
         as official clients do. Other clients (aiohttp, ``http.client``, a Redis client) need the
-        fake's own address. Active until the returned context manager exits or the fake closes.
+        fake's own address. Active until the returned context manager exits or the fake closes; if a
+        test begins it, at most until the test ends.
         """
         if self.closed:
             # Check first: a fake that is already closed would never remove the interception.
@@ -355,9 +358,13 @@ class Fake:
         from ..process.inprocess import Interception
 
         interception = Interception(self.url, origin, self._context.ca_file)
-        self._exits.callback(interception.close)
+        self._interceptions[interception] = self._exits.callback(interception.close)
         interception.open()
         return interception
+
+    def _end_interception(self, interception: AbstractContextManager[object]) -> None:
+        self._interceptions[interception]()
+        del self._interceptions[interception]
 
     # -- data ------------------------------------------------------------------------------------
 

@@ -763,7 +763,9 @@ def test_a_queue_that_delivers_in_the_background_is_rejected_once_it_is_used() -
                 cloud.explore(use)
             with pytest.raises(ContractError, match=r"and every_failure\(\) must control"):
                 cloud.every_failure(use)
-            with pytest.raises(ContractError, match=r'return \{"queue": \{"delivery": "driven"\}\}'):
+            with pytest.raises(
+                ContractError, match=r'return \{"queue": \{"delivery": "driven"\}\}'
+            ):
                 cloud.explore(lambda: redis.get("key"), setup=use)
         queue.publish(url, delay="1h")
         with pytest.raises(ContractError, match='start it with delivery="driven"'):
