@@ -519,8 +519,8 @@ class Aio(Generic[Client]):
     def client(self, **options: Any) -> Client:
         """Return the official asynchronous client for the fake; ``options`` are passed to it.
 
-        The test closes it, because that must be awaited. Raises ``ContractError`` if the package is
-        missing, and if the fake is closed.
+        The test closes it, because that must be awaited in its event loop; the guide "Async" shows how.
+        Raises ``ContractError`` if the package is missing, and if the fake is closed.
         """
         __tracebackhide__ = True
         return self._fake._official(self._make, options, close=None)
