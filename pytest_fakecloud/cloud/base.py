@@ -437,12 +437,18 @@ def fixture_fake(
 
 
 def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
-    """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
+    """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake, forget
+    what the test before has looked at.
+    """
     context = cloud._context
     for fake in context.fakes:
         fake._renew_connections()
     context.clock.rewind(now, clock)
+    context.clock.was_driven = False
     cloud.reset()
+    context.recorder.was_read = False
+    for fake in context.fakes:
+        fake._forget_looks()
     # If the next test requests the fixture of a fake that has been closed, that starts a new one.
     fixture_fakes = cloud._fixture_fakes
     for fixture in [name for name, fake in fixture_fakes.items() if fake.closed]:

@@ -194,6 +194,8 @@ class Fake:
         self.faults = self._new_faults()
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
+        self._interceptions: dict[AbstractContextManager[object], Callable[[], None]] = {}
+        """The interceptions, each with the function that ends it before the fake closes."""
         self._exits = Exits()
         """What ends with the fake, in the order that ``close()`` has."""
         exits = self._exits
@@ -347,7 +349,8 @@ class Fake:
 
         Works for requests that this process sends through ``requests``, ``httpx`` or ``urllib3``,
         as official clients do. Other clients (aiohttp, ``http.client``, a Redis client) need the
-        fake's own address. Active until the returned context manager exits or the fake closes.
+        fake's own address. Active until the returned context manager exits or the fake closes; if a
+        test begins it, at most until the test ends.
         """
         if self.closed:
             # Check first: a fake that is already closed would never remove the interception.
@@ -355,9 +358,13 @@ class Fake:
         from ..process.inprocess import Interception
 
         interception = Interception(self.url, origin, self._context.ca_file)
-        self._exits.callback(interception.close)
+        self._interceptions[interception] = self._exits.callback(interception.close)
         interception.open()
         return interception
+
+    def _end_interception(self, interception: AbstractContextManager[object]) -> None:
+        self._interceptions[interception]()
+        del self._interceptions[interception]
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -426,6 +433,10 @@ class Fake:
     def _undelivered(self) -> str | None:
         """Describe published messages that were never delivered, if the fake delivers any."""
         return None
+
+    def _forget_looks(self) -> None:
+        """Forget that a test has looked at the fake, because the next test begins."""
+        self._recorder.was_read = False
 
     def _unmet(self) -> list[str]:
         """Describe expectations of the test that were not met. Subclasses override this."""
@@ -508,8 +519,8 @@ class Aio(Generic[Client]):
     def client(self, **options: Any) -> Client:
         """Return the official asynchronous client for the fake; ``options`` are passed to it.
 
-        The test closes it, because that must be awaited. Raises ``ContractError`` if the package is
-        missing, and if the fake is closed.
+        The test closes it, because that must be awaited in its event loop; the guide "Async" shows how.
+        Raises ``ContractError`` if the package is missing, and if the fake is closed.
         """
         __tracebackhide__ = True
         return self._fake._official(self._make, options, close=None)

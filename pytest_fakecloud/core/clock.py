@@ -96,7 +96,7 @@ class Timekeeper:
     replaced = ""
     """What a replacement of ``time.time()`` last did, if it gave no time that the clock can follow."""
     was_driven = False
-    """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
+    """Whether the test has fired due timers: by an advance, a move or a delivering call."""
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()

@@ -189,6 +189,12 @@ class Deliveries:
             yield from queue._engine.messages.values()
 
 
+def _ended_messages(queue: Queue) -> frozenset[str]:
+    with queue._engine.lock:
+        messages = queue._engine.messages.values()
+        return frozenset(message.id for message in messages if not message.pending)
+
+
 class Fakes:
     """The fakes of a cloud with what a trial needs of them; ``reset()`` prepares the next trial."""
 
@@ -215,18 +221,34 @@ class Fakes:
             engine.memory for engine in engines if hasattr(engine, "memory")
         ]
         """Those of the key-value engines, except for real servers."""
-        self._queues: list[Queue] = [fake for fake in self.fakes if fake.fixture == "queue"]  # type: ignore[misc]
-        for queue in self._queues:
-            if queue.delivery != "driven":
-                raise ContractError(
-                    f"{queue.name} delivers in the background, but explore() must control the "
-                    "order of deliveries: pass delivery='driven'"
-                )
+        queues: list[Queue] = [fake for fake in self.fakes if fake.fixture == "queue"]  # type: ignore[misc]
+        self._queues = [queue for queue in queues if queue.delivery == "driven"]
+        self._unused = {
+            queue: _ended_messages(queue) for queue in queues if queue.delivery == "background"
+        }
+        """The queues that deliver in the background, which explored code must not use, each with the IDs
+        of the messages that have ended before.
+        """
+        self.check_queues()
         self.connections = Connections(self.fakes)
         self.disturbances = OngoingDisturbances(self.clock, self.fakes)
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.process_time: ProcessTime | None = None
         """What makes the process's time follow the clock, if it does."""
+
+    def check_queues(self) -> None:
+        """Raise ``ContractError`` if a queue delivers messages outside of the exploration."""
+        for queue, ended in self._unused.items():
+            engine = queue._engine
+            with engine.lock:
+                is_used = bool(engine.schedules.by_id or engine.messages.keys() - ended)
+            if is_used:
+                raise ContractError(
+                    f"{queue.name} delivers in the background, but explore() and every_failure() must "
+                    'control the order of deliveries: start it with delivery="driven". With '
+                    "fakecloud_scope = session or fakecloud_early, return "
+                    '{"queue": {"delivery": "driven"}} from the fixture fakecloud_session_settings'
+                )
 
     def set_baseline(self) -> None:
         self._start_us, self._data = self.clock.now_us(), self.cloud.snapshot()

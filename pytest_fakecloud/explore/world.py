@@ -99,10 +99,12 @@ class World(Fakes):
         token = current_observer.set(simulation.observing)
         self.simulation = simulation
         try:
-            return simulation.play()
+            trial = simulation.play()
         finally:
             self.simulation = None
             current_observer.reset(token)
+        self.check_queues()
+        return trial
 
     def note_remaining(self, trial: Trial) -> None:
         """Note what is left of the keys that a trial has accessed, before a check changes them."""

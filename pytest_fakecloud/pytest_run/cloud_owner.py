@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from ..cloud.base import start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
+from ..core.calls import Call
 from ..core.exits import Exits, call_all
 from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
 
 
+class CloudState(NamedTuple):
+    """What a cloud has besides the baselines of its fakes, and what a fixture of a wide scope can change
+    for as long as the cloud lasts.
+    """
+
+    credentials: Mapping[Fake, Mapping[str, Any]]
+    """The credentials of each fake."""
+    interceptions: Mapping[AbstractContextManager[object], Fake]
+    """The interceptions (``Fake.intercept()``) with their fakes."""
+    limits: Mapping[tuple[object, str], Any]
+    """The limits of the journals, by the object and the name of the attribute."""
+
+    @classmethod
+    def of(cls, cloud: Cloud) -> CloudState:
+        """Return the present state of a cloud."""
+        fakes, recorder = cloud.fakes(), cloud._context.recorder
+        limits: list[tuple[object, str]] = [(recorder.shared, "keep_bytes")]
+        limits += [(journal, "keep") for journal in (recorder, *(fake._recorder for fake in fakes))]
+        return cls(
+            {fake: fake._credentials() for fake in fakes},
+            {interception: fake for fake in fakes for interception in fake._interceptions},
+            {(holder, name): getattr(holder, name) for holder, name in limits},
+        )
+
+
 class CloudOwner:
     """The owner of the cloud of a test, of a class, of a module or of the session, and in a wide scope
-    of what each test begins with. That is the fakes that fixtures of a wide scope have started, the
-    credentials that these fixtures gave them, and their baselines (``Fake.set_baseline()``). Other
-    fakes are closed at the end of the test. In a wide scope, ``kv_server`` and the plugin's other
-    fixtures are such fixtures, and so is ``fakecloud_session``.
+    of what each test begins with. That is the fakes that fixtures of a wide scope have started, their
+    baselines (``Fake.set_baseline()``), and what else these fixtures have changed (``CloudState``). What
+    a test has started or changed itself ends with it. In a wide scope, ``kv_server`` and the plugin's
+    other fixtures are such fixtures, and so is ``fakecloud_session``.
 
     The owner closes its cloud when it is closed itself: by ``close()``, or else with the
     ``run_exits``.
@@ -57,6 +84,11 @@ class CloudOwner:
         use_in_fixtures(cloud, settings.fakes, cache)
         self._staying: dict[Fake, Mapping[str, Any]] = {}
         """The fakes that each test begins with, and their credentials."""
+        state = CloudState.of(cloud)
+        self._staying_interceptions = {*state.interceptions}
+        """The interceptions that each test begins with."""
+        self._limits = {**state.limits}
+        """The limits that each test begins with."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
         self.lost_changes = LostChanges()
@@ -81,7 +113,7 @@ class CloudOwner:
         self.lost_changes.begin_test()
         # Fakes can have been started since the last teardown, or their end can have been interrupted. If
         # one raises, the report of this test shows no calls of the one before.
-        call_all([self.close_fakes_of_test, partial(self._start_over, item)])
+        call_all([self.end_what_test_began, partial(self._start_over, item)])
 
     def _start_over(self, item: pytest.Item) -> None:
         cloud = self.cloud
@@ -93,27 +125,51 @@ class CloudOwner:
         for fake, credentials in self._staying.items():
             if fake._credentials() != credentials:
                 fake._set_credentials(credentials)
+        state = self.state()
+        # Forget the interceptions and limits of fakes that have closed.
+        self._staying_interceptions.intersection_update(state.interceptions)
+        self._limits = {place: self._limits.get(place, now) for place, now in state.limits.items()}
+        for (holder, name), limit in self._limits.items():
+            if getattr(holder, name) != limit:
+                setattr(holder, name, limit)
         cloud._context.ids.reseed(self._seed_of(item.nodeid))
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, if an earlier test may have made them."""
         if not self._is_reused:
             return
-        for call in self.cloud.journal.calls():
-            call.note = call.note or "made before the test's own code, maybe by an earlier test"
+        # Not the entries of the journal, because reading that counts as a look of the test.
+        for entry in list(self.cloud._context.recorder.entries):
+            if isinstance(entry, Call):
+                entry.note = (
+                    entry.note or "made before the test's own code, maybe by an earlier test"
+                )
 
-    def close_fakes_of_test(self) -> None:
-        """Close the fakes that the test has started itself, the latest first, even if some raise. Can be
-        repeated.
+    def end_what_test_began(self) -> None:
+        """Close the fakes that the test has started itself, the latest first, and end its interceptions,
+        even if some raise. Can be repeated.
         """
         own = [fake for fake in self.cloud.fakes() if fake not in self._staying]
-        call_all(fake.close for fake in reversed(own))
+        call_all([self._end_interceptions_of_test, *(fake.close for fake in reversed(own))])
 
-    def let_stay(self, before: Mapping[Fake, Mapping[str, Any]]) -> None:
-        """Let each test begin with the fakes that have started since they had the credentials
-        ``before``, or have others now.
+    def _end_interceptions_of_test(self) -> None:
+        for interception, fake in self.state().interceptions.items():
+            if interception not in self._staying_interceptions:
+                fake._end_interception(interception)
+
+    def state(self) -> CloudState:
+        """Return the present state of the cloud."""
+        return CloudState.of(self.cloud)
+
+    def let_stay(self, before: CloudState | None = None) -> None:
+        """Let each test begin with what the cloud has now and had not ``before``: fakes, credentials,
+        interceptions and limits. None stands for the time before the cloud was opened.
         """
-        for fake in self.cloud.fakes():
-            credentials = fake._credentials()
-            if before.get(fake) != credentials:
+        now, before = self.state(), before or CloudState({}, {}, {})
+        for fake, credentials in now.credentials.items():
+            if before.credentials.get(fake) != credentials:
                 self._staying[fake] = credentials
+        self._staying_interceptions |= now.interceptions.keys() - before.interceptions.keys()
+        for place, limit in now.limits.items():
+            if place not in before.limits or before.limits[place] != limit:
+                self._limits[place] = limit

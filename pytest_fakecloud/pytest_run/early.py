@@ -67,7 +67,7 @@ class _BeforeFirstTest:
         """
         owner = self._run.early_owner
         assert owner is not None, "early fakes last until the first test"
-        owner.let_stay({})
+        owner.let_stay()
         owner.lost_changes.note(AT_IMPORT, owner.cloud.fakes(), {})
 
     @pytest.fixture(scope="session", autouse=True)
@@ -100,7 +100,7 @@ def with_settings(
         for fixture, early_fake in early_fakes.items():
             takeover = Takeover(listeners, early_fake._credentials())
             fixture_fake(owner.cloud, fixture, takeover, **early_fake._ports())
-        owner.let_stay({})
+        owner.let_stay()
     except BaseException:
         owner.close()
         close_listeners(listeners)

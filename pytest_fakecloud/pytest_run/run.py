@@ -326,11 +326,11 @@ class Run:
         self._note_request()
 
     def end_teardown(self) -> None:
-        """Close the fakes that the test has started itself in clouds that outlive it. Can be repeated.
+        """End what the test has begun itself in clouds that outlive it. Can be repeated.
         What is interrupted in it ends when the next test begins, or with the cloud.
         """
         lasting = [owner for owner in self.owners if not owner.has_ended]
-        call_all(owner.close_fakes_of_test for owner in lasting)
+        call_all(owner.end_what_test_began for owner in lasting)
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 class FakeState(NamedTuple):
     """The state of a fake before a fixture of a wide scope."""
 
-    credentials: Mapping[str, Any]
     baseline: Baseline
     latest: int
     """The journal number of what was recorded last (``Recorder.latest``)."""
@@ -25,7 +24,8 @@ class FakeState(NamedTuple):
 class WideFixture:
     """A running fixture of a wide scope. What it changes lasts for different times:
 
-    - The fakes that it starts and the credentials that it rotates stay as long as the cloud.
+    - The fakes that it starts, the credentials that it rotates, the origins that it intercepts and the
+      limits of journals that it sets (``CloudState``) stay as long as the cloud.
     - A baseline that it sets lasts as long as the fixture, whose finalizer restores the one before.
     - Its other changes last until the next test, whose report says so (``LostChanges``).
 
@@ -34,8 +34,9 @@ class WideFixture:
 
     def __init__(self, definition: pytest.FixtureDef[Any], owners: Sequence[CloudOwner]) -> None:
         self._definition = definition
+        self._cloud_states = {owner: owner.state() for owner in owners}
         self._before = {
-            fake: FakeState(fake._credentials(), fake._baseline, fake._recorder.latest)
+            fake: FakeState(fake._baseline, fake._recorder.latest)
             for owner in owners
             for fake in owner.cloud.fakes()
         }
@@ -49,10 +50,9 @@ class WideFixture:
 
     def ended(self, owners: Sequence[CloudOwner]) -> None:
         """Keep what the fixture has changed."""
-        credentials = {fake: state.credentials for fake, state in self._before.items()}
         latest = {fake: state.latest for fake, state in self._before.items()}
         for owner in owners:
-            owner.let_stay(credentials)
+            owner.let_stay(self._cloud_states.get(owner))
             owner.lost_changes.note(self._definition.argname, owner.cloud.fakes(), latest)
         for fake, baseline in self._replaced_baselines():
             self._definition.addfinalizer(partial(fake._restore_baseline, baseline))

@@ -57,6 +57,8 @@ class StartedDelivery(NamedTuple):
 
     number: int
     exchange: Exchange
+    alone: bool
+    """Whether no other delivery can overlap it: a call that moves the clock makes it."""
     logged: list[BaseException]
     failed_checks: list[FailedCheck]
 
@@ -135,14 +137,14 @@ class AttemptReports(DeliveryInterceptor):
         self._finished_bytes = 0
 
     async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
-        started = StartedDelivery(self._recorder.reserve(), exchange, [], [])
+        is_alone = self._is_driven or self._engine.clock.driving
+        started = StartedDelivery(self._recorder.reserve(), exchange, is_alone, [], [])
         logged, failed_checks = started.logged, started.failed_checks
         try:
-            if not self._is_driven:
+            if not is_alone:
                 outcome = await proceed(exchange)
             else:
-                # Driven deliveries do not overlap in threads. Only then can an exception that is
-                # logged during a delivery be attributed to this delivery.
+                # Only then can an exception that is logged during a delivery be attributed to it.
                 self._logged[id(logged)] = logged
                 logging.getLogger().addHandler(self._log_handler)
                 try:
@@ -203,7 +205,7 @@ class AttemptReports(DeliveryInterceptor):
             self._finished_bytes -= len(oldest.delivery.body) + len(oldest.outcome.body)
         details: AttemptDetails = {
             "began": started.number,
-            "alone": self._is_driven,
+            "alone": started.alone,
             "where": outcome.where,
         }
         if message.kind != "message":

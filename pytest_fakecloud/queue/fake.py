@@ -334,21 +334,30 @@ class Queue(QueueActions, Fake):
         """Return a warning if the test published messages but neither delivered nor inspected any.
 
         Reading the journal, requesting messages from the service and injecting a fault into a
-        request also count as inspecting.
+        request also count as inspecting. Messages of the baseline are not the test's. A queue that
+        delivers in the background delivers what is due, so there the messages must be due later.
         """
         engine, recorder = self._engine, self._recorder
-        if self.delivery == "background" or self._time.was_driven:
-            return None
-        if engine.inspected or engine.attempts or recorder.is_known:
+        if self._time.was_driven or engine.inspected or recorder.is_known:
             return None
         calls = [entry for entry in recorder.entries if isinstance(entry, Call)]
         if any(call.method == "GET" or call.fault is not None for call in calls):
             return None
-        undelivered = [
-            message for message in list(engine.pending.values()) if message.kind == "message"
-        ]
-        if not undelivered:
-            return None
+        baseline, _ = self._baseline.snapshot.data
+        with engine.lock:
+            published = [
+                message for id_, message in engine.messages.items() if id_ not in baseline.messages
+            ]
+            now = self._time.now_us()
+            undelivered = [
+                message for message in published if message.pending and message.kind == "message"
+            ]
+            if not undelivered or any(message.attempts for message in published):
+                return None
+            if self.delivery == "background" and not all(
+                message.due_us is not None and message.due_us > now for message in undelivered
+            ):
+                return None
         requests = listed(
             [f"{message.settings.method} {as_text(message.url)}" for message in undelivered], _SHOWN
         )
@@ -356,6 +365,10 @@ class Queue(QueueActions, Fake):
             f"{self.name}: the test published {counted(len(undelivered), 'message')} and delivered "
             f"none of them: {requests}. Add {self.name}.run_until_idle()"
         )
+
+    def _forget_looks(self) -> None:
+        super()._forget_looks()
+        self._engine.inspected = False
 
     def _time_passes(self) -> bool:
         return self.delivery == "background" and self.clock.mode == "running"

@@ -746,11 +746,30 @@ def test_clients_of_one_name_are_numbered(cloud: Cloud, redis: Redis) -> None:
     assert {name.partition("/")[0] for name in result.calls} == {"ping", "ping2", "ping3", "ping4"}
 
 
-def test_a_queue_that_delivers_by_itself_is_refused() -> None:
-    with Cloud(seed=1) as cloud:
-        cloud.queue()
-        with pytest.raises(ContractError, match="delivers in the background"):
-            cloud.explore(lambda: None)
+def test_a_queue_that_delivers_in_the_background_is_rejected_once_it_is_used() -> None:
+    url = "https://app.test/hook"
+    with Cloud(seed=1, now="2026-01-01T00:00:00Z") as cloud:
+        queue, redis = cloud.queue(unstubbed="accept"), cloud.kv_server().client(rest_retries=0)
+        queue.publish(url)
+        queue.run_until_idle()
+        client = queue.client()
+        for use in (
+            lambda: client.message.publish(url=url),
+            lambda: client.message.publish(url=url, delay="1h"),
+            lambda: client.schedule.create(destination=url, cron="* * * * *"),
+        ):
+            assert len(cloud.every_failure(lambda: redis.get("key"))) == 3
+            with pytest.raises(ContractError, match="delivers in the background"):
+                cloud.explore(use)
+            with pytest.raises(ContractError, match=r"and every_failure\(\) must control"):
+                cloud.every_failure(use)
+            with pytest.raises(
+                ContractError, match=r'return \{"queue": \{"delivery": "driven"\}\}'
+            ):
+                cloud.explore(lambda: redis.get("key"), setup=use)
+        queue.publish(url, delay="1h")
+        with pytest.raises(ContractError, match='start it with delivery="driven"'):
+            cloud.explore(lambda: redis.get("key"))
 
 
 def test_code_without_an_end_is_refused(

@@ -384,6 +384,58 @@ def test_a_rotation_by_a_wider_fixture_lasts(
     ).assert_outcomes(passed=3)
 
 
+@pytest.mark.parametrize("scope", ["class", "module", "session"])
+def test_interceptions_and_limits_of_a_test_end_with_it(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    run(
+        f"""
+        import pytest
+        import requests
+
+        from pytest_fakecloud.process.inprocess import origins
+
+        def limits(cloud, fake):
+            return fake.journal.keep, cloud.journal.keep, cloud.journal.keep_bytes
+
+        def intercepted():
+            return {{str(key) for key in origins.detours}}
+
+        seen = {{}}
+
+        @pytest.fixture(scope={scope!r})
+        def wide(kv_server, fakecloud):
+            kv_server.intercept("https://wide.example.com")
+            kv_server.journal.keep = 70
+            fakecloud.journal.keep_bytes = 20_000
+
+        class TestAll:
+            @pytest.mark.parametrize("turn", range(3))
+            def test_plain(self, kv_server, fakecloud, turn):
+                before = limits(fakecloud, kv_server), intercepted()
+                assert seen.setdefault("plain", before) == before
+                kv_server.intercept("https://kv.example.com")
+                url = "https://kv.example.com/get/a"
+                assert requests.get(url, headers=kv_server.headers).json() == {{"result": None}}
+                kv_server.journal.keep = fakecloud.journal.keep = 7
+                fakecloud.journal.keep_bytes = 10_000
+
+            @pytest.mark.parametrize("turn", range(3))
+            def test_wide(self, fakecloud, kv_server, request, turn):
+                kv_server.intercept("https://kv.example.com")
+                fakecloud.journal.keep = 7
+                request.getfixturevalue("wide")
+                assert limits(fakecloud, kv_server) == (70, 7, 20_000)
+                assert len(intercepted()) == 2
+
+            def test_last(self, wide, fakecloud, kv_server):
+                assert limits(fakecloud, kv_server) == (70, None, 20_000)
+                assert len(intercepted()) == 1
+        """
+    ).assert_outcomes(passed=7)
+
+
 def test_closed_fakes_of_the_session_are_freed(run: Run) -> None:
     run(
         """

@@ -55,6 +55,66 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
     run(TEST.format(then=allowed)).assert_outcomes(passed=1, warnings=0)
 
 
+@pytest.mark.parametrize("scope", ["class", "module", "session"])
+def test_what_one_test_does_does_not_hide_the_messages_of_the_next(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    kinds = "unrouted undelivered"
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_strict = {kinds}")
+    result = run(
+        f"""
+        import pytest
+
+        ACTS = [
+            lambda queue, cloud: queue.run_until_idle(),
+            lambda queue, cloud: cloud.clock.advance("1s"),
+            lambda queue, cloud: queue.messages(),
+            lambda queue, cloud: queue.journal.calls(),
+            lambda queue, cloud: cloud.journal.calls(),
+            lambda queue, cloud: queue.client().log.list(),
+            lambda queue, cloud: cloud.allow("undelivered"),
+        ]
+
+        class TestMessages:
+            @pytest.mark.parametrize("forgets", [False, True])
+            @pytest.mark.parametrize("act", ACTS)
+            def test_it(self, queue, fakecloud, act, forgets):
+                queue.destinations.accept()
+                queue.publish("{URL}", delay="10m")
+                if not forgets:
+                    act(queue, fakecloud)
+        """
+    )
+    result.assert_outcomes(passed=7, failed=7)
+
+
+@pytest.mark.parametrize("scope", ["module", "session"])
+def test_messages_of_the_baseline_are_not_the_tests(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    kinds = "unrouted undelivered"
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_strict = {kinds}")
+    result = run(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="module", autouse=True)
+        def reminders(queue):
+            queue.publish("{URL}", delay="1h")
+            queue.set_baseline()
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_it(queue, turn):
+            pass
+
+        def test_own(queue):
+            queue.publish("{URL}", delay="1h")
+        """
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*published 1 message and delivered none*"])
+
+
 @pytest.mark.parametrize(
     "do",
     [
@@ -113,8 +173,19 @@ def test_what_does_neither_is_warned_of(do: Any) -> None:
     assert line.startswith("queue: the test published ")
 
 
-def test_a_queue_that_delivers_by_itself_is_not_warned_of() -> None:
+def test_a_queue_in_the_background_delivers_what_is_due() -> None:
     assert left(lambda *_: None, delivery="background") == []
+    assert left(lambda queue, *_: queue.publish(URL, delay="1h"), delivery="background") == []
+
+
+def test_messages_that_wait_in_the_background_are_warned_of() -> None:
+    with Cloud(seed=1, now="2026-01-01T00:00:00Z") as cloud:
+        queue = cloud.queue(unstubbed="accept")
+        queue.publish(URL, delay="1h")
+        (line,) = undelivered(cloud, ())
+        assert line.startswith("queue: the test published 1 message and delivered none of them")
+        queue.run_until_idle()
+        assert undelivered(cloud, ()) == []
 
 
 def test_a_crowd_of_messages_is_told_by_the_first() -> None:

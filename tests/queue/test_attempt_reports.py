@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from types import coroutine
 from typing import Any
@@ -45,6 +46,34 @@ def test_each_delivery_has_what_was_logged_in_it() -> None:
             queue.publish(URL, body=body)
         queue.deliver_due()
         assert logged(queue) == [["one"], [], ["two"]]
+
+
+def test_a_queue_in_the_background_delivers_alone_while_a_call_moves_the_clock() -> None:
+    with Cloud(clock="frozen", now=START) as cloud:
+        queue, redis = cloud.queue(), cloud.kv_server().client()
+        ended = threading.Event()
+
+        def handler(request: DeliveredRequest) -> None:
+            redis.incr("deliveries")
+            log_error(request.body.decode())
+
+        queue.destinations.call(URL, handler)
+        queue.destinations.call(INNER, lambda request: ended.set())
+        for body in ("one", "two"):
+            queue.publish(URL, body=body, delay="10m", retries=0)
+        cloud.clock.advance("10m")
+        assert logged(queue) == [["one"], ["two"]]
+        # Each attempt's calls are between its beginning and its end.
+        first, second = queue.journal.events("attempt")
+        calls = [call.number for call in cloud.journal.calls(command="INCR")]
+        assert first.data["began"] < calls[0] < first.number
+        assert first.number < second.data["began"] < calls[1] < second.number
+        assert (first.data["alone"], second.data["alone"]) == (True, True)
+        # The thread in the background delivers what is due, and the test goes on meanwhile.
+        queue.publish(INNER)
+        assert ended.wait(30)
+        queue.run_until_idle()
+        assert queue.journal.events("attempt")[-1].data["alone"] is False
 
 
 def test_deliveries_kept_for_reports_are_limited_in_number_and_bytes() -> None:
