@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ServiceError
+from ...core.ids import Ids
 from ...reporting.calls import Lookups, executed
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.report import ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
+from ..engine.namespace import VectorNamespace
+from ..engine.ranking import HYBRID_DEPTH, PreparedQuery, Ranker
+from ..fields import VectorFields
 from ..filter import why_not
+from ..model import VectorQuery, VectorRecord
+from ..settings import VectorConfig
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")
 _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 """Routes after which records are no longer in their namespace."""
+_MOST_REASONS = 3
+"""Maximum number of reasons that a finding gives for rejected records."""
+_LEVELS = 4
+"""Maximum depth at which the names of records are looked up in compared values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,35 +91,131 @@ def _written_after(
     return written
 
 
-def _unchanged_metadata(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dict[str, Any]:
-    """Return the metadata of records not written after a query, by ID; empty if it is unknown."""
-    if query.namespace not in fake.namespaces():
-        return {}
+def _unchanged_records(
+    test: ObservedTest, fake: Any, query: _ExecutedQuery
+) -> dict[str, VectorRecord]:
+    """Return the records not written after a query, by ID; none if records were removed since."""
     written = _written_after(test, fake, query, query.namespace)
-    if written is None:
+    if written is None or query.namespace not in fake.namespaces():
         return {}
-    return {
-        record_id: record.get("metadata")
-        for record in fake.vectors(namespace=query.namespace)
-        if (record_id := str(record["id"])) not in written
-    }
+    records = fake._engine.range(query.namespace, 0, None).records
+    return {record.id: record for record in records if record.id not in written}
+
+
+def _query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
+    """Return the query that a client requested with these options, its text embedded."""
+    fields = VectorFields(options, fake._engine.limits)
+    query: VectorQuery = (
+        fields.query() if options.get("data") is None else fake._app._text_query(fields)
+    )
+    return query
+
+
+def _ids_found(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -> list[str]:
+    """Return the IDs that an exact query finds among records that are all indexed, best first."""
+    engine = fake._engine
+    space = VectorNamespace(engine.dimension)
+    for record in records:
+        space.put(record)
+    config = VectorConfig(similarity=engine.settings.similarity)
+    ranker = Ranker(config, Ids(0).stream(fake.name, "report"))
+    depth = max(query.top_k, HYBRID_DEPTH)
+    [hits] = ranker.answer(space, [PreparedQuery(query, engine.filter(query.filter), depth)])
+    return [hit.record.id for hit in hits]
+
+
+def _strings_in(value: Any, levels: int = _LEVELS) -> Iterator[str]:
+    """Yield the strings in a compared value, and the IDs of the hits in it."""
+    if isinstance(value, str):
+        yield value
+    elif levels and isinstance(value, Mapping | list | tuple | Set):
+        items = [*value, *value.values()] if isinstance(value, Mapping) else value
+        for item in items:
+            yield from _strings_in(item, levels - 1)
+    elif isinstance(record_id := getattr(value, "id", None), str):
+        yield record_id
+
+
+def _names_of(record: VectorRecord) -> set[str]:
+    """Return the strings by which a test may name a record: its ID, its text, and its metadata."""
+    values = [record.id, record.data, *(record.metadata or {}).values()]
+    return {value for value in values if isinstance(value, str)}
+
+
+def _expected_ids(
+    test: ObservedTest, query: _ExecutedQuery, records: Mapping[str, VectorRecord]
+) -> set[str]:
+    """Return the IDs of records that the test compared with the hits of a query and did not find in
+    them. It may have compared IDs, texts or values of metadata.
+    """
+    expected: set[str] = set()
+    if test.raised is None or test.compared is None:
+        return expected
+    sides: list[set[str]] = []
+    with suppress(Exception):  # of the values' own methods
+        sides = [set(_strings_in(side)) for side in (test.compared.left, test.compared.right)]
+    found = [_names_of(records.get(id) or VectorRecord(id)) for id in query.ids]
+    for actual, other in zip(sides, sides[::-1], strict=True):
+        if all(actual & names for names in found):
+            expected |= {
+                id for id, record in records.items() if _names_of(record) & (other - actual)
+            }
+    return expected.difference(query.ids)
+
+
+def _rejected_ids(
+    test: ObservedTest,
+    fake: Any,
+    query: _ExecutedQuery,
+    records: Mapping[str, VectorRecord],
+    rejected: Set[str],
+) -> list[str]:
+    """Return the IDs of rejected records that a query would have found without its filter, the nearest
+    first: those that the test expected or, if the query has no hits, all of them.
+    """
+    unfiltered = _query_of(fake, query.options)._replace(filter="")
+    matching = [record for id, record in records.items() if id not in rejected]
+    if expected := _expected_ids(test, query, records) & rejected:
+        candidates = [*matching, *(records[id] for id in records if id in expected)]
+        return [id for id in _ids_found(fake, unfiltered, candidates) if id in expected]
+    if query.hits or _ids_found(fake, unfiltered, matching):
+        return []
+    every = unfiltered._replace(top_k=len(records))
+    return _ids_found(fake, every, [records[id] for id in records if id in rejected])
 
 
 def filter_rejected(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find records that a filter rejected for the same reason, in a query without hits."""
+    """Find records that the filter of a query rejected, of a query that has no hits or lacks records
+    that the test expected. Those that were rejected for the same reason are one group.
+    """
     for query in _queries(test, fake):
         condition = query.options.get("filter")
-        if not condition or query.hits:
+        if not condition or (query.hits and test.compared is None):
             continue
         with suppress(ServiceError):
-            unchanged = _unchanged_metadata(test, fake, query)
+            records = _unchanged_records(test, fake, query)
             reasons = {
-                record_id: why_not(condition, metadata) for record_id, metadata in unchanged.items()
+                id: reason
+                for id, record in records.items()
+                if (reason := why_not(condition, record.metadata)) is not None
             }
-            first = next(iter(reasons.values()), None)
-            if first is not None:
-                ids = [record_id for record_id, reason in reasons.items() if reason == first]
-                yield query.finding("filter_rejected", ids=ids, why=first)
+            groups: dict[str, list[str]] = {}
+            for id in _rejected_ids(test, fake, query, records, reasons.keys()) if reasons else ():
+                groups.setdefault(reasons[id], []).append(id)
+            if groups:
+                yield query.finding("filter_rejected", **_shown_groups(groups))
+
+
+def _shown_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the values of a finding about groups of records by the reason for their rejection."""
+    (reason, ids), *others = groups.items()
+    values: dict[str, Any] = {"ids": ids, "why": reason}
+    if others:
+        shown = others[: _MOST_REASONS - 1]
+        values["others"] = [{"ids": other_ids, "why": why} for why, other_ids in shown]
+        if more := sum(len(other_ids) for _, other_ids in others[len(shown) :]):
+            values["more"] = more
+    return values
 
 
 def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
@@ -124,8 +230,9 @@ def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         with suppress(ServiceError):
             missing = {
                 record_id
-                for record_id, metadata in _unchanged_metadata(test, fake, query).items()
-                if record_id not in query.ids and not (condition and why_not(condition, metadata))
+                for record_id, record in _unchanged_records(test, fake, query).items()
+                if record_id not in query.ids
+                and not (condition and why_not(condition, record.metadata))
             }
             upserts = [
                 call.number

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 
 from pytest_fakecloud import Cloud, Response
+from pytest_fakecloud.reporting.asserted import UnequalValues
 from pytest_fakecloud.vector.report import findings as vector
 
-from .cases import Scene, check, kinds
+from .cases import Scene, check, found, kinds
 
 
 def asks(*requests: tuple[str, Any], index: Any = None, **settings: Any) -> Scene:
@@ -91,6 +93,21 @@ CASES: dict[str, Scene] = {
     "two records that a filter rejected for one reason": asks(
         A, record("b", {"n": 1}), record("c", {"n": 2}), TEXT
     ),
+    "records that a filter rejected for other reasons, the nearest first": asks(
+        *(
+            ("upsert", {"id": id, "vector": [number, 1], "metadata": {"n": number}})
+            for number, id in enumerate("abcde")
+        ),
+        TEXT,
+    ),
+    "a filter of a query that has no dimension in common with a record": asks(
+        ("upsert", {"id": "a", "sparseVector": {"indices": [1], "values": [1]}}),
+        ("query", {"sparseVector": {"indices": [2], "values": [1]}, "filter": "n = 1"}),
+        kind="sparse",
+    ),
+    "a filter that accepts a record that is not ready": queried_early(
+        record("b", {"n": 2}), A, ("query", query("n = 1"))
+    ),
     "an array": asks(record("a", {"n": ["x"]}), ("query", query("n = 'x'"))),
     "a filter before the same id of another namespace": asks(
         A, TEXT, record("a", {"n": "1"}, to="upsert/other")
@@ -118,6 +135,43 @@ def test_the_findings_of_queries_know_every_write(cloud: Cloud) -> None:
     httpx.post(index.url + "/info", headers=index.headers)
     app: Any = index._app
     assert app.writes == {*vector._WRITES, *vector._REMOVALS}
+
+
+RECORDS = [
+    {"id": "tea", "vector": [1, 0], "metadata": {"price": 4, "name": "Tea"}},
+    {"id": "pot", "vector": [0.9, 0.1], "metadata": {"price": "3", "name": "Pot"}},
+    {"id": "base", "vector": [0, 1], "metadata": {"doc": "base"}},
+]
+
+
+@pytest.mark.parametrize(
+    ("top_k", "filter", "left", "right", "expected"),
+    [
+        (2, "price < 5", ["tea"], ["tea", "pot"], ["pot"]),
+        (2, "price < 5", ["tea", "pot"], ["tea"], ["pot"]),
+        (2, "price < 5", {"tea": 1.0}, {"tea": 1.0, "pot": 0.9}, ["pot"]),
+        (2, "price < 5", ["Tea"], ["Tea", "Pot"], ["pot"]),
+        (2, "price < 5", [{"id": "tea"}], [{"id": "tea"}, {"id": "pot"}], ["pot"]),
+        (2, "price < 5", ["tea"], ["tea", "mug"], None),
+        (2, "price < 5", ["cup"], ["pot"], None),
+        (1, "price < 5", ["tea"], ["pot"], ["pot"]),
+        (1, "price < 5", ["tea"], ["base"], None),
+        (2, "price > 5", [], ["base"], ["base"]),
+        (2, "price > 5", [], ["mug"], ["pot", "tea", "base"]),
+    ],
+)
+def test_a_filter_rejects_records_that_the_test_expected(
+    cloud: Cloud, top_k: int, filter: str, left: Any, right: Any, expected: list[str] | None
+) -> None:
+    index = cloud.vector_index()
+    index.load(RECORDS)
+    asks(("query", {"vector": [0.9, 0.1], "topK": top_k, "filter": filter}), index=index)(cloud)
+    code = test_a_filter_rejects_records_that_the_test_expected.__code__
+    compared = UnequalValues(code, left, right)
+    every = found(cloud, raised=AssertionError(), compared=compared)
+    groups = [[finding.values, *finding.values.get("others", ())] for finding in every]
+    ids = [[id for group in finding for id in group["ids"]] for finding in groups]
+    assert ids == ([] if expected is None else [expected])
 
 
 def test_later_writes_do_not_explain_an_earlier_query(cloud: Cloud) -> None:
