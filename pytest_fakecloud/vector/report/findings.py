@@ -219,32 +219,66 @@ def _shown_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find queries with fewer hits than requested that lack records which were still pending."""
-    if fake._engine.identity.kind.has_sparse:
-        return  # a query returns only records that have a dimension in common with it
+    """Find queries that lack records which were still pending, and would have been among their hits."""
+    settings = fake._engine.settings
+    if settings.recall < 1 or settings.filter_budget is not None or settings.shuffle_ties:
+        return  # queries can lack other records, too
     for query in _queries(test, fake):
-        most = query.options.get("topK") or query.options.get("k") or 10
-        if query.call.route == "resumable-query" or len(query.hits) >= most:
+        if query.call.route.startswith("resumable-query"):
             continue
-        condition = query.options.get("filter") or ""
-        with suppress(ServiceError):
-            missing = {
-                record_id
-                for record_id, record in _unchanged_records(test, fake, query).items()
-                if record_id not in query.ids
-                and not (condition and why_not(condition, record.metadata))
-            }
-            upserts = [
-                call.number
-                for call in _calls(test, fake)
-                # An upsert whose answer was lost was executed, too.
-                if call.route in UPSERTS
-                and executed(call)
-                and _namespace(call) == query.namespace
-                and any(str(item.get("id")) in missing for item in items_of(call.request_body))
-            ]
-            if missing and upserts:
-                yield query.finding("queried_before_ready", upserts[-1:], ids=sorted(missing))
+        writes = _delayed_writes(test, fake, query)
+        if not writes.keys() <= set(query.ids):
+            with suppress(ServiceError):
+                if missing := _missing_ids(test, fake, query, writes):
+                    last = max(writes[record_id] for record_id in missing)
+                    yield query.finding("queried_before_ready", [last], ids=sorted(missing))
+
+
+def _delayed_writes(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dict[str, int]:
+    """Return the records of a query's namespace that may have been pending during it, with the numbers
+    of the calls that wrote them last.
+    """
+    delay_us, reads = fake._engine.settings.ready_after_us, fake._engine.settings.ready_after_reads
+    is_held = any(action.kind == "hold" for action in test.actions_on(fake))
+    if delay_us is None and reads is None and not is_held:
+        return {}
+    writes = {
+        str(item.get("id")): call
+        for call in _calls(test, fake)
+        # A write whose answer was lost was executed, too.
+        if call.number < query.call.number
+        and call.route in _WRITES
+        and executed(call)
+        and _namespace(call) == query.namespace
+        for item in items_of(call.request_body)
+    }
+    only_time = delay_us is not None and not is_held
+    return {
+        record_id: call.number
+        for record_id, call in writes.items()
+        if not only_time or call.at_us + (delay_us or 0) > query.call.at_us
+    }
+
+
+def _missing_ids(
+    test: ObservedTest, fake: Any, query: _ExecutedQuery, writes: Mapping[str, int]
+) -> list[str]:
+    """Return the IDs of records that a query lacks because they were pending: it finds them if all
+    ``writes`` are ready, and has its hits without them.
+    """
+    records = _unchanged_records(test, fake, query)
+    prepared = _query_of(fake, query.options)
+    # The earlier version of a record that was written again is not known.
+    changed = {*writes, *query.ids}.difference(records)
+    is_fused = prepared.vector is not None and prepared.sparse is not None
+    room = 0 if changed and is_fused else max(0, prepared.top_k - len(changed))
+    pending = writes.keys() - set(query.ids)
+    ready = [record for record in records.values() if record.id not in pending]
+    known_hits = [record_id for record_id in query.ids if record_id in records]
+    if _ids_found(fake, prepared, ready)[: len(known_hits)] != known_hits:
+        return []
+    found = _ids_found(fake, prepared, records.values())[:room]
+    return [record_id for record_id in found if record_id in pending]
 
 
 FINDINGS = (filter_rejected, lacks_records)

@@ -136,8 +136,8 @@ def _ids(values: Values) -> str:
 
 def _queried_before_ready(values: Values, lookups: Lookups) -> str:
     return (
-        f"the query ran before {_ids(values)} could be found: an upsert is answered "
-        "before its records are indexed; wait until the index has no pending vectors"
+        f"the query ran before {_ids(values)} could be found: an upsert or update is "
+        "answered before its records are indexed; wait until the index has no pending vectors"
     )
 
 
