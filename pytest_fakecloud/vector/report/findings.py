@@ -28,6 +28,8 @@ _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 """Routes after which records are no longer in their namespace."""
 _MOST_REASONS = 3
 """Maximum number of reasons that a finding gives for rejected records."""
+_MOST_REPEATED = 50
+"""Maximum number of queries that are repeated for one report: the newest. Each can take 0.1 s."""
 _LEVELS = 4
 """Maximum depth at which the names of records are looked up in compared values."""
 
@@ -136,72 +138,81 @@ def _strings_in(value: Any, levels: int = _LEVELS) -> Iterator[str]:
         yield record_id
 
 
-def _names_of(record: VectorRecord) -> set[str]:
+def _names_of(record_id: object, data: object, metadata: object) -> set[str]:
     """Return the strings by which a test may name a record: its ID, its text, and its metadata."""
-    values = [record.id, record.data, *(record.metadata or {}).values()]
-    return {value for value in values if isinstance(value, str)}
+    values = metadata.values() if isinstance(metadata, Mapping) else ()
+    return {value for value in (record_id, data, *values) if isinstance(value, str)}
 
 
-def _expected_ids(
-    test: ObservedTest, query: _ExecutedQuery, records: Mapping[str, VectorRecord]
-) -> set[str]:
-    """Return the IDs of records that the test compared with the hits of a query and did not find in
-    them. It may have compared IDs, texts or values of metadata.
+def _expected_names(test: ObservedTest, query: _ExecutedQuery) -> set[str]:
+    """Return the strings that one of two compared values lacks, if it has names of all hits of a query:
+    IDs, texts or values of metadata.
     """
-    expected: set[str] = set()
     if test.raised is None or test.compared is None:
-        return expected
+        return set()
     sides: list[set[str]] = []
     with suppress(Exception):  # of the values' own methods
         sides = [set(_strings_in(side)) for side in (test.compared.left, test.compared.right)]
-    found = [_names_of(records.get(id) or VectorRecord(id)) for id in query.ids]
-    for actual, other in zip(sides, sides[::-1], strict=True):
-        if all(actual & names for names in found):
-            expected |= {
-                id for id, record in records.items() if _names_of(record) & (other - actual)
-            }
-    return expected.difference(query.ids)
+    hits = [_names_of(hit["id"], hit.get("data"), hit.get("metadata")) for hit in query.hits]
+    return {
+        name
+        for actual, other in zip(sides, sides[::-1], strict=True)
+        if all(actual & names for names in hits)
+        for name in other - actual
+    }
 
 
 def _rejected_ids(
-    test: ObservedTest,
     fake: Any,
     query: _ExecutedQuery,
     records: Mapping[str, VectorRecord],
     rejected: Set[str],
+    expected_names: Set[str],
 ) -> list[str]:
     """Return the IDs of rejected records that a query would have found without its filter, the nearest
-    first: those that the test expected or, if the query has no hits, all of them.
+    first: those with expected names or, if the query has no hits, all of them.
     """
-    unfiltered = _query_of(fake, query.options)._replace(filter="")
-    matching = [record for id, record in records.items() if id not in rejected]
-    if expected := _expected_ids(test, query, records) & rejected:
-        candidates = [*matching, *(records[id] for id in records if id in expected)]
-        return [id for id in _ids_found(fake, unfiltered, candidates) if id in expected]
-    if query.hits or _ids_found(fake, unfiltered, matching):
+    expected = {
+        id
+        for id in rejected
+        if _names_of(id, records[id].data, records[id].metadata) & expected_names
+    }
+    if query.hits and not expected:
         return []
+    unfiltered = _query_of(fake, query.options)._replace(filter="")
+    if expected:
+        candidates = [
+            record for id, record in records.items() if id in expected or id not in rejected
+        ]
+        return [id for id in _ids_found(fake, unfiltered, candidates) if id in expected]
+    matching = [record for id, record in records.items() if id not in rejected]
+    if _ids_found(fake, unfiltered, matching):
+        return []  # it lacks them for another reason
     every = unfiltered._replace(top_k=len(records))
     return _ids_found(fake, every, [records[id] for id in records if id in rejected])
 
 
 def filter_rejected(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find records that the filter of a query rejected, of a query that has no hits or lacks records
-    that the test expected. Those that were rejected for the same reason are one group.
+    """Find records that the filter of a query rejected, if the query has no hits or lacks records that
+    the test expected. Those that were rejected for the same reason are one group.
     """
     for query in _queries(test, fake):
         condition = query.options.get("filter")
-        if not condition or (query.hits and test.compared is None):
+        expected_names = _expected_names(test, query) if condition else set()
+        if not condition or (query.hits and not expected_names):
             continue
         with suppress(ServiceError):
             records = _unchanged_records(test, fake, query)
             reasons = {
                 id: reason
                 for id, record in records.items()
-                if (reason := why_not(condition, record.metadata)) is not None
+                if id not in query.ids
+                and (reason := why_not(condition, record.metadata)) is not None
             }
             groups: dict[str, list[str]] = {}
-            for id in _rejected_ids(test, fake, query, records, reasons.keys()) if reasons else ():
-                groups.setdefault(reasons[id], []).append(id)
+            if reasons:
+                for id in _rejected_ids(fake, query, records, reasons.keys(), expected_names):
+                    groups.setdefault(reasons[id], []).append(id)
             if groups:
                 yield query.finding("filter_rejected", **_shown_groups(groups))
 
@@ -223,15 +234,17 @@ def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     settings = fake._engine.settings
     if settings.recall < 1 or settings.filter_budget is not None or settings.shuffle_ties:
         return  # queries can lack other records, too
-    for query in _queries(test, fake):
-        if query.call.route.startswith("resumable-query"):
-            continue
-        writes = _delayed_writes(test, fake, query)
-        if not writes.keys() <= set(query.ids):
-            with suppress(ServiceError):
-                if missing := _missing_ids(test, fake, query, writes):
-                    last = max(writes[record_id] for record_id in missing)
-                    yield query.finding("queried_before_ready", [last], ids=sorted(missing))
+    delayed = [
+        (query, writes)
+        for query in _queries(test, fake)
+        if not query.call.route.startswith("resumable-query")
+        and (writes := _delayed_writes(test, fake, query)).keys() - set(query.ids)
+    ]
+    for query, writes in delayed[-_MOST_REPEATED:]:
+        with suppress(ServiceError):
+            if missing := _missing_ids(test, fake, query, writes):
+                last = max(writes[record_id] for record_id in missing)
+                yield query.finding("queried_before_ready", [last], ids=sorted(missing))
 
 
 def _delayed_writes(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dict[str, int]:

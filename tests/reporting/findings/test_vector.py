@@ -235,7 +235,8 @@ def test_a_filter_rejects_records_that_the_test_expected(
 ) -> None:
     index = cloud.vector_index()
     index.load(RECORDS)
-    asks(("query", {"vector": [0.9, 0.1], "topK": top_k, "filter": filter}), index=index)(cloud)
+    request = {"vector": [0.9, 0.1], "topK": top_k, "filter": filter, "includeMetadata": True}
+    asks(("query", request), index=index)(cloud)
     code = test_a_filter_rejects_records_that_the_test_expected.__code__
     compared = UnequalValues(code, left, right)
     every = found(cloud, raised=AssertionError(), compared=compared)
