@@ -64,6 +64,15 @@ def _committed_places(call: Call) -> list[_Place]:
     return [_Place.of(item) for item in items if type(item.get("offset")) is int]
 
 
+def _commits_of(test: ObservedTest, fake: Any, group: str) -> dict[_Place, int]:
+    """Return the offsets that a group committed, with the numbers of the last calls that did."""
+    return {
+        place: call.number
+        for call in _calls_of(test, fake) if _group_of(call) == group
+        for place in _committed_places(call)
+    }  # fmt: skip
+
+
 def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find commits of an offset beyond the end, or beyond the last record that was received, with the
     partitions in which the offset is the next one (``fits``).
@@ -96,11 +105,7 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     record whose offset they had committed.
     """
     for group, consumed in _consume_calls(test, fake).items():
-        commits = {
-            place: call.number
-            for call in _calls_of(test, fake) if _group_of(call) == group
-            for place in _committed_places(call)
-        }  # fmt: skip
+        commits = _commits_of(test, fake, group)
         first: dict[_Place, int] = {}
         for call, places in consumed:
             again = [
@@ -114,6 +119,33 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                     partition=place.of_partition, offset=place.offset, next=place.offset + 1,
                 )  # fmt: skip
             first = dict.fromkeys(places, call.number) | first
+
+
+def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+    """Find groups that are one record behind in a partition, because they committed the offset of the
+    last record that they had received, and not the next one.
+    """
+    groups = {view.name: view._described() for view in fake.groups()}
+    for group, consumed in _consume_calls(test, fake).items():
+        received = {place: call.number for call, places in consumed for place in places}
+        described = groups.get(group)
+        if described is None:
+            continue
+        behind = {
+            _Place(tp.topic, tp.partition, offset)
+            for tp, offset in described.committed.items() if described.lag.get(tp) == 1
+        }  # fmt: skip
+        for place, number in _commits_of(test, fake, group).items():
+            if (
+                place in behind
+                and received.get(place, number) < number
+                and _commits_own_offsets(test, fake, group, place)
+            ):
+                commit = next(call for call in test.calls_of(fake) if call.number == number)
+                yield about_group(
+                    "own_offset_committed", commit, group, [received[place]],
+                    partition=place.of_partition, offset=place.offset, next=place.offset + 1,
+                )  # fmt: skip
 
 
 def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: _Place) -> bool:
@@ -137,7 +169,7 @@ def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: _Plac
     return is_first or all(offset == max(before) for offset, before in commits)
 
 
-FINDINGS = (commit_too_high, commit_too_low)
+FINDINGS = (commit_too_high, commit_too_low, own_offset_committed)
 
 
 def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:

@@ -201,8 +201,18 @@ def _commit_too_low(values: Values, lookups: Lookups) -> str:
     )
 
 
+def _own_offset_committed(values: Values, lookups: Lookups) -> str:
+    offset, partition = values["offset"], shortened(values["partition"])
+    return (
+        f"group {shortened(values['group'])} received {partition}@{offset} and then committed {offset}: "
+        "a committed offset is that of the next record to receive, so commit "
+        f"{values['next']} once {partition}@{offset} is processed"
+    )
+
+
 SENTENCES: Sentences = {
     "commit_too_high": _commit_too_high,
     "commit_too_low": _commit_too_low,
     "group_behind": _behind,
+    "own_offset_committed": _own_offset_committed,
 }

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ServiceError
+from ...core.ids import Ids
 from ...reporting.calls import Lookups, executed
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.report import ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
+from ..engine.namespace import VectorNamespace
+from ..engine.ranking import HYBRID_DEPTH, PreparedQuery, Ranker
+from ..fields import VectorFields
 from ..filter import why_not
+from ..model import VectorQuery, VectorRecord
+from ..settings import VectorConfig
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")
 _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 """Routes after which records are no longer in their namespace."""
+_MOST_REASONS = 3
+"""Maximum number of reasons that a finding gives for rejected records."""
+_MOST_REPEATED = 50
+"""Maximum number of queries that are repeated for one report: the newest. Each can take 0.1 s."""
+_LEVELS = 4
+"""Maximum depth at which the names of records are looked up in compared values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,63 +93,205 @@ def _written_after(
     return written
 
 
-def _unchanged_metadata(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dict[str, Any]:
-    """Return the metadata of records not written after a query, by ID; empty if it is unknown."""
-    if query.namespace not in fake.namespaces():
-        return {}
+def _unchanged_records(
+    test: ObservedTest, fake: Any, query: _ExecutedQuery
+) -> dict[str, VectorRecord]:
+    """Return the records not written after a query, by ID; none if records were removed since."""
     written = _written_after(test, fake, query, query.namespace)
-    if written is None:
+    if written is None or query.namespace not in fake.namespaces():
         return {}
+    records = fake._engine.range(query.namespace, 0, None).records
+    return {record.id: record for record in records if record.id not in written}
+
+
+def _query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
+    """Return the query that a client requested with these options, its text embedded."""
+    fields = VectorFields(options, fake._engine.limits)
+    query: VectorQuery = (
+        fields.query() if options.get("data") is None else fake._app._text_query(fields)
+    )
+    return query
+
+
+def _ids_found(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -> list[str]:
+    """Return the IDs that an exact query finds among records that are all indexed, best first."""
+    engine = fake._engine
+    space = VectorNamespace(engine.dimension)
+    for record in records:
+        space.put(record)
+    config = VectorConfig(similarity=engine.settings.similarity)
+    ranker = Ranker(config, Ids(0).stream(fake.name, "report"))
+    depth = max(query.top_k, HYBRID_DEPTH)
+    [hits] = ranker.answer(space, [PreparedQuery(query, engine.filter(query.filter), depth)])
+    return [hit.record.id for hit in hits]
+
+
+def _strings_in(value: Any, levels: int = _LEVELS) -> Iterator[str]:
+    """Yield the strings in a compared value, and the IDs of the hits in it."""
+    if isinstance(value, str):
+        yield value
+    elif levels and isinstance(value, Mapping | list | tuple | Set):
+        items = [*value, *value.values()] if isinstance(value, Mapping) else value
+        for item in items:
+            yield from _strings_in(item, levels - 1)
+    elif isinstance(record_id := getattr(value, "id", None), str):
+        yield record_id
+
+
+def _names_of(record_id: object, data: object, metadata: object) -> set[str]:
+    """Return the strings by which a test may name a record: its ID, its text, and its metadata."""
+    values = metadata.values() if isinstance(metadata, Mapping) else ()
+    return {value for value in (record_id, data, *values) if isinstance(value, str)}
+
+
+def _expected_names(test: ObservedTest, query: _ExecutedQuery) -> set[str]:
+    """Return the strings that one of two compared values lacks, if it has names of all hits of a query:
+    IDs, texts or values of metadata.
+    """
+    if test.raised is None or test.compared is None:
+        return set()
+    sides: list[set[str]] = []
+    with suppress(Exception):  # of the values' own methods
+        sides = [set(_strings_in(side)) for side in (test.compared.left, test.compared.right)]
+    hits = [_names_of(hit["id"], hit.get("data"), hit.get("metadata")) for hit in query.hits]
     return {
-        record_id: record.get("metadata")
-        for record in fake.vectors(namespace=query.namespace)
-        if (record_id := str(record["id"])) not in written
+        name
+        for actual, other in zip(sides, sides[::-1], strict=True)
+        if all(actual & names for names in hits)
+        for name in other - actual
     }
 
 
+def _rejected_ids(
+    fake: Any,
+    query: _ExecutedQuery,
+    records: Mapping[str, VectorRecord],
+    rejected: Set[str],
+    expected_names: Set[str],
+) -> list[str]:
+    """Return the IDs of rejected records that a query would have found without its filter, the nearest
+    first: those with expected names or, if the query has no hits, all of them.
+    """
+    expected = {
+        id
+        for id in rejected
+        if _names_of(id, records[id].data, records[id].metadata) & expected_names
+    }
+    if query.hits and not expected:
+        return []
+    unfiltered = _query_of(fake, query.options)._replace(filter="")
+    if expected:
+        candidates = [
+            record for id, record in records.items() if id in expected or id not in rejected
+        ]
+        return [id for id in _ids_found(fake, unfiltered, candidates) if id in expected]
+    matching = [record for id, record in records.items() if id not in rejected]
+    if _ids_found(fake, unfiltered, matching):
+        return []  # it lacks them for another reason
+    every = unfiltered._replace(top_k=len(records))
+    return _ids_found(fake, every, [records[id] for id in records if id in rejected])
+
+
 def filter_rejected(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find records that a filter rejected for the same reason, in a query without hits."""
+    """Find records that the filter of a query rejected, if the query has no hits or lacks records that
+    the test expected. Those that were rejected for the same reason are one group.
+    """
     for query in _queries(test, fake):
         condition = query.options.get("filter")
-        if not condition or query.hits:
+        expected_names = _expected_names(test, query) if condition else set()
+        if not condition or (query.hits and not expected_names):
             continue
         with suppress(ServiceError):
-            unchanged = _unchanged_metadata(test, fake, query)
+            records = _unchanged_records(test, fake, query)
             reasons = {
-                record_id: why_not(condition, metadata) for record_id, metadata in unchanged.items()
+                id: reason
+                for id, record in records.items()
+                if id not in query.ids
+                and (reason := why_not(condition, record.metadata)) is not None
             }
-            first = next(iter(reasons.values()), None)
-            if first is not None:
-                ids = [record_id for record_id, reason in reasons.items() if reason == first]
-                yield query.finding("filter_rejected", ids=ids, why=first)
+            groups: dict[str, list[str]] = {}
+            if reasons:
+                for id in _rejected_ids(fake, query, records, reasons.keys(), expected_names):
+                    groups.setdefault(reasons[id], []).append(id)
+            if groups:
+                yield query.finding("filter_rejected", **_shown_groups(groups))
+
+
+def _shown_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the values of a finding about groups of records by the reason for their rejection."""
+    (reason, ids), *others = groups.items()
+    values: dict[str, Any] = {"ids": ids, "why": reason}
+    if others:
+        shown = others[: _MOST_REASONS - 1]
+        values["others"] = [{"ids": other_ids, "why": why} for why, other_ids in shown]
+        if more := sum(len(other_ids) for _, other_ids in others[len(shown) :]):
+            values["more"] = more
+    return values
 
 
 def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find queries with fewer hits than requested that lack records which were still pending."""
-    if fake._engine.identity.kind.has_sparse:
-        return  # a query returns only records that have a dimension in common with it
-    for query in _queries(test, fake):
-        most = query.options.get("topK") or query.options.get("k") or 10
-        if query.call.route == "resumable-query" or len(query.hits) >= most:
-            continue
-        condition = query.options.get("filter") or ""
+    """Find queries that lack records which were still pending, and would have been among their hits."""
+    settings = fake._engine.settings
+    if settings.recall < 1 or settings.filter_budget is not None or settings.shuffle_ties:
+        return  # queries can lack other records, too
+    delayed = [
+        (query, writes)
+        for query in _queries(test, fake)
+        if not query.call.route.startswith("resumable-query")
+        and (writes := _delayed_writes(test, fake, query)).keys() - set(query.ids)
+    ]
+    for query, writes in delayed[-_MOST_REPEATED:]:
         with suppress(ServiceError):
-            missing = {
-                record_id
-                for record_id, metadata in _unchanged_metadata(test, fake, query).items()
-                if record_id not in query.ids and not (condition and why_not(condition, metadata))
-            }
-            upserts = [
-                call.number
-                for call in _calls(test, fake)
-                # An upsert whose answer was lost was executed, too.
-                if call.route in UPSERTS
-                and executed(call)
-                and _namespace(call) == query.namespace
-                and any(str(item.get("id")) in missing for item in items_of(call.request_body))
-            ]
-            if missing and upserts:
-                yield query.finding("queried_before_ready", upserts[-1:], ids=sorted(missing))
+            if missing := _missing_ids(test, fake, query, writes):
+                last = max(writes[record_id] for record_id in missing)
+                yield query.finding("queried_before_ready", [last], ids=sorted(missing))
+
+
+def _delayed_writes(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dict[str, int]:
+    """Return the records of a query's namespace that may have been pending during it, with the numbers
+    of the calls that wrote them last.
+    """
+    delay_us, reads = fake._engine.settings.ready_after_us, fake._engine.settings.ready_after_reads
+    is_held = any(action.kind == "hold" for action in test.actions_on(fake))
+    if delay_us is None and reads is None and not is_held:
+        return {}
+    writes = {
+        str(item.get("id")): call
+        for call in _calls(test, fake)
+        # A write whose answer was lost was executed, too.
+        if call.number < query.call.number
+        and call.route in _WRITES
+        and executed(call)
+        and _namespace(call) == query.namespace
+        for item in items_of(call.request_body)
+    }
+    only_time = delay_us is not None and not is_held
+    return {
+        record_id: call.number
+        for record_id, call in writes.items()
+        if not only_time or call.at_us + (delay_us or 0) > query.call.at_us
+    }
+
+
+def _missing_ids(
+    test: ObservedTest, fake: Any, query: _ExecutedQuery, writes: Mapping[str, int]
+) -> list[str]:
+    """Return the IDs of records that a query lacks because they were pending: it finds them if all
+    ``writes`` are ready, and has its hits without them.
+    """
+    records = _unchanged_records(test, fake, query)
+    prepared = _query_of(fake, query.options)
+    # The earlier version of a record that was written again is not known.
+    changed = {*writes, *query.ids}.difference(records)
+    is_fused = prepared.vector is not None and prepared.sparse is not None
+    room = 0 if changed and is_fused else max(0, prepared.top_k - len(changed))
+    pending = writes.keys() - set(query.ids)
+    ready = [record for record in records.values() if record.id not in pending]
+    known_hits = [record_id for record_id in query.ids if record_id in records]
+    if _ids_found(fake, prepared, ready)[: len(known_hits)] != known_hits:
+        return []
+    found = _ids_found(fake, prepared, records.values())[:room]
+    return [record_id for record_id in found if record_id in pending]
 
 
 FINDINGS = (filter_rejected, lacks_records)

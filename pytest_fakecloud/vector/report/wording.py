@@ -124,13 +124,20 @@ def _score(score: float) -> str:
 
 
 def _filter_rejected(values: Values, lookups: Lookups) -> str:
-    return f"the filter rejected {listed(list(map(shortened, values['ids'])))}: {values['why']}"
+    groups = [f"{_ids(group)}: {group['why']}" for group in (values, *values.get("others", ()))]
+    if more := values.get("more"):
+        groups.append(f"{counted(more, 'further record')} for other reasons")
+    return f"the filter rejected {'; '.join(groups)}"
+
+
+def _ids(values: Values) -> str:
+    return listed(list(map(shortened, values["ids"])))
 
 
 def _queried_before_ready(values: Values, lookups: Lookups) -> str:
     return (
-        f"the query ran before {listed(list(map(shortened, values['ids'])))} could be found: an upsert "
-        "is answered before its records are indexed; wait until the index has no pending vectors"
+        f"the query ran before {_ids(values)} could be found: an upsert or update is "
+        "answered before its records are indexed; wait until the index has no pending vectors"
     )
 
 
