@@ -433,8 +433,19 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
         if not lines and phase.is_call:
             names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
             lines += unread_variables(cloud, names, phase.report.caplog, module)
-        lines += [*mistakes(cloud, raised), *phase.run.hints(cloud, item)]
+        lines += mistakes(cloud, raised, _functions_of(item))
+        lines += phase.run.hints(cloud, item)
     return lines
+
+
+def _functions_of(item: pytest.Item) -> list[object]:
+    """Return the functions of a test and of its fixtures, and its parameters, which may be some."""
+    definitions = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    fixtures = [
+        getattr(fixture, "func", None) for named in definitions.values() for fixture in named
+    ]
+    return [getattr(item, "obj", None), *fixtures, *parameters.values()]
 
 
 def _with_last_pass(data: Report, item: pytest.Item) -> tuple[Report, Mapping[str, Any] | None]:

@@ -207,7 +207,11 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     )
     config = SimpleNamespace(cache=None)
     item = SimpleNamespace(
-        nodeid="test_a.py::test_it", module=sys, user_properties=[], config=config
+        nodeid="test_a.py::test_it",
+        module=sys,
+        obj=getattr(sys.modules.get("own_shop"), "sell", None),
+        user_properties=[],
+        config=config,
     )
     try:
         raise AssertionError("own reason")
@@ -238,6 +242,7 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     module = ModuleType("own_shop")
     module.__file__ = str(file)
+    exec(compile(file.read_text(), file, "exec"), vars(module))
     monkeypatch.setitem(sys.modules, "own_shop", module)
     monkeypatch.chdir(tmp_path)
 
