@@ -217,7 +217,9 @@ def told(cloud: Cloud, folder: Path | None) -> str:
         raise AssertionError("own reason")
     except AssertionError as error:
         call = SimpleNamespace(when="call", excinfo=SimpleNamespace(value=error))
-    report = SimpleNamespace(failed=True, longrepr="E   own reason", sections=[], caplog="")
+    report = SimpleNamespace(
+        failed=True, passed=False, longrepr="E   own reason", sections=[], caplog=""
+    )
     report_on(run, item, call, report)  # type: ignore[arg-type]
     return "\n".join(text for _, text in report.sections)
 
