@@ -292,6 +292,85 @@ def test_the_cause_of_a_wrong_signature_is_a_finding(
     assert (finding.kind, finding.values["reasons"]) == ("wrong_signature", [said])
 
 
+def check_with_receiver(token: str, body: str) -> None:
+    Receiver("sig_one", "sig_two").verify(signature=token, body=body)
+
+
+def check_with_pyjwt(token: str, body: str) -> None:
+    try:
+        jwt.decode(token, OTHER_KEY, ["HS256"])
+    except jwt.InvalidTokenError as error:
+        raise PermissionError from error
+
+
+def check_and_log(token: str, body: str) -> int:
+    try:
+        check_with_receiver(token, body)
+    except Exception:
+        logging.getLogger("shop").exception("the request failed")
+    return 500
+
+
+CHECKS = [check_with_receiver, check_with_pyjwt, check_and_log]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_an_error_of_a_signature_check_is_explained(
+    cloud: Cloud, check: Callable[[str, str], object]
+) -> None:
+    queue = cloud.queue()
+    queue.destinations.call(
+        URL, lambda request: check(request.headers["Upstash-Signature"], request.text)
+    )
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    (finding,) = found(cloud)
+    assert (finding.kind, finding.values["status"]) == ("wrong_signature", 500)
+    assert finding.values["reasons"] == [{"reason": "key"}]
+
+
+def check_another_token(token: str, body: str) -> None:
+    jwt.decode(jwt.encode({"user": 1}, OTHER_KEY), f"not {OTHER_KEY}", ["HS256"])
+
+
+def fail_after_the_check(token: str, body: str) -> int:
+    check_and_log(token, body)
+    logging.getLogger("shop").error("it failed", exc_info=KeyError())
+    return 500
+
+
+def ignore_the_check(token: str, body: str) -> int:
+    check_and_log(token, body)
+    return 200
+
+
+OTHER_CHECKS = [check_another_token, fail_after_the_check, ignore_the_check]
+
+
+@pytest.mark.parametrize("check", OTHER_CHECKS)
+def test_another_error_than_that_of_the_check_is_not_explained(
+    cloud: Cloud, check: Callable[[str, str], object]
+) -> None:
+    queue = cloud.queue()
+    queue.destinations.call(
+        URL, lambda request: check(request.headers["Upstash-Signature"], request.text)
+    )
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    assert kinds(cloud) == []
+
+
+def test_the_check_of_another_token_explains_no_rejection(cloud: Cloud) -> None:
+    queue = cloud.queue()
+
+    def verify(request: Any) -> int:
+        with suppress(jwt.InvalidTokenError):
+            check_another_token("", "")
+        return 401
+
+    queue.destinations.call(URL, verify)
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    assert kinds(cloud) == []
+
+
 def test_a_wrong_key_hides_no_other_wrong_argument(cloud: Cloud) -> None:
     verifying(cloud, keys=("sig_one", "sig_two"), url="http://app:8000/x")
     (finding,) = found(cloud)
