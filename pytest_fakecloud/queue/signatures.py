@@ -423,11 +423,15 @@ class SignatureDetails(TypedDict):
 
     missing: bool
     url: str
-    """The URL that was signed."""
+    """The URL that the token was issued for; empty if it has none."""
     called: str
     """The URL as a web framework reconstructs it from ``Host`` and the path."""
     size: int
+    """The number of bytes of the sent body."""
     hash: str
+    """The hash of the sent body."""
+    signed_hash: str
+    """The hash of the body that the token was issued for; empty if it has none."""
     invalid: str | None
     """Why the signature does not verify with the queue's keys, or None if it does."""
     ahead_s: float
@@ -483,7 +487,9 @@ def signature_details(
     failed_checks = [check for check in failed_checks if check.token in (None, signature)]
     url, address = as_text(sent.url), Address.of(sent.url)
     invalid, check = None, _NO_CHECK
+    claims: dict[str, Any] = {}
     if signature is not None:
+        claims = _unverified_claims(signature)
         invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
         if invalid is None:
             # If several checks rejected the delivery, explain one that used the queue's own key.
@@ -500,10 +506,11 @@ def signature_details(
     names = {None: "unset", keys.current: "current", keys.next: "next"}
     return {
         "missing": signature is None,
-        "url": url,
+        "url": _text_claim(claims, "sub"),
         "called": as_text(f"{address.scheme}://{address.netloc}{address.target}"),
         "size": len(sent.body),
         "hash": body_hash(sent.body),
+        "signed_hash": _text_claim(claims, "body"),
         "invalid": invalid,
         "ahead_s": process_seconds() - now,
         "environment": names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other"),
@@ -518,6 +525,20 @@ def signature_details(
         "next_key_missing": other_key and bool(keys.former) and keys.former[-1] in check.keys,
         "claim": claim,
     }
+
+
+def _unverified_claims(signature: str) -> dict[str, Any]:
+    """Return the claims of a token whoever signed it; empty if it is none."""
+    import jwt
+
+    with suppress(jwt.InvalidTokenError, UnicodeEncodeError):
+        return _decode(signature, None)
+    return {}
+
+
+def _text_claim(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _reserialized(body: bytes) -> bytes | None:

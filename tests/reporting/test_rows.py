@@ -18,6 +18,8 @@ from qstash import Receiver
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.fake import Queue
+from pytest_fakecloud.queue.model import Delivery, SigningKeys
+from pytest_fakecloud.queue.signatures import body_hash, signature_details
 from pytest_fakecloud.reporting.as_json import row_json
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.rows import rows as report_rows
@@ -172,6 +174,45 @@ def test_what_a_fault_made_of_it_is_told(cloud: Cloud, fault: str, said: str) ->
     queue = cloud.queue()
     getattr(queue.faults, fault)()
     assert any(line.startswith(said) for line in refused(cloud, queue=queue))
+
+
+def signed_lines(remarks: tuple[str, ...]) -> list[str]:
+    return [line for line in remarks if line.startswith(("signed", "sent body"))]
+
+
+SIGNED = body_hash(b'{"n": 1}')
+
+
+def test_the_signed_body_is_that_of_the_token(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    signed = [f"signed for {URL}", f"signed body: 8 bytes, hash {SIGNED[:12]}…"]
+    assert signed_lines(refused(cloud, queue=queue)) == signed
+    queue.faults.tamper()
+    sent = body_hash(b'{"n": 1}tampered')
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    assert signed_lines(rows(cloud)[-1].remarks) == [
+        f"signed for {URL}",
+        f"signed body: hash {SIGNED[:12]}…",
+        f"sent body: 16 bytes, hash {sent[:12]}…",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("token", "url", "signed_hash"),
+    [
+        ("no token", "", ""),
+        (jwt.encode({"sub": "1", "body": 1}, OTHER_KEY), "1", ""),
+        (jwt.encode({"sub": "http://b.test", "body": SIGNED}, OTHER_KEY), "http://b.test", SIGNED),
+    ],
+)
+def test_the_contents_of_another_token_are_those_of_the_token(
+    token: str, url: str, signed_hash: str
+) -> None:
+    sent = Delivery("msg_1", URL, "POST", [("Upstash-Signature", token)], b"{}", 0, 1)
+    keys = SigningKeys(OTHER_KEY, "sig_next", lambda: "")
+    details = signature_details(sent, [], keys, 0)
+    assert (details["url"], details["signed_hash"]) == (url, signed_hash)
+    assert details["hash"] == body_hash(b"{}")
 
 
 def test_keys_in_the_environment_are_compared(
