@@ -100,14 +100,16 @@ def new_violation(
 
 
 def with_allowance(text: str, kind: str, facts: Mapping[str, Any]) -> str:
-    """Add the call that allows a violation, as Python code, to the first line of its text."""
+    """Add the call that allows a violation, as Python code, to the end of its text; for a bug, to the
+    end of its first line, which a traceback follows.
+    """
     name = next((name for name in _IDENTIFYING if _matches(kind, name, facts)), None)
     argument = ""
     if name is not None:
         value = str(facts[name])
         is_plain = value.isprintable() and '"' not in value and "\\" not in value
         argument = f', {name}="{value}"' if is_plain else f", {name}={value!r}"
-    first, newline, rest = text.partition("\n")
+    first, newline, rest = text.partition("\n") if kind == "bug" else (text.rstrip(), "", "")
     return f'{first} (if intended: fakecloud.allow("{kind}"{argument})){newline}{rest}'
 
 

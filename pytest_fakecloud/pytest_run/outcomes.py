@@ -32,6 +32,7 @@ from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
 from .ini import INI_SETTINGS
 from .options import SESSION_SETTINGS, SETTINGS, fixture_of, misuse
+from .run import Pass
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -211,9 +212,12 @@ def report_on(
         folder = run.options.recordings
         if folder and _adds_to_recording(run, clouds, call, report):
             _record(folder, named, item)
-        has_passed = run.test.has_run and not (report.failed or run.test.has_failed_subtest)
-        if run.options.timelines is not None and call.when == "call" and has_passed:
-            _keep(named, item)
+        is_pass = report.passed and call.excinfo is None  # not that of a skipped test
+        if run.options.timelines is not None and is_pass and not run.test.has_failed_subtest:
+            if call.when == "call" and run.test.has_run:
+                _note_passes(run, named, item)
+            elif call.when == "teardown":
+                _keep_passes(run, named, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
             from ..reporting.text import TextLine
@@ -317,15 +321,40 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
             write(cloud, folder / f"{file_name(name)}.har")
 
 
-def _keep(named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+def _note_passes(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+    """Note what has passed of a test. It is kept if the teardown passes, which may reset the fakes."""
+    from ..reporting.as_json import as_json
+    from ..reporting.report import report_of
+
+    if _folder_of_passes(item) is None:
+        return
+    for cloud, name in named:
+        with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
+            entries = [*cloud._context.recorder.entries]
+            noted = Pass(name, as_json(report_of(cloud, test=name)), entries)
+            run.test.passes.append(noted)
+
+
+def _keep_passes(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
     """Keep a passing run in pytest's cache, for the page of a later run that fails."""
+    from ..reporting.as_json import as_json
     from ..reporting.last_pass import keep
     from ..reporting.report import report_of
 
-    for cloud, name in named:
+    folder = _folder_of_passes(item)
+    if folder is None:
+        return
+    clouds = {name: cloud for cloud, name in named}
+    for noted in run.test.passes:
+        name = noted.test
         with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
-            if (folder := _folder_of_passes(item)) is not None:
-                keep(folder, report_of(cloud, test=name))
+            runs = {"call": noted.report}
+            entries = [*clouds[name]._context.recorder.entries] if name in clouds else []
+            if entries == noted.entries:
+                runs["teardown"] = noted.report
+            elif entries[: len(noted.entries)] == noted.entries:
+                runs["teardown"] = as_json(report_of(clouds[name], test=name))
+            keep(folder, name, runs)
 
 
 def _folder_of_passes(item: pytest.Item) -> Path | None:
@@ -410,7 +439,7 @@ def _journal(
     folder = run.options.timelines if report.failed else None
     link = ""
     if folder is not None:
-        data, beside = _with_last_pass(data, phase.item)
+        data, beside = _with_last_pass(data, phase)
         link = _written(folder, cloud, data, phase, beside)
     return lines_of(data, link=link, width=width)
 
@@ -433,18 +462,30 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
         if not lines and phase.is_call:
             names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
             lines += unread_variables(cloud, names, phase.report.caplog, module)
-        lines += [*mistakes(cloud, raised), *phase.run.hints(cloud, item)]
+        lines += mistakes(cloud, raised, _functions_of(item))
+        lines += phase.run.hints(cloud, item)
     return lines
 
 
-def _with_last_pass(data: Report, item: pytest.Item) -> tuple[Report, Mapping[str, Any] | None]:
+def _functions_of(item: pytest.Item) -> list[object]:
+    """Return the functions of a test and of its fixtures, and its parameters, which may be some."""
+    definitions = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    fixtures = [
+        getattr(fixture, "func", None) for named in definitions.values() for fixture in named
+    ]
+    return [getattr(item, "obj", None), *fixtures, *parameters.values()]
+
+
+def _with_last_pass(data: Report, phase: _Phase) -> tuple[Report, Mapping[str, Any] | None]:
     """Return a report with what the last passing run of the test did otherwise, and that run."""
     from ..reporting.last_pass import compared, last_passing_run
 
     failures: list[str] = []
     with report_hook_failure("the last passing run cannot be shown", failures.append):
-        folder = _folder_of_passes(item)
-        passed = None if folder is None else last_passing_run(folder, data.test)
+        folder = _folder_of_passes(phase.item)
+        when = "teardown" if phase.call.when == "teardown" else "call"
+        passed = None if folder is None else last_passing_run(folder, data.test, when)
         return (data, None) if passed is None else compared(data, passed)
     return replace(data, failures=[*data.failures, *failures]), None
 

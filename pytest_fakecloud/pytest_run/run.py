@@ -7,7 +7,7 @@ what, and when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -27,6 +27,17 @@ if TYPE_CHECKING:
     from .cloud_owner import CloudOwner
     from .observation import Observation
     from .options import Node, PerTestConfig, RunOptions
+
+
+@dataclass
+class Pass:
+    """A run of a test's own code that passed, as one cloud has recorded it."""
+
+    test: str
+    """The name of the test, and of the cloud if there are several."""
+    report: Mapping[str, Any]
+    entries: list[Any]
+    """The entries of the journal that the report is about."""
 
 
 @dataclass
@@ -54,6 +65,8 @@ class TestState:
     """Whether the journal is in a report, which that of the teardown does not repeat."""
     recorded: list[Any] = field(default_factory=list)
     """The entries of the journal that are in the test's recording."""
+    passes: list[Pass] = field(default_factory=list)
+    """What has passed of the test, until its teardown has passed, too."""
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests that the application served during the test, which used this cloud."""

@@ -43,7 +43,13 @@ from .model import (
     SigningKeys,
     first,
 )
-from .signatures import WATCHER, FailedCheck, SignatureDetails, signature_details
+from .signatures import (
+    WATCHER,
+    FailedCheck,
+    SignatureDetails,
+    is_signature_error,
+    signature_details,
+)
 from .wire.values import as_text, failure_text, shortened_body
 
 if TYPE_CHECKING:
@@ -245,7 +251,7 @@ class AttemptDetails(TypedDict, total=False):
     logged: list[str]
     """The exceptions as text."""
     signature: SignatureDetails
-    """The signature that a 401 or 403 rejected."""
+    """The signature that the application rejected."""
     location: str | None
     """The target of a 3xx."""
 
@@ -274,7 +280,12 @@ def failure_details(
             for error in started.logged
             if error is not outcome.exception
         ]
-        if status in (401, 403):
+        # A framework that hides the handler's error has logged it last.
+        error = outcome.exception or next(reversed(started.logged), None)
+        is_error_response = status is not None and status >= 400
+        if status in (401, 403) or (
+            is_error_response and is_signature_error(error, sent, started.failed_checks)
+        ):
             details["signature"] = signature_details(sent, started.failed_checks, keys, now())
         if status is not None and 300 <= status < 400:
             details["location"] = first(outcome.headers, "Location")

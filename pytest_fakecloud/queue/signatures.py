@@ -27,6 +27,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
+from ..core.errors import chain_of
 from ..core.ids import RandomStream
 from ..core.timers import process_seconds
 from ..process.replace import Function, Replacement, replace
@@ -293,13 +294,15 @@ class FailedCheck(NamedTuple):
     """The arguments of a signature check that raised an exception.
 
     ``url`` and ``body`` are None if the check did not use them. ``claim`` is the rejected claim of
-    the token, ``key`` if the signature itself was wrong, and empty for a check by the receiver.
+    the token, ``key`` if the signature itself was wrong, and empty for a check by the receiver. A check
+    by PyJWT has its ``token``, which can be another one than the delivery's.
     """
 
     url: str | None
     body: str | bytes | None
     keys: tuple[str, ...]
     claim: str = ""
+    token: str | None = None
 
 
 class SignatureWatcher:
@@ -389,7 +392,8 @@ def _watched_decode(original: Function) -> Function:
             claim = getattr(error, "claim", "") or _CLAIMS.get(type(error).__name__, "")
             if claim:
                 keys = (key,) if isinstance(key, str) else ()
-                found.append(FailedCheck(None, None, keys, str(claim)))
+                token = jwt.decode("ascii", "replace") if isinstance(jwt, bytes) else str(jwt)
+                found.append(FailedCheck(None, None, keys, str(claim), token))
             raise
         # Drop errors about wrong keys, because another key has verified the signature.
         found[:] = [check for check in found if check.claim != "key"]
@@ -409,7 +413,8 @@ _NO_CHECK = FailedCheck(None, None, ())
 
 
 class SignatureDetails(TypedDict):
-    """The signature of a delivery that the application answered with 401 or 403.
+    """The signature of a delivery that the application rejected: it answered with 401 or 403, or did
+    not handle the error of its check.
 
     ``compared`` and the fields below it are the arguments of the application's check that differ
     from what was signed. All of them are None, False, 0 or empty if none differs or the check is
@@ -418,11 +423,15 @@ class SignatureDetails(TypedDict):
 
     missing: bool
     url: str
-    """The URL that was signed."""
+    """The URL that the token was issued for; empty if it has none."""
     called: str
     """The URL as a web framework reconstructs it from ``Host`` and the path."""
     size: int
+    """The number of bytes of the sent body."""
     hash: str
+    """The hash of the sent body."""
+    signed_hash: str
+    """The hash of the body that the token was issued for; empty if it has none."""
     invalid: str | None
     """Why the signature does not verify with the queue's keys, or None if it does."""
     ahead_s: float
@@ -449,16 +458,38 @@ class SignatureDetails(TypedDict):
     """The claim of the token that the check rejected."""
 
 
+def is_signature_error(
+    error: BaseException | None, sent: Delivery, failed_checks: Sequence[FailedCheck]
+) -> bool:
+    """Return whether a check of a delivery's signature raised an error, or one that led to it."""
+    checks_token = any(check.token == _signature_of(sent) for check in failed_checks)
+    names = {
+        (kind.__module__, kind.__name__) for link in chain_of(error) for kind in type(link).__mro__
+    }
+    return _RECEIVERS_ERROR in names or (checks_token and _TOKEN_ERROR in names)
+
+
+_RECEIVERS_ERROR = ("qstash.errors", "SignatureError")
+_TOKEN_ERROR = ("jwt.exceptions", "InvalidTokenError")
+
+
+def _signature_of(sent: Delivery) -> str | None:
+    return first(sent.headers, "Upstash-Signature") or next(
+        (value for name, value in sent.headers if name.lower().endswith("-signature")), None
+    )
+
+
 def signature_details(
     sent: Delivery, failed_checks: Sequence[FailedCheck], keys: SigningKeys, now: float
 ) -> SignatureDetails:
     """Describe the signature of a delivery. ``now`` is the Unix time on the clock of signatures."""
-    signature = first(sent.headers, "Upstash-Signature") or next(
-        (value for name, value in sent.headers if name.lower().endswith("-signature")), None
-    )
+    signature = _signature_of(sent)
+    failed_checks = [check for check in failed_checks if check.token in (None, signature)]
     url, address = as_text(sent.url), Address.of(sent.url)
     invalid, check = None, _NO_CHECK
+    claims: dict[str, Any] = {}
     if signature is not None:
+        claims = _unverified_claims(signature)
         invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
         if invalid is None:
             # If several checks rejected the delivery, explain one that used the queue's own key.
@@ -475,10 +506,11 @@ def signature_details(
     names = {None: "unset", keys.current: "current", keys.next: "next"}
     return {
         "missing": signature is None,
-        "url": url,
+        "url": _text_claim(claims, "sub"),
         "called": as_text(f"{address.scheme}://{address.netloc}{address.target}"),
         "size": len(sent.body),
         "hash": body_hash(sent.body),
+        "signed_hash": _text_claim(claims, "body"),
         "invalid": invalid,
         "ahead_s": process_seconds() - now,
         "environment": names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other"),
@@ -493,6 +525,20 @@ def signature_details(
         "next_key_missing": other_key and bool(keys.former) and keys.former[-1] in check.keys,
         "claim": claim,
     }
+
+
+def _unverified_claims(signature: str) -> dict[str, Any]:
+    """Return the claims of a token whoever signed it; empty if it is none."""
+    import jwt
+
+    with suppress(jwt.InvalidTokenError, UnicodeEncodeError):
+        return _decode(signature, None)
+    return {}
+
+
+def _text_claim(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _reserialized(body: bytes) -> bytes | None:

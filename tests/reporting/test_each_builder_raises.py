@@ -207,13 +207,19 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     )
     config = SimpleNamespace(cache=None)
     item = SimpleNamespace(
-        nodeid="test_a.py::test_it", module=sys, user_properties=[], config=config
+        nodeid="test_a.py::test_it",
+        module=sys,
+        obj=getattr(sys.modules.get("own_shop"), "sell", None),
+        user_properties=[],
+        config=config,
     )
     try:
         raise AssertionError("own reason")
     except AssertionError as error:
         call = SimpleNamespace(when="call", excinfo=SimpleNamespace(value=error))
-    report = SimpleNamespace(failed=True, longrepr="E   own reason", sections=[], caplog="")
+    report = SimpleNamespace(
+        failed=True, passed=False, longrepr="E   own reason", sections=[], caplog=""
+    )
     report_on(run, item, call, report)  # type: ignore[arg-type]
     return "\n".join(text for _, text in report.sections)
 
@@ -238,6 +244,7 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     module = ModuleType("own_shop")
     module.__file__ = str(file)
+    exec(compile(file.read_text(), file, "exec"), vars(module))
     monkeypatch.setitem(sys.modules, "own_shop", module)
     monkeypatch.chdir(tmp_path)
 

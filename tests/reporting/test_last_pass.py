@@ -188,3 +188,70 @@ def test_only_a_run_with_pages_is_kept(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=TEST)
     pytester.runpytest(*QUIET).assert_outcomes(passed=1)
     assert not list(Path(pytester.path).rglob("fakecloud"))
+
+
+def test_a_run_whose_teardown_fails_is_not_kept(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+import pytest
+
+@pytest.fixture
+def redis(kv_server):
+    redis = kv_server.client()
+    yield redis
+    assert redis.get("state") == "closed"
+
+def test_order(redis):
+    redis.set("state", "open")
+"""
+    )
+    for _ in range(2):
+        result = pytester.runpytest(*QUIET, "--fakecloud-report=pages")
+        result.assert_outcomes(passed=1, errors=1)
+        assert "passing run" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("outcome", ["pytest.skip()", "pytest.xfail()"])
+def test_a_skipped_run_is_not_kept(
+    outcome: str, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHOLE", f"import pytest; {outcome}")
+    monkeypatch.delenv("BROKEN", raising=False)
+    runs._run()
+    assert "passing run" not in runs.failing("redis.incr('sold:8')")
+
+
+TEARDOWN = """
+import os
+import pytest
+
+@pytest.fixture
+def redis(kv_server):
+    redis = kv_server.client()
+    yield redis
+    redis.set("state", "closed")
+    if os.environ["BROKEN"] == "teardown":
+        redis.get("more")
+        assert False
+    redis.get("state")
+
+def test_order(redis):
+    redis.set("state", "open")
+    assert os.environ["BROKEN"] != "test"
+"""
+
+
+@pytest.mark.parametrize("scope", ["function", "session"])
+def test_a_failed_teardown_is_compared_with_one_that_passed(
+    scope: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_it=TEARDOWN)
+    texts = {}
+    for broken in ("", "teardown", "test"):
+        monkeypatch.setenv("BROKEN", broken)
+        options = (*QUIET, "--fakecloud-report=pages", "-o", f"fakecloud_scope={scope}")
+        result = pytester.runpytest(*options)
+        texts[broken] = " ".join(result.stdout.str().split())
+    assert f"{OTHERWISE}GET state <-- closed" in texts["teardown"]
+    # The rows of the passed teardown are none that a failed test lacks.
+    assert "passing run" not in texts["test"]

@@ -18,6 +18,8 @@ from qstash import Receiver
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.fake import Queue
+from pytest_fakecloud.queue.model import Delivery, SigningKeys
+from pytest_fakecloud.queue.signatures import body_hash, signature_details
 from pytest_fakecloud.reporting.as_json import row_json
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.rows import rows as report_rows
@@ -174,6 +176,45 @@ def test_what_a_fault_made_of_it_is_told(cloud: Cloud, fault: str, said: str) ->
     assert any(line.startswith(said) for line in refused(cloud, queue=queue))
 
 
+def signed_lines(remarks: tuple[str, ...]) -> list[str]:
+    return [line for line in remarks if line.startswith(("signed", "sent body"))]
+
+
+SIGNED = body_hash(b'{"n": 1}')
+
+
+def test_the_signed_body_is_that_of_the_token(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    signed = [f"signed for {URL}", f"signed body: 8 bytes, hash {SIGNED[:12]}…"]
+    assert signed_lines(refused(cloud, queue=queue)) == signed
+    queue.faults.tamper()
+    sent = body_hash(b'{"n": 1}tampered')
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    assert signed_lines(rows(cloud)[-1].remarks) == [
+        f"signed for {URL}",
+        f"signed body: hash {SIGNED[:12]}…",
+        f"sent body: 16 bytes, hash {sent[:12]}…",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("token", "url", "signed_hash"),
+    [
+        ("no token", "", ""),
+        (jwt.encode({"sub": "1", "body": 1}, OTHER_KEY), "1", ""),
+        (jwt.encode({"sub": "http://b.test", "body": SIGNED}, OTHER_KEY), "http://b.test", SIGNED),
+    ],
+)
+def test_the_contents_of_another_token_are_those_of_the_token(
+    token: str, url: str, signed_hash: str
+) -> None:
+    sent = Delivery("msg_1", URL, "POST", [("Upstash-Signature", token)], b"{}", 0, 1)
+    keys = SigningKeys(OTHER_KEY, "sig_next", lambda: "")
+    details = signature_details(sent, [], keys, 0)
+    assert (details["url"], details["signed_hash"]) == (url, signed_hash)
+    assert details["hash"] == body_hash(b"{}")
+
+
 def test_keys_in_the_environment_are_compared(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +331,85 @@ def test_the_cause_of_a_wrong_signature_is_a_finding(
         event.data["signature"] |= changed
     (finding,) = found(cloud)
     assert (finding.kind, finding.values["reasons"]) == ("wrong_signature", [said])
+
+
+def check_with_receiver(token: str, body: str) -> None:
+    Receiver("sig_one", "sig_two").verify(signature=token, body=body)
+
+
+def check_with_pyjwt(token: str, body: str) -> None:
+    try:
+        jwt.decode(token, OTHER_KEY, ["HS256"])
+    except jwt.InvalidTokenError as error:
+        raise PermissionError from error
+
+
+def check_and_log(token: str, body: str) -> int:
+    try:
+        check_with_receiver(token, body)
+    except Exception:
+        logging.getLogger("shop").exception("the request failed")
+    return 500
+
+
+CHECKS = [check_with_receiver, check_with_pyjwt, check_and_log]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_an_error_of_a_signature_check_is_explained(
+    cloud: Cloud, check: Callable[[str, str], object]
+) -> None:
+    queue = cloud.queue()
+    queue.destinations.call(
+        URL, lambda request: check(request.headers["Upstash-Signature"], request.text)
+    )
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    (finding,) = found(cloud)
+    assert (finding.kind, finding.values["status"]) == ("wrong_signature", 500)
+    assert finding.values["reasons"] == [{"reason": "key"}]
+
+
+def check_another_token(token: str, body: str) -> None:
+    jwt.decode(jwt.encode({"user": 1}, OTHER_KEY), f"not {OTHER_KEY}", ["HS256"])
+
+
+def fail_after_the_check(token: str, body: str) -> int:
+    check_and_log(token, body)
+    logging.getLogger("shop").error("it failed", exc_info=KeyError())
+    return 500
+
+
+def ignore_the_check(token: str, body: str) -> int:
+    check_and_log(token, body)
+    return 200
+
+
+OTHER_CHECKS = [check_another_token, fail_after_the_check, ignore_the_check]
+
+
+@pytest.mark.parametrize("check", OTHER_CHECKS)
+def test_another_error_than_that_of_the_check_is_not_explained(
+    cloud: Cloud, check: Callable[[str, str], object]
+) -> None:
+    queue = cloud.queue()
+    queue.destinations.call(
+        URL, lambda request: check(request.headers["Upstash-Signature"], request.text)
+    )
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    assert kinds(cloud) == []
+
+
+def test_the_check_of_another_token_explains_no_rejection(cloud: Cloud) -> None:
+    queue = cloud.queue()
+
+    def verify(request: Any) -> int:
+        with suppress(jwt.InvalidTokenError):
+            check_another_token("", "")
+        return 401
+
+    queue.destinations.call(URL, verify)
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    assert kinds(cloud) == []
 
 
 def test_a_wrong_key_hides_no_other_wrong_argument(cloud: Cloud) -> None:

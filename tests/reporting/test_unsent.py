@@ -92,3 +92,27 @@ def test_a_call_that_was_never_made_is_named(run: Run, name: str) -> None:
     assert any(line in lines for line in said) is bool(hint)
     # A coroutine that the failed test kept warns here and not in a later test.
     gc.collect()
+
+
+def test_only_functions_of_the_failed_test_are_named(run: Run) -> None:
+    fixture = FUNCTIONS["move"].replace("move(client)", "moved(kv_server)")
+    source = f"""
+import pytest
+@pytest.fixture
+{fixture.replace("client.pipe", "kv_server.client().pipe").strip()}
+{FUNCTIONS["move"]}
+def test_it(kv_server, moved):
+    assert kv_server.value("a") == "nine"
+
+@pytest.mark.parametrize("does", [move])
+def test_parameter(kv_server, does):
+    does(kv_server.client())
+    assert kv_server.value("a") == "nine"
+
+def test_other(kv_server):
+    assert kv_server.value("a") == "nine"
+"""
+    lines = run(source).stdout.lines
+    ends = "does not execute the pipeline that it creates"
+    named = [line.partition(": ")[2] for line in lines if line.endswith(ends)]
+    assert named == [f"moved() {ends}", f"move() {ends}"]

@@ -45,6 +45,8 @@ LONGEST_DRIVE_US = 30 * DAY
 """Maximum time by which a wait for a callback moves the clock."""
 _NAP = 0.02
 """Real seconds between checks while background deliveries are in progress."""
+_ALL = query_of({})
+"""The condition that all callbacks meet."""
 
 
 class Inbox:
@@ -59,9 +61,11 @@ class Inbox:
         self._returned: set[Callback] = set()
         self._lock = threading.Lock()
 
-    def results(self) -> Results[Callback]:
+    def results(self, query: Query = _ALL) -> Results[Callback]:
         with self._lock:
-            results = results_of(self.items, FIELDS, self.kind)
+            items = list(self.items)
+        # Compare without the lock, because a condition may be a function of the test.
+        results = results_of(filter(query, items), FIELDS, self.kind)
         results._notes = self._notes
         return results
 
@@ -161,14 +165,22 @@ class CallbackCapture(Destination):
     # -- received callbacks ----------------------------------------------------------------------
 
     @look
-    def callbacks(self) -> Results[Callback]:
-        """Return the callbacks received at ``callback_url``, oldest first."""
-        return self._callbacks.results()
+    def callbacks(self, **where: Unpack[CallbackFields]) -> Results[Callback]:
+        """Return the callbacks received at ``callback_url``, oldest first.
+
+        ``where`` are conditions on fields, such as ``status``.
+        """
+        __tracebackhide__ = True
+        return self._callbacks.results(query_of(where))
 
     @look
-    def failures(self) -> Results[Callback]:
-        """Return the failure callbacks received at ``failure_url``, oldest first."""
-        return self._failures.results()
+    def failures(self, **where: Unpack[CallbackFields]) -> Results[Callback]:
+        """Return the failure callbacks received at ``failure_url``, oldest first.
+
+        ``where`` are conditions on fields, such as ``status``.
+        """
+        __tracebackhide__ = True
+        return self._failures.results(query_of(where))
 
     @look
     def assert_callback(

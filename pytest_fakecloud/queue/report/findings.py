@@ -26,7 +26,7 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
 
 
 def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
-    """Find deliveries rejected with 401 or 403, with the reasons in their signature."""
+    """Find deliveries that the application rejected for their signature, with the reasons."""
     for event in test.attempts_of(queue):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.

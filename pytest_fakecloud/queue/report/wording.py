@@ -350,9 +350,16 @@ def _signature_lines(signature: SignatureDetails) -> Iterator[str]:
     if signature["missing"]:
         yield "the delivery was sent without a signature"
         return
-    yield f"signed for {signature['url']}"
-    yield f"signed body: {signature['size']} bytes, hash {signature['hash'][:12]}…"
-    if signature["called"] != signature["url"]:
+    size, sent, signed = signature["size"], signature["hash"], signature["signed_hash"]
+    if signature["url"]:
+        yield f"signed for {signature['url']}"
+    if signed.rstrip("=") == sent.rstrip("="):
+        yield f"signed body: {size} bytes, hash {sent[:12]}…"
+    else:
+        if signed:
+            yield f"signed body: hash {signed[:12]}…"
+        yield f"sent body: {size} bytes, hash {sent[:12]}…"
+    if signature["url"] and signature["called"] != signature["url"]:
         yield f"the application was called at {signature['called']}, which is not the signed URL"
     if signature["invalid"]:
         yield f"differs: {signature['invalid']}"

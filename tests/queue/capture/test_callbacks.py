@@ -143,6 +143,20 @@ def test_the_next_one_after_all_were_forgotten(queue: Queue, capture: CallbackCa
     assert capture.wait_for_callback() is capture.callbacks().only()
 
 
+def test_lists_of_callbacks_take_fields(queue: Queue, capture: CallbackCapture) -> None:
+    queue.destinations.respond(APP, 200, 500)
+    urls = {"callback": capture.callback_url, "failure_callback": capture.failure_url}
+    first, second = (queue.publish(APP, json=1, retries=0, **urls) for _ in range(2))
+    queue.run_until_idle()
+    assert [item.status for item in capture.callbacks()] == [200, 500]
+    assert capture.callbacks(status=500).only().source_message_id == second.id
+    assert capture.callbacks(source_message_id=first, status=500) == []
+    assert capture.failures(source_message_id=second) == capture.failures()
+    assert capture.failures(status=200) == []
+    with pytest.raises(ContractError, match="did you mean 'status'"):
+        capture.callbacks(statu=200)  # type: ignore[call-arg]
+
+
 def test_lists_of_callbacks_are_copies(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, 3)
     first = capture.wait_for_callback()
