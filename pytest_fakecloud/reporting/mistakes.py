@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import sys
@@ -11,13 +10,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import _PUBLIC_NAMES
 from ..cloud.base import BaseCloud
 from ..core.errors import counted, did_you_mean
-from .inspection import chain, frames_of, package_of, packages_of, place_in, root, trees, unsent
-from .reachable import FunctionPlace, reachable
+from .dropped_pipelines import dropped_pipelines
+from .inspection import chain, frames_of, package_of, packages_of, root, unsent
 from .variables import hints_about_unset_variables
 
 _OURS = f"{__package__.partition('.')[0]}."
@@ -44,7 +43,7 @@ def mistakes(cloud: BaseCloud, error: BaseException, functions: Iterable[object]
     for linked_error in errors:
         hints += _misspelt(linked_error)
     frames = frames_of(error)
-    hints += [*_never_sent(frames), *_dropped_pipelines(cloud, frames, functions)]
+    hints += [*_never_sent(frames), *dropped_pipelines(cloud, frames, functions)]
     hints += [
         *_replaced_time(cloud, frames),
         *_moved_clocks(cloud, frames),
@@ -72,102 +71,6 @@ def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
             yield f"a {name} has {counted(commands, 'command')} that {was} not executed"
         else:
             yield f"{name}() was never awaited, so it did nothing"
-
-
-_PIPELINE = re.compile(rb"\.(pipeline|multi)\(")
-_PIPELINES = {
-    "redis.client": "Pipeline",
-    "redis.asyncio.client": "Pipeline",
-    "valkey.client": "Pipeline",
-    "valkey.asyncio.client": "Pipeline",
-    "upstash_redis.client": "Pipeline",
-    "upstash_redis.asyncio.client": "AsyncPipeline",
-}
-"""The classes of Redis clients' pipelines, by module."""
-
-
-class _DroppedPipeline(NamedTuple):
-    """A function that opens a pipeline of a Redis client, and neither executes it nor passes it on."""
-
-    function: FunctionPlace
-    opened: ast.Assign
-
-    def __str__(self) -> str:
-        place = place_in(Path(self.function.file), self.opened.lineno)
-        return f"{place}: {self.function.name}() does not execute the pipeline that it creates"
-
-
-def _dropped_pipelines(
-    cloud: BaseCloud, frames: Sequence[FrameType], functions: Iterable[object]
-) -> Iterator[str]:
-    """Yield hints about functions of a test, or reached from it, that drop a pipeline."""
-    dropped = [drop for file, tree in trees(_PIPELINE) for drop in _drops(file, tree)]
-    if not dropped:
-        return
-    records = cloud._context.recorder
-    stacks = [records.shared.stacks.get(entry.number) for entry in records.entries]
-    codes = [frame.f_code for frame in frames]
-    codes += [code for stack in stacks if stack is not None for code, _ in stack.places]
-    reached = reachable(functions, codes)
-    # An inner function follows those around it.
-    hints = {id(drop.opened): str(drop) for drop in dropped if drop.function in reached}
-    yield from hints.values()
-
-
-def _drops(file: Path, tree: ast.Module) -> Iterator[_DroppedPipeline]:
-    members = _members_of_pipelines()
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        inside = [*ast.walk(function)]
-        assignments = [
-            node for node in inside if isinstance(node, ast.Assign) and _opens_pipe(node)
-        ]
-        names = {ast.unparse(assignment.targets[0]) for assignment in assignments}
-        used = [node for node in inside if isinstance(node, ast.Attribute)]
-        commands = {
-            attribute.attr
-            for attribute in used
-            if isinstance(attribute.value, ast.Name) and attribute.value.id in names
-        }
-        statements = {id(_base(node.value)) for node in inside if isinstance(node, ast.Expr)}
-        # A command returns its pipeline, so a used value of it passes the pipeline on.
-        is_passed_on = any(
-            node.id in names and isinstance(node.ctx, ast.Load) and id(node) not in statements
-            for node in inside
-            if isinstance(node, ast.Name)
-        ) or any(
-            not names.isdisjoint(node.names)
-            for node in inside
-            if isinstance(node, ast.Global | ast.Nonlocal)
-        )
-        is_executed = any(attribute.attr.startswith("exec") for attribute in used)
-        if commands and commands <= members and not is_passed_on and not is_executed:
-            line = min(node.lineno for node in (function, *function.decorator_list))
-            place = FunctionPlace(str(file), line, function.name)
-            yield _DroppedPipeline(place, assignments[0])
-
-
-def _members_of_pipelines() -> set[str]:
-    kinds = (getattr(sys.modules.get(module), kind, None) for module, kind in _PIPELINES.items())
-    return {name for kind in kinds if kind is not None for name in dir(kind)}
-
-
-def _opens_pipe(node: ast.Assign) -> bool:
-    called = node.value.func if isinstance(node.value, ast.Call) else None
-    is_pipe = isinstance(called, ast.Attribute) and called.attr in ("pipeline", "multi")
-    return is_pipe and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-
-
-def _base(value: ast.expr) -> ast.expr:
-    """Return the expression on which a chain of methods is called."""
-    if isinstance(value, ast.Await):
-        value = value.value
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        value = value.func.value
-        while isinstance(value, ast.Attribute):  # such as the `json` of a pipeline
-            value = value.value
-    return value
 
 
 # -- names -----------------------------------------------------------------------------------------

