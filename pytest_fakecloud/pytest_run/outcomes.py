@@ -32,7 +32,6 @@ from ..core.libraries import is_library
 from ..core.violations import Violation, with_allowance
 from .ini import INI_SETTINGS
 from .options import SESSION_SETTINGS, SETTINGS, fixture_of, misuse
-from .run import Pass
 from .warning import warn
 
 if TYPE_CHECKING:
@@ -215,9 +214,9 @@ def report_on(
         is_pass = report.passed and call.excinfo is None  # not that of a skipped test
         if run.options.timelines is not None and is_pass and not run.test.has_failed_subtest:
             if call.when == "call" and run.test.has_run:
-                _note_passes(run, named, item)
+                _note_pass(run, named, item)
             elif call.when == "teardown":
-                _keep_passes(run, named, item)
+                _keep_pass(run, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
             from ..reporting.text import TextLine
@@ -321,8 +320,8 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
             write(cloud, folder / f"{file_name(name)}.har")
 
 
-def _note_passes(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
-    """Note what has passed of a test. It is kept if the teardown passes, which may reset the fakes."""
+def _note_pass(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+    """Note the reports of a test's own code, which has passed. Its teardown may reset the fakes."""
     from ..reporting.as_json import as_json
     from ..reporting.report import report_of
 
@@ -330,31 +329,17 @@ def _note_passes(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) ->
         return
     for cloud, name in named:
         with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
-            entries = [*cloud._context.recorder.entries]
-            noted = Pass(name, as_json(report_of(cloud, test=name)), entries)
-            run.test.passes.append(noted)
+            run.test.passed_reports[name] = as_json(report_of(cloud, test=name))
 
 
-def _keep_passes(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+def _keep_pass(run: Run, item: pytest.Item) -> None:
     """Keep a passing run in pytest's cache, for the page of a later run that fails."""
-    from ..reporting.as_json import as_json
     from ..reporting.last_pass import keep
-    from ..reporting.report import report_of
 
-    folder = _folder_of_passes(item)
-    if folder is None:
-        return
-    clouds = {name: cloud for cloud, name in named}
-    for noted in run.test.passes:
-        name = noted.test
+    for name, report in run.test.passed_reports.items():
         with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
-            runs = {"call": noted.report}
-            entries = [*clouds[name]._context.recorder.entries] if name in clouds else []
-            if entries == noted.entries:
-                runs["teardown"] = noted.report
-            elif entries[: len(noted.entries)] == noted.entries:
-                runs["teardown"] = as_json(report_of(clouds[name], test=name))
-            keep(folder, name, runs)
+            if (folder := _folder_of_passes(item)) is not None:
+                keep(folder, name, report)
 
 
 def _folder_of_passes(item: pytest.Item) -> Path | None:
@@ -484,8 +469,10 @@ def _with_last_pass(data: Report, phase: _Phase) -> tuple[Report, Mapping[str, A
     failures: list[str] = []
     with report_hook_failure("the last passing run cannot be shown", failures.append):
         folder = _folder_of_passes(phase.item)
-        when = "teardown" if phase.call.when == "teardown" else "call"
-        passed = None if folder is None else last_passing_run(folder, data.test, when)
+        # What is kept has no rows of a teardown.
+        if folder is None or not phase.is_call:
+            return data, None
+        passed = last_passing_run(folder, data.test)
         return (data, None) if passed is None else compared(data, passed)
     return replace(data, failures=[*data.failures, *failures]), None
 

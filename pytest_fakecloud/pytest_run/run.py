@@ -30,17 +30,6 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Pass:
-    """A run of a test's own code that passed, as one cloud has recorded it."""
-
-    test: str
-    """The name of the test, and of the cloud if there are several."""
-    report: Mapping[str, Any]
-    entries: list[Any]
-    """The entries of the journal that the report is about."""
-
-
-@dataclass
 class TestState:
     """The state of one test, from its set-up until its teardown has been reported."""
 
@@ -65,8 +54,8 @@ class TestState:
     """Whether the journal is in a report, which that of the teardown does not repeat."""
     recorded: list[Any] = field(default_factory=list)
     """The entries of the journal that are in the test's recording."""
-    passes: list[Pass] = field(default_factory=list)
-    """What has passed of the test, until its teardown has passed, too."""
+    passed_reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The reports of the test's own code that has passed, by name, until its teardown has passed."""
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests that the application served during the test, which used this cloud."""

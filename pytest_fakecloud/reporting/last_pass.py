@@ -20,8 +20,8 @@ from .model import VERSION, Finding, Report
 from .page import file_name
 from .values import printable, write_private
 
-_LARGEST = 2_000_000
-"""Maximum number of characters that are kept of a run, which is there once or twice."""
+_LARGEST = 1_000_000
+"""Maximum number of characters of a run that is kept; a page contains two runs."""
 _VARYING = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d{5,}(\.\d+)?")
 """Parts of names and bodies, such as ids, times and ports, that differ between equal runs."""
 _JSON = Mapping[str, Any]
@@ -30,24 +30,19 @@ _DEED = ("kind", "actor", "peer", "operation", "status", "outcome", "faults", "d
 """Fields of a row that tell what happened, without the contents of request and response."""
 
 
-def keep(folder: Path, test: str, runs: _JSON) -> None:
-    """Keep the reports of a passing test, as JSON: ``call`` of its own code, ``teardown`` of that and
-    its teardown, unless that is unknown. Reports that are too large replace none.
-    """
-    text = json.dumps(runs, ensure_ascii=False, default=shown)
+def keep(folder: Path, test: str, report: _JSON) -> None:
+    """Keep the report of a passing test, as JSON; one that is too large replaces none."""
+    text = json.dumps(report, ensure_ascii=False, default=shown)
     if len(text) <= _LARGEST:
         write_private(_path(folder, test), printable(text))
 
 
-def last_passing_run(folder: Path, test: str, when: str) -> _JSON | None:
-    """Return the JSON of the test's last passing run until its ``call`` or its ``teardown`` ended, or
-    None if there is none.
-    """
+def last_passing_run(folder: Path, test: str) -> _JSON | None:
+    """Return the JSON of the test's last passing run, or None if there is none."""
     try:
-        runs = json.loads(_path(folder, test).read_text(encoding="utf-8"))
+        report = json.loads(_path(folder, test).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    report = runs.get(when) if isinstance(runs, dict) else None
     return report if isinstance(report, dict) and report.get("version") == VERSION else None
 
 
