@@ -318,12 +318,15 @@ class Recorder:
             shorten(large_call)
 
     def shorten(self, call: Call) -> None:
-        """Cut a large call to its beginning and drop its facts."""
+        """Cut a large call to its beginning, and drop its facts if these would be read from a large
+        body, or from one that the server has not read.
+        """
         with self.shared.lock:
             if call not in self.shared.large:
                 return
             self.shared.forget_large((call,))
-        shorten(call, read_facts=False)
+        # Many headers also make a call large.
+        shorten(call, read_facts="facts" not in call.cut and len(call.request_body) <= LIGHT)
 
     def add_event(
         self,

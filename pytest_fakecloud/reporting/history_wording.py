@@ -53,7 +53,7 @@ def headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Look
 def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
-        return f"{_start(history)}, which nothing has written"
+        return _start(history) + _unwritten(history)
     compared = [row for row in writes
                 if any(sought.has(row.access.subject) for sought in history.start.sought)]  # fmt: skip
     last = (compared or writes)[-1]
@@ -73,7 +73,7 @@ def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Loo
     source = f"; {shortened(source_of(last.where), _LONGEST_SOURCE)}" if last.where else ""
     what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
     if history.unwritten:
-        return f"{_start(history)}, which nothing has written; the last writes: {what}"
+        return f"{_start(history)}{_unwritten(history)}; the last writes: {what}"
     return f"last call: {what}" if history.start.kind == "last_call" else what
 
 
@@ -218,7 +218,7 @@ def source_of(place: Place | None) -> str:
 def start_text(history: ValueHistory) -> str:
     text = f"{_start(history)}{_at(history.start.place)}"
     if history.unwritten:
-        text += ", which nothing has written"
+        text += _unwritten(history)
         text += "; the last writes of the test:" if history.rows else ""
     return text
 
@@ -226,7 +226,11 @@ def start_text(history: ValueHistory) -> str:
 def _start(history: ValueHistory) -> str:
     start = history.start
     if start.kind == "last_call":
-        return "The failing statement read none of the fakes' data; this is the history of the last call"
+        last_call = "this is the history of the last call"
+        # A test can also fail after its statements, as with strict-mode violations.
+        if start.place is None:
+            return last_call.capitalize()
+        return f"The failing statement read none of the fakes' data; {last_call}"
     names = _names([sought for sought in start.sought if sought not in start.earlier])
     if start.kind == "changed":
         functions = listed([f"{name}()" for name in start.by], 3)
@@ -239,6 +243,11 @@ def _start(history: ValueHistory) -> str:
     if not start.earlier:
         return text
     return f"{text}; an earlier equal request had read {_names(start.earlier)}"
+
+
+def _unwritten(history: ValueHistory) -> str:
+    whose = "whose data" if history.start.kind == "last_call" else "which"
+    return f", {whose} nothing has written"
 
 
 def _names(all_sought: Iterable[Sought]) -> str:

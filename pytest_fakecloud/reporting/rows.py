@@ -324,7 +324,13 @@ def _count_of(attempt: Event) -> int:
 
 
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
-    return tuple(AppliedFault(**fault) for fault in call.faults)
+    # The entry of a fault can have further fields, which only a replay reads.
+    return tuple(
+        AppliedFault(
+            fault["kind"], fault["description"], fault.get("function", ""), fault.get("moment", "")
+        )
+        for fault in call.faults
+    )
 
 
 def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:

@@ -444,6 +444,11 @@ def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Both) -> None:
     small = finished(cloud, b"small", status=401)
     cloud.shorten(small)
     assert small.facts["command"] == ["PUT"]
+    many = Headers([(f"X-{number}", "v" * 20) for number in range(30)])
+    reader = Reader({"command": ["PUT"]})
+    with_headers = cloud.open_call("POST", "/put", many, b"small", at_us=0, reader=reader)
+    cloud.shorten(with_headers)
+    assert (with_headers.facts, dict(with_headers.cut)) == ({"command": ["PUT"]}, {})
 
 
 class Worded(Teaching):

@@ -548,6 +548,16 @@ def test_a_refused_delivery_names_its_error_once(cloud: Cloud) -> None:
     )
 
 
+def test_a_fault_with_a_setting_of_its_own(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"mails": 1})
+    broker.faults.partial_produce(keep=1)
+    with broker.client() as client:
+        client.post("/produce/mails", json=[{"value": "a"}, {"value": "b"}])
+    (row,) = rows(cloud)
+    assert (row.failure, row.answer[:3]) == ("", "503")
+    assert [fault.description for fault in row.faults] == ["partial_produce keep=1"]
+
+
 # -- durations ---------------------------------------------------------------------------------------
 
 

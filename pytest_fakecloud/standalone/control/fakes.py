@@ -337,12 +337,12 @@ def _attributes(value: object) -> list[str]:
     kind = type(value)
     if isinstance(value, type) or not kind.__module__.startswith(_PACKAGE):
         return []
+    members = [pair for owner in kind.__mro__ for pair in vars(owner).items()]
+    data = (property, MemberDescriptorType)
+    names = {name for name, member in members if isinstance(member, data)}
     if dataclasses.is_dataclass(value):
-        names = {field.name for field in dataclasses.fields(value)}
+        names.update(field.name for field in dataclasses.fields(value))
     else:
-        members = [pair for owner in kind.__mro__ for pair in vars(owner).items()]
-        data = (property, MemberDescriptorType)
-        names = {name for name, member in members if isinstance(member, data)}
         names.update(getattr(value, "__dict__", ()))
     return sorted(name for name in names if not name.startswith("_"))
 

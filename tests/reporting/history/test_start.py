@@ -18,7 +18,13 @@ from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.report.accesses import accesses
 from pytest_fakecloud.reporting.asserted import UnequalValues, compared_items, source_at
 from pytest_fakecloud.reporting.calls import lookups_of
-from pytest_fakecloud.reporting.history_wording import expected_texts, gap_texts, lines, start_text
+from pytest_fakecloud.reporting.history_wording import (
+    expected_texts,
+    gap_texts,
+    headline,
+    lines,
+    start_text,
+)
 from pytest_fakecloud.reporting.model import ValueHistory
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.rows import rows as rows_of
@@ -181,6 +187,28 @@ def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redi
     assert result.start.kind == "last_call"
     assert [row.access.what for row in result.rows] == ['SET c "value of c"']
     assert not any(row.is_read for row in result.rows)
+
+
+def test_a_test_whose_statements_have_not_failed(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    violated = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
+    result = report_of(cloud, raised=violated).history
+    assert result is not None
+    assert start_text(result) == "This is the history of the last call"
+
+
+def test_a_last_call_that_read_what_nothing_has_written(cloud: Cloud, kv: KVServer) -> None:
+    kv.client().get("a")
+
+    def fail() -> None:
+        assert kv is None
+
+    result = history(cloud, fail)
+    start = (
+        "The failing statement read none of the fakes' data; this is the history of the last call"
+    )
+    assert start_text(result).startswith(f"{start} (")
+    assert start_text(result).endswith("), whose data nothing has written")
+    assert headline(result, {}, lookups_of(cloud, [])) == f"{start}, whose data nothing has written"
 
 
 def test_rejected_and_unanswered_writes_and_deletions(

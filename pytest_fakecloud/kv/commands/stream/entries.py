@@ -107,6 +107,8 @@ _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
 KEEPREF keeps the entry's ID in the groups, DELREF removes it from them, and ACKED deletes the entry
 only if all groups have acknowledged it.
 """
+_OPERATORS = (b"~", b"=")
+"""The words between MAXLEN or MINID and its threshold, which are not options elsewhere."""
 DELETED, ABSENT, KEPT = 1, -1, 2
 """Results for an entry that was to be deleted. It was KEPT if a group still awaits it."""
 _VENDOR_MIN_SURPLUS = 100
@@ -145,8 +147,8 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     at = 1
     while at < len(args) and not (adding and args[at] == b"*"):
         word = args[at].upper()
-        size = sizes.get(word)
-        if word in (b"MAXLEN", b"MINID") and at + 2 < len(args) and args[at + 1] in (b"~", b"="):
+        size = None if word in _OPERATORS else sizes.get(word)
+        if word in (b"MAXLEN", b"MINID") and at + 2 < len(args) and args[at + 1] in _OPERATORS:
             size = 2
         if size is None or at + size >= len(args):
             if not adding:
