@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ..cloud.fake import Fake
 from ..cloud.services import report_part
 from ..core.calls import Arguments, Call
-from ..core.errors import listed
+from ..core.errors import FakecloudError, listed
 from ..core.frames import place_at
 from ..core.recorder import Look, SharedRecords
 from .applications import ServedRequest
@@ -31,6 +32,7 @@ from .asserted import (
     latest,
 )
 from .calls import Lookups, ReplayedScript, executed_at, on_connection, records_of
+from .data import state_of
 from .losses import with_losses
 from .model import (
     DataAccess,
@@ -44,8 +46,10 @@ from .model import (
     ReportSubject,
     Sought,
     StartKind,
+    UnwrittenKind,
     ValueHistory,
 )
+from .replay import baseline_of
 from .values import NUMBER, parsed, readable, shortened, shortened_json, words_of
 
 if TYPE_CHECKING:
@@ -120,6 +124,8 @@ class _HistoryBuilder:
         self._failed_at: Place | None = None
         self._cloud, self._comparison = cloud, test.compared
         self._items = ComparedItems()
+        self._stored: dict[tuple[str, bool], _Stored | None] = {}
+        """What each fake contains, and its baseline (true)."""
 
     def _expiries(self, test: ObservedTest, uses: Sequence[TimedAccess]) -> list[TimedAccess]:
         """Return the expiries of keys: each follows the last access before it."""
@@ -253,8 +259,9 @@ class _HistoryBuilder:
                 is_read = start.kind != "last_call" and any(use in read.values() for use in run)
                 rows.append(self._row(run, 0, is_read=is_read))
         rows = _first_uses(rows)
-        unwritten = not rows
-        if unwritten:
+        unwritten: dict[Sought, UnwrittenKind] = {}
+        if not rows:
+            unwritten = {sought: self._unwritten_kind(sought) for sought in start.sought}
             writes = [use for use in self.uses if use.access.writes]
             kinds = {(sought.subject.kind, sought.subject.fake) for sought in start.sought}
             alike = [use for use in writes
@@ -339,6 +346,39 @@ class _HistoryBuilder:
     def _writes_of(self, sought: Sought) -> list[TimedAccess]:
         writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())
         return [use for use in writes if sought.covers(use.access)]
+
+    def _unwritten_kind(self, sought: Sought) -> UnwrittenKind:
+        """Return why a history has no write of data."""
+        if self._writes_of(sought):
+            return "later"
+        fake = self._fakes.get(sought.subject.fake)
+        if fake is None:
+            return "never"
+        baseline = self._stored_in(fake, of_baseline=True)
+        if baseline is not None and _contains(baseline, sought):
+            return "baseline"
+        # Entries of the journal may have been forgotten.
+        current = self._stored_in(fake, of_baseline=False)
+        is_stored = current is not None and _contains(current, sought)
+        may_be_stored = baseline is None and current is None and fake._baseline.number > 0
+        return "unrecorded" if is_stored or may_be_stored else "never"
+
+    def _stored_in(self, fake: Fake, *, of_baseline: bool) -> _Stored | None:
+        """Return the data in a fake, or in its baseline, that a history may be about; None if it is not
+        known.
+        """
+        at = fake.name, of_baseline
+        if at not in self._stored:
+            self._stored[at] = None
+            if (stored := report_part(fake.fixture, "stored")) is not None:
+                state = None
+                with suppress(FakecloudError, OSError):  # of a real server
+                    state = baseline_of(self._cloud, fake) if of_baseline else state_of(fake)
+                if state is not None:
+                    parts = self._stored[at] = {}
+                    for found in stored(state, fake.name):
+                        parts.setdefault(found.subject, set()).add(found.part)
+        return self._stored[at]
 
     def _elsewhere(
         self, sought: Sought, runs: Sequence[Sequence[TimedAccess]]
@@ -628,7 +668,9 @@ class _HistoryBuilder:
                 (written if use.access.writes else read).setdefault(use.access.subject, use)
         looked = {sought.subject for sought in start.sought}
         both = [subject for subject in read if subject in written]
-        unwritten = {subject: use for subject, use in read.items() if subject not in written}
+        # Data from before the first recorded call is not missing.
+        unwritten = {subject: use for subject, use in read.items() if subject not in written
+                     and self._unwritten_kind(Sought(subject)) in ("never", "later")}  # fmt: skip
         unread = {subject: use for subject, use in written.items()
                   if subject not in read and subject not in looked}  # fmt: skip
         for subject, use in (*unwritten.items(), *unread.items()):
@@ -747,6 +789,18 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[TimedAccess]:
             DataAccess(subject, False, served.target, result, value=value),
             row.at_us,
         )
+
+
+_Stored: TypeAlias = dict[ReportSubject, set[str]]
+"""The data of a fake: the parts of each subject, of which one is empty if it has none."""
+
+
+def _contains(stored: _Stored, sought: Sought) -> bool:
+    if "*" in sought.subject.name:
+        every = [parts for subject, parts in stored.items() if sought.has(subject)]
+    else:
+        every = [stored.get(sought.subject, set())]
+    return any(parts & {"", sought.part} if sought.part else parts for parts in every)
 
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:

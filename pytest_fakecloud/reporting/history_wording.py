@@ -13,7 +13,16 @@ from ..core.errors import counted, listed
 from ..core.timers import to_datetime
 from .asserted import source_at
 from .calls import Lookups, on_connection
-from .model import DataAccess, HistoryRow, Origin, Place, ReportRow, Sought, ValueHistory
+from .model import (
+    DataAccess,
+    HistoryRow,
+    Origin,
+    Place,
+    ReportRow,
+    Sought,
+    UnwrittenKind,
+    ValueHistory,
+)
 from .values import shortened
 
 _LONG = 16
@@ -53,7 +62,7 @@ def headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Look
 def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
-        return f"{_start(history)}, which nothing has written"
+        return f"{_start(history)}{_unwritten(history)}"
     compared = [row for row in writes
                 if any(sought.has(row.access.subject) for sought in history.start.sought)]  # fmt: skip
     last = (compared or writes)[-1]
@@ -73,7 +82,7 @@ def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Loo
     source = f"; {shortened(source_of(last.where), _LONGEST_SOURCE)}" if last.where else ""
     what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
     if history.unwritten:
-        return f"{_start(history)}, which nothing has written; the last writes: {what}"
+        return f"{_start(history)}{_unwritten(history)}; the last writes: {what}"
     return f"last call: {what}" if history.start.kind == "last_call" else what
 
 
@@ -216,11 +225,37 @@ def source_of(place: Place | None) -> str:
 
 
 def start_text(history: ValueHistory) -> str:
-    text = f"{_start(history)}{_at(history.start.place)}"
-    if history.unwritten:
-        text += ", which nothing has written"
-        text += "; the last writes of the test:" if history.rows else ""
-    return text
+    text = f"{_start(history)}{_at(history.start.place)}{_unwritten(history)}"
+    has_writes = any(row.access.writes and not row.step for row in history.rows)
+    return f"{text}; the last writes of the test:" if history.unwritten and has_writes else text
+
+
+_WHICH: Mapping[UnwrittenKind, str] = {
+    "never": "which nothing has written",
+    "later": "which nothing had written before",
+    "baseline": "which was in the baseline and which nothing has written since",
+    "unrecorded": "which no recorded call has written",
+}
+_OF_NAMES: Mapping[UnwrittenKind, str] = {
+    "never": "nothing has written {}",
+    "later": "nothing had written {} before",
+    "baseline": "nothing has written {} since the baseline, which had it",
+    "unrecorded": "no recorded call has written {}",
+}
+
+
+def _unwritten(history: ValueHistory) -> str:
+    """Return why there is no write of the data that the failing statement compared; empty if there is
+    one.
+    """
+    kinds = dict.fromkeys(history.unwritten.values())
+    if len(kinds) == 1 and history.start.kind != "last_call":
+        return f", {_WHICH[next(iter(kinds))]}"
+    texts = []
+    for kind in kinds:
+        names = _names(sought for sought in history.unwritten if history.unwritten[sought] == kind)
+        texts.append(_OF_NAMES[kind].format(names))
+    return "".join(f"; {text}" for text in texts)
 
 
 def _start(history: ValueHistory) -> str:

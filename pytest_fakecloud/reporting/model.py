@@ -264,20 +264,29 @@ class ExpectedItem:
     writes: tuple[DataAccess, ...]
 
 
+UnwrittenKind: TypeAlias = Literal["never", "later", "baseline", "unrecorded"]
+"""Why a history has no write of the data that the failing statement compared.
+
+``never``: nothing wrote it. ``later``: it was only written after the statement had read it.
+``baseline``: it was in the baseline of its fake. ``unrecorded``: it was, or may have been, in the fake
+before the first recorded call.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ValueHistory:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
-    ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
-    are the last writes of the test. ``read`` is what requests and deliveries to
-    the addresses of those that wrote have read.
+    ``left_out`` is the number of further writes. If there is no write of the data, the rows are the
+    last writes of the test, and ``unwritten`` has the reason for all sought data. ``read`` is what
+    requests and deliveries to the addresses of those that wrote have read.
     """
 
     start: HistoryStart
     rows: tuple[HistoryRow, ...] = ()
     gaps: tuple[Gap, ...] = ()
     left_out: int = 0
-    unwritten: bool = False
+    unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
     expected: tuple[ExpectedItem, ...] = ()
     read: frozenset[ReportSubject] = frozenset()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -603,6 +604,188 @@ def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> N
     assert result.unwritten
     [gap] = result.gaps
     assert (gap.access.subject.name, gap.neighbour.name) == ("STOCK:2", "stock:1")
+
+
+def in_next_test(cloud: Cloud) -> None:
+    """Make the data of all fakes their baselines, and return to these as before the next test."""
+    for fake in cloud.fakes():
+        fake.set_baseline()
+    cloud.reset()
+
+
+def start(cloud: Cloud, fail: Callable[[], None]) -> str:
+    """Return the first line of a history without the place."""
+    return re.sub(r" \(test_start\.py:\d+\)", "", start_text(history(cloud, fail)))
+
+
+def test_keys_of_the_baseline(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.hset("accounts", "ada", "1")
+    client.set("fleeting", "1", ex=10)
+    in_next_test(cloud)
+
+    def look() -> None:
+        assert kv.value("a") == "other"
+
+    def look_at_all() -> None:
+        assert kv.contents() == {}
+
+    def look_at_an_expired_one() -> None:
+        cloud.clock.advance(20)
+        assert kv.value("fleeting") == "1"
+
+    def call() -> None:
+        assert client.get("a") == "other"
+
+    def call_for_a_field() -> None:
+        assert client.hget("accounts", "ada") == "2"
+
+    def call_for_another_field() -> None:
+        assert client.hget("accounts", "bob") == "2"
+
+    known = ", which was in the baseline and which nothing has written since"
+    read = "The failing statement read"
+    assert start(cloud, look) == f"{read} kv_server.value('a'){known}"
+    assert start(cloud, look_at_all) == f"{read} kv_server.contents(){known}"
+    assert start(cloud, look_at_an_expired_one) == f"{read} kv_server.value('fleeting'){known}"
+    assert start(cloud, call) == f"{read} a{known}"
+    assert start(cloud, call_for_a_field) == f"{read} accounts ada{known}"
+    assert start(cloud, call_for_another_field) == f"{read} accounts bob, which nothing has written"
+
+
+def test_vectors_of_the_baseline(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+    for namespace in ("", "visitors"):
+        client.upsert([("tea", [1.0, 0.0])], namespace=namespace)
+    in_next_test(cloud)
+
+    def fail() -> None:
+        assert client.query([1.0, 0.0])[0].id == "cup"
+
+    def fail_in_namespace() -> None:
+        assert client.fetch(["tea"], namespace="visitors") == []
+
+    known = "which was in the baseline and which nothing has written since"
+    assert start(cloud, fail) == f"The failing statement read tea, {known}"
+    assert start(cloud, fail_in_namespace) == f"The failing statement read visitors tea, {known}"
+
+
+def test_records_of_the_baseline(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders": 1, "returns": 1})
+    broker.produce("orders", "tea")
+    broker.commit("mailer", "orders", 0, 1)
+    in_next_test(cloud)
+
+    def fail() -> None:
+        assert broker.records("orders") == []
+
+    def fail_for_a_group() -> None:
+        assert broker.group("mailer").committed == {}
+
+    def fail_for_an_empty_topic() -> None:
+        assert broker.records("returns") != []
+
+    known = ", which was in the baseline and which nothing has written since"
+    assert start(cloud, fail).endswith(f"broker.records('orders'){known}")
+    assert start(cloud, fail_for_a_group).endswith(f"broker.group('mailer'){known}")
+    assert start(cloud, fail_for_an_empty_topic).endswith(
+        "broker.records('returns'), which nothing has written"
+    )
+
+
+def test_messages_of_the_baseline_have_no_recorded_call(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.accept("https://shop.example.com")
+    queue.publish("https://shop.example.com/orders")
+    in_next_test(cloud)
+
+    def fail() -> None:
+        assert queue.messages() == []
+
+    assert start(cloud, fail) == (
+        "The failing statement read queue.messages(), which no recorded call has written"
+    )
+
+
+def test_data_whose_writes_were_forgotten(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    cloud.journal.clear()
+
+    def fail() -> None:
+        assert kv.value("a") == "other"
+
+    assert start(cloud, fail) == (
+        "The failing statement read kv_server.value('a'), which no recorded call has written"
+    )
+
+
+def test_data_that_was_written_only_after_the_read(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    in_next_test(cloud)
+
+    def cached(source: str) -> str | None:
+        value = client.get("cache")
+        if value is None:
+            client.set("cache", value := client.get(source) or "")
+        return value
+
+    def fail() -> None:
+        assert cached("missing") == "other"
+        client.delete("cache")
+
+    def fail_with_the_baseline() -> None:
+        assert cached("a") == "other"
+
+    read = "The failing statement read"
+    assert start(cloud, fail) == (
+        f"{read} cache, missing; nothing had written cache before; nothing has written missing; "
+        "the last writes of the test:"
+    )
+    client.delete("cache")
+    cloud.reset()
+    assert start(cloud, fail_with_the_baseline) == (
+        f"{read} cache, a; nothing had written cache before; nothing has written a since the "
+        "baseline, which had it; the last writes of the test:"
+    )
+
+
+def test_the_last_writes_are_announced_only_if_there_are_any(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    cloud.reset()
+
+    def fail() -> None:
+        assert client.get("a") == "other"
+
+    result = history(cloud, fail)
+    assert [row.access.what for row in result.rows] == ["GET a"]
+    assert start(cloud, fail) == "The failing statement read a, which nothing has written"
+
+
+def test_the_last_call_of_a_statement_that_read_nothing_read_the_baseline(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    in_next_test(cloud)
+    client.get("a")
+
+    def fail() -> None:
+        assert client is None
+
+    assert start(cloud, fail) == (
+        "The failing statement read none of the fakes' data; this is the history of the last call; "
+        "nothing has written a since the baseline, which had it"
+    )
+
+
+def test_a_key_of_the_baseline_is_not_missing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.set("STOCK:2", "4")
+    in_next_test(cloud)
+
+    def fail() -> None:
+        client.set("stock:1", "5")
+        client.get("stock:1")
+        assert client.get("STOCK:2") == "5"
+
+    assert history(cloud, fail).gaps == ()
 
 
 def test_a_topic_that_nothing_reads_while_a_similar_one_is_read(cloud: Cloud) -> None:
