@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ..core.errors import chain_of
 from ..core.frames import CodePlace, is_own, place_at, stack_of
 from ..core.libraries import is_library
+from ..core.recorder import Look
 from .model import Place
 
 _LEVELS = 4
@@ -156,6 +157,11 @@ def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]
                 yield statement
             # A statement around it calls this function, whose other lines are no closer.
             inner.add(frame.f_code)
+
+
+def promise_looks(raised: BaseException | None) -> list[Look]:
+    """Return the looks at data of a broken promise of an exploration that made its assertion itself."""
+    return [look for error in chain_of(raised) for look in getattr(error, "_fakecloud_looks", ())]
 
 
 def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:

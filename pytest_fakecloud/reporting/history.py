@@ -30,6 +30,7 @@ from .asserted import (
     compared_items,
     failed_statements,
     latest,
+    promise_looks,
 )
 from .calls import Lookups, ReplayedScript, executed_at, on_connection, records_of
 from .data import state_of
@@ -89,7 +90,7 @@ class TimedAccess(NamedTuple):
 def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> ValueHistory | None:
     """Return the history of a failed test; None if none of its calls accessed data."""
     builder = _HistoryBuilder(test, rows)
-    start = builder.start(list(failed_statements(test.raised)))
+    start = builder.start(list(failed_statements(test.raised)), promise_looks(test.raised))
     return None if start is None else builder.history(start)
 
 
@@ -140,11 +141,16 @@ class _HistoryBuilder:
 
     # -- the start -------------------------------------------------------------------------------
 
-    def start(self, statements: Sequence[FailedStatement]) -> HistoryStart | None:
+    def start(
+        self, statements: Sequence[FailedStatement], promised: Sequence[Look] = ()
+    ) -> HistoryStart | None:
+        """Return where the history starts; None if no data was accessed. ``promised`` are the looks of
+        a broken promise that a statement passed to an exploration.
+        """
         looks = list(self._records.looks)
         codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
-            chosen: list[Look] = []
+            chosen = list(promised)
             numbers: tuple[int, ...] = ()
             for group in statement.groups:
                 at = latest([look.place for look in looks], group, repeats=statement.repeats)

@@ -13,7 +13,7 @@ import pytest
 import redis
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.report.accesses import accesses
@@ -172,6 +172,49 @@ def test_a_function_that_changes_what_is_compared(
     result = history(cloud, fail)
     assert (result.start.kind, result.start.by) == ("changed", ("send",))
     assert [sought.subject.name for sought in result.start.sought] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("promise_of", "look", "name", "read"),
+    [
+        (lambda number: once("n"), "kv_server.value('n')", "n", ["INCR n <-- 2"]),
+        (
+            lambda number: always(lambda: number() < 1),
+            "kv_server.integer('n')",
+            "n",
+            ["INCR n <-- 1"],
+        ),
+        (at_most_one, "kv_server.integer('n')", "n", ["INCR n <-- 2"]),
+        (
+            lambda number: eventually(lambda: number() < 1, within=1),
+            "kv_server.integer('n')",
+            "n",
+            ["INCR n <-- 2"],
+        ),
+        (lambda number: nothing_lost("orders", list), "broker.records('orders')", "orders", []),
+    ],
+    ids=["once", "always", "at_most_one", "eventually", "nothing_lost"],
+)
+def test_what_a_broken_promise_of_an_exploration_read(
+    cloud: Cloud, kv: KVServer, promise_of: Any, look: str, name: str, read: list[str]
+) -> None:
+    client = kv.client(allow_telemetry=False)
+    producer = cloud.broker(topics={"orders": 1}).client()
+    promise = promise_of(lambda: kv.integer("n") or 0)
+
+    def work() -> None:
+        producer.post("/produce/orders", json={"value": "tea"})
+        client.incr("n")
+        client.set("done", "1")
+
+    def fail() -> None:
+        cloud.explore({"a": work, "b": work}, promise, budget=20)
+
+    result = history(cloud, fail)
+    marked = [f"{row.access.what} <-- {row.access.result}" for row in result.rows if row.is_read]
+    assert result.start.looks == (look,)
+    assert {row.access.subject.name for row in result.rows} == {name}
+    assert marked == read
 
 
 def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
