@@ -29,6 +29,7 @@ from .asserted import (
     changing,
     compared_items,
     failed_statements,
+    has_failed_statement,
     latest,
     promise_looks,
 )
@@ -91,7 +92,9 @@ def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> ValueHistory | 
     """Return the history of a failed test; None if none of its calls accessed data."""
     builder = _HistoryBuilder(test, rows)
     start = builder.start(list(failed_statements(test.raised)), promise_looks(test.raised))
-    return None if start is None else builder.history(start)
+    if start is None:
+        return None
+    return builder.history(replace(start, is_of_statement=has_failed_statement(test.raised)))
 
 
 class _HistoryBuilder:

@@ -261,7 +261,9 @@ def _unwritten(history: ValueHistory) -> str:
 def _start(history: ValueHistory) -> str:
     start = history.start
     if start.kind == "last_call":
-        return "The failing statement read none of the fakes' data; this is the history of the last call"
+        read = "The failing statement read none of the fakes' data"
+        reason = read if start.is_of_statement else "No statement failed"
+        return f"{reason}; this is the history of the last call"
     names = _names([sought for sought in start.sought if sought not in start.earlier])
     if start.kind == "changed":
         functions = listed([f"{name}()" for name in start.by], 3)

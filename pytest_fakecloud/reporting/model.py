@@ -177,7 +177,8 @@ class HistoryStart:
     methods with which it looked at data, ``rows`` the calls, and ``by`` the functions that changed
     what it compared. ``until`` is the journal number of the last entry before its last look.
     ``earlier`` is the sought data that only equal requests before had read. ``is_read``: the calls
-    read data, unlike calls that only wrote.
+    read data, unlike calls that only wrote. ``is_of_statement``: a statement failed, unlike in a test
+    that passed with strict-mode violations.
     """
 
     kind: StartKind
@@ -189,6 +190,7 @@ class HistoryStart:
     until: int | None = None
     earlier: tuple[Sought, ...] = ()
     is_read: bool = True
+    is_of_statement: bool = True
 
 
 class Origin(NamedTuple):

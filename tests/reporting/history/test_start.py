@@ -227,6 +227,24 @@ def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redi
     assert not any(row.is_read for row in result.rows)
 
 
+def test_the_failure_of_a_test_without_a_failed_statement(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    violation = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
+    result = report_of(cloud, raised=violation).history
+    assert result is not None
+    assert start_text(result) == "No statement failed; this is the history of the last call"
+
+
+def test_a_failed_statement_without_source(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    with pytest.raises(AssertionError) as failed:
+        exec("def fail(): assert False\nfail()", {"__name__": "shop"})
+    raised = failed.value.with_traceback(failed.tb.tb_next)  # without the frame of this test
+    result = report_of(cloud, raised=raised).history
+    assert result is not None
+    assert start_text(result).startswith("The failing statement read none of the fakes' data")
+
+
 def test_rejected_and_unanswered_writes_and_deletions(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
