@@ -440,9 +440,11 @@ class _HistoryBuilder:
         )  # fmt: skip
 
     def _failed_after(self, write: TimedAccess) -> Origin | None:
-        """Return the write that failed as the last call of the failed delivery that made another one."""
+        """Return the write that failed as the last call of the failed request or delivery that made
+        another one.
+        """
         cause = self._rows.get(write.row.cause)
-        if cause is None or cause.kind != "attempt" or cause.ok:
+        if cause is None or cause.kind not in ("attempt", "request") or cause.ok:
             return None
         last = [use for use in self._by_activity[cause.number] if use.row is not cause][-1]
         is_failed = last.access.writes and last.access.succeeded is not True

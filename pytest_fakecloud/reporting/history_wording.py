@@ -185,7 +185,9 @@ def _origin(access: DataAccess, lookups: Lookups) -> tuple[str, str]:
 
 
 def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
-    """Return the request or delivery during which a row was made; empty if it was none."""
+    """Return the request or delivery during which a row was made, with its outcome; empty if it was
+    none.
+    """
     row = rows.get(cause)
     if row is None:
         return ""
@@ -194,7 +196,8 @@ def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
         text: str = words.delivery_name(row, lookups)
         return text
     if row.kind == "request":
-        return row.operation
+        outcome = "raised an exception" if row.status is None and not row.ok else row.status
+        return row.operation if outcome is None else f"{row.operation} ({outcome})"
     if row.kind == "call" and any(fault.kind == "call" for fault in row.faults):
         return f"the function of a fault of {row.peer}"
     return ""

@@ -219,7 +219,8 @@ class HistoryRow:
     ``is_idle``: the row is the last access of a delivery or request that wrote nothing. ``order`` is
     the journal number at which it happened. ``lost`` is data that the write removed without naming it.
     ``caller`` is the line that called the function with ``where``, if there is no origin.
-    ``failed`` is the write that failed at the end of the failed delivery that made this one.
+    ``failed`` is the write that failed at the end of the failed request or delivery that made this
+    one.
     """
 
     number: int

@@ -18,9 +18,15 @@ from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.report.accesses import accesses
 from pytest_fakecloud.reporting.asserted import UnequalValues, compared_items, source_at
-from pytest_fakecloud.reporting.calls import lookups_of
-from pytest_fakecloud.reporting.history_wording import expected_texts, gap_texts, lines, start_text
-from pytest_fakecloud.reporting.model import ValueHistory
+from pytest_fakecloud.reporting.calls import Lookups, lookups_of
+from pytest_fakecloud.reporting.history_wording import (
+    expected_texts,
+    gap_texts,
+    lines,
+    start_text,
+    who,
+)
+from pytest_fakecloud.reporting.model import ReportRow, ValueHistory
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.rows import rows as rows_of
 
@@ -1383,3 +1389,17 @@ def test_the_write_that_failed_at_the_end_of_a_delivery(cloud: Cloud, kv: KVServ
     named = [line.by for line in lines(result, rows, report.lookups)]
     assert ", then RPUSH statement r3 <-- 503 Service Unavailable" in named[0]
     assert "then" not in named[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "ok", "name"),
+    [
+        (201, True, "POST /orders (201)"),
+        (500, False, "POST /orders (500)"),
+        (None, False, "POST /orders (raised an exception)"),
+        (None, True, "POST /orders"),
+    ],
+)
+def test_a_request_is_named_with_its_outcome(status: int | None, ok: bool, name: str) -> None:
+    row = ReportRow(1, 0, "request", "client", "application", "POST /orders", status=status, ok=ok)
+    assert who(1, {1: row}, Lookups()) == name
