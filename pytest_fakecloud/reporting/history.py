@@ -289,9 +289,9 @@ class _HistoryBuilder:
         rows = _in_order(self._with_origins(rows, most) + reads)
         activities = {self._activity(self._rows[row.number]) for row in rows}
         activities |= {self._activity(self._rows[number]) for number in start.rows}
-        gaps = [*self._gaps(start, activities)]
-        # What a listed write was made after tells more than what the same request did for other data.
         used = {(origin.number, origin.access.subject) for row in rows for origin in row.origins}
+        gaps = [*self._gaps(start, activities, used)]
+        # What a listed write was made after tells more than what the same request did for other data.
         gaps = [gap for gap in gaps if (gap.row, gap.access.subject) in used] or gaps
         gaps = [*gaps, *self._undeleted(rows), *self._unsent(rows)][:_GAPS]
         rows = _with_callers(_in_order([*rows, *self._missed(gaps, rows)]))
@@ -671,7 +671,12 @@ class _HistoryBuilder:
 
     # -- missing writes and reads ----------------------------------------------------------------
 
-    def _gaps(self, start: HistoryStart, activities: Set[object]) -> Iterator[Gap]:
+    def _gaps(
+        self, start: HistoryStart, activities: Set[object], used: Set[tuple[int, ReportSubject]]
+    ) -> Iterator[Gap]:
+        """Yield the gaps in requests of the history; ``used`` are the rows and subjects of the reads
+        before its writes.
+        """
         read: dict[ReportSubject, TimedAccess] = {}
         written: dict[ReportSubject, TimedAccess] = {}
         for use in self.uses:
@@ -691,11 +696,24 @@ class _HistoryBuilder:
             missed = next(
                 (reverse[other].access for other in reverse if _alike(subject, other)), None
             )
-            neighbour = next((other for other in both if _alike(subject, other)), None)
+            is_known = subject in looked or (use.row.number, subject) in used
+            neighbour = next((other for other in both if _alike(subject, other)
+                              and not self._writes_too(use, other, is_known)), None)  # fmt: skip
             # Many keys with numbers in their names are written, and few of them are read.
             is_usual = subject in unread and subject.kind == "key" and missed is None
             if (missed is not None and subject in unwritten) or (neighbour and not is_usual):
                 yield Gap(use.access, use.row.number, neighbour, missed)
+
+    def _writes_too(self, use: TimedAccess, neighbour: ReportSubject, is_known: bool) -> bool:
+        """Return whether the call that read data also writes a neighbour, or its request does, unless
+        the read is known to be one of the history: it means both, such as the windows of a rate limiter.
+        """
+        writes = [] if use.access.writes else self._writes_of(Sought(neighbour))
+        activity = None if is_known else self._activity(use.row)
+        return any(
+            write.row.number == use.row.number or self._activity(write.row) == activity
+            for write in writes
+        )
 
     def _missed(self, gaps: Sequence[Gap], rows: Sequence[HistoryRow]) -> Iterator[HistoryRow]:
         """Yield the last writes of data with a name similar to that of data that nothing wrote, unless

@@ -855,6 +855,60 @@ def test_a_key_of_the_baseline_is_not_missing(cloud: Cloud, kv: KVServer, client
     assert history(cloud, fail).gaps == ()
 
 
+def test_the_previous_window_of_a_limiter_is_not_missing(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    script = (
+        "local used = redis.call('INCR', KEYS[1]) + (redis.call('GET', KEYS[2]) or 0) return used"
+    )
+
+    def fail_of_other_data() -> None:
+        client.eval(script, ["hits:2", "hits:1"]), client.set("price", "40")
+        assert kv.value("price") == "41"
+
+    def fail_of_the_limiter() -> None:
+        assert client.eval(script, ["hits:2", "hits:1"]) == 0
+
+    def fail_of_other_data_with_single_calls() -> None:
+        client.set("price", "40")
+        client.get("hits:1"), client.incr("hits:2"), client.get("hits:2")
+        assert kv.value("price") == "41"
+
+    assert list(gap_texts(history(cloud, fail_of_other_data))) == []
+    assert list(gap_texts(history(cloud, fail_of_the_limiter))) == []
+    cloud.reset()
+    assert list(gap_texts(history(cloud, fail_of_other_data_with_single_calls))) == []
+
+
+def test_a_name_that_was_read_with_a_similar_one_that_others_wrote(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    client.set("price:1", "40")
+
+    def fail() -> None:
+        assert client.mget("price:1", "price:2") == ["40", "50"]
+
+    assert list(gap_texts(history(cloud, fail))) == [
+        "MGET price:1 price:2: nothing wrote price:2; price:1 was written and read"
+    ]
+
+
+def test_a_name_that_was_read_before_a_similar_one_was_written(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def move() -> None:
+        client.set("seats:2", int(client.get("seats:1") or 0) + 17)
+
+    def fail() -> None:
+        move()
+        client.get("seats:2")
+        assert kv.value("seats:2") == "20"
+
+    assert list(gap_texts(history(cloud, fail))) == [
+        "GET seats:1: nothing wrote seats:1; seats:2 was written and read"
+    ]
+
+
 def test_a_topic_that_nothing_reads_while_a_similar_one_is_read(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"orders-1": 1, "orders-2": 1})
 
