@@ -84,7 +84,7 @@ SERVICES: Mapping[str, Service] = {
             "kv_server",
             "kv",
             "KVServer",
-            ["accesses:expiries", "accesses:script_runs", "findings:may_wait"],
+            ["accesses:expiries", "accesses:script_runs", "data:stored", "findings:may_wait"],
             development=_KV_SERVER,
             files=_DUMPS,
         ),
@@ -92,14 +92,20 @@ SERVICES: Mapping[str, Service] = {
             "vector_index",
             "vector",
             "VectorIndex",
-            ["findings:unfinished"],
+            ["data:stored", "findings:unfinished"],
             development=_VECTOR_INDEX,
         ),
         _service(
             "broker",
             "broker",
             "Broker",
-            ["findings:callers", "findings:unfinished", "replay:frames", "wording:event_text"],
+            [
+                "data:stored",
+                "findings:callers",
+                "findings:unfinished",
+                "replay:frames",
+                "wording:event_text",
+            ],
             development=_BROKER,
         ),
         _service(
@@ -163,7 +169,8 @@ def report_part(name: str, part: str) -> Any:
     none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
     (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
     (sentences). Or import a function that only some services have: ``expiries`` (of keys),
-    ``script_runs`` (what scripts executed), ``may_wait`` (whether a call may wait), ``unsent``
+    ``script_runs`` (what scripts executed), ``stored`` (the data in a state that histories are
+    about), ``may_wait`` (whether a call may wait), ``unsent``
     (destinations that received nothing), ``callers`` (of events), ``unfinished`` (findings of
     unfinished work), ``frames`` (states after each event) or ``event_text``.
     """

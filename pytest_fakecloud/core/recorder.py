@@ -367,9 +367,13 @@ class Recorder:
         self, method: str, place: CodePlace, arguments: Arguments, fake: str = ""
     ) -> None:
         """Record a look of the test at a fake's data, for the report of a failing test."""
+        self.shared.looks.append(self.look(method, place, arguments, fake))
+
+    def look(self, method: str, place: CodePlace, arguments: Arguments, fake: str = "") -> Look:
+        """Return a look at a fake's data that happens now."""
         entries = (self._parent or self).entries
         number = entries[-1].number if entries else 0
-        self.shared.looks.append(Look(fake or self.fake, method, place, arguments, number))
+        return Look(fake or self.fake, method, place, arguments, number)
 
     def note_change(self, fake: str) -> None:
         """Note a change of a fake by the test that is no action, such as a new destination."""

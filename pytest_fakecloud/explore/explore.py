@@ -472,7 +472,7 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
     if trial.broken is not None:
         again = trial if trial.is_stuck else player.play(Schedule(), keep=True, stacks=True)
         shown_trial = again if again.broken is not None else trial
-        raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from trial.broken
+        raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
     if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Sequence, Sized
+from itertools import takewhile
 from types import FunctionType
 from typing import Any, cast
 
+from ..cloud.fake import Fake
 from ..core.errors import ContractError, brief, shown
 from ..core.field_types import positional_parameters
+from ..core.frames import code_place
+from ..core.recorder import Look
 from ..core.timers import Duration, duration_us, to_datetime
 from .programs import check_has_run
 from .trial import History, Operation
@@ -41,6 +46,8 @@ class Predicate:
         self.takes_history = _takes_argument(function)
         name = getattr(function, "__name__", "")
         self.name = name if name.isidentifier() else "the predicate"
+        self._look_before: Look | None = None
+        """The test's last look at data before the function was called."""
 
     def value(self, history: History) -> object:
         """Call the function; add a note to any exception but a failed assertion.
@@ -48,6 +55,8 @@ class Predicate:
         Raises ``ContractError`` for a coroutine or a generator, which would count as true.
         """
         __tracebackhide__ = True
+        looks = history.cloud.journal._recorder.shared.looks
+        self._look_before = looks[-1] if looks else None
         try:
             value = self._function(history) if self.takes_history else self._function()
         except AssertionError:
@@ -61,6 +70,11 @@ class Predicate:
             raise
         check_has_run(value, f"{self.promise}(): {self.name}", "without async and yield")
         return value
+
+    def looks(self, history: History) -> list[Look]:
+        """Return the looks at data of the last call."""
+        newest_first = reversed(history.cloud.journal._recorder.shared.looks)
+        return [*takewhile(lambda look: look is not self._look_before, newest_first)][::-1]
 
     def verdict(self, history: History) -> object:
         """Call the function; return its value, whose truth is meant."""
@@ -140,7 +154,8 @@ def _at_each_step(predicate: Predicate, wanted: bool) -> StepPromise:
         value = predicate.verdict(history)
         # A predicate that returns None contains assertions.
         if value is not None and bool(value) is not wanted:
-            raise AssertionError(f"{predicate.promise}: {predicate.name} returned {shown(value)}")
+            text = f"{predicate.promise}: {predicate.name} returned {shown(value)}"
+            raise _broken(text, predicate.looks(history))
 
     return StepPromise(at_step, takes_history=predicate.takes_history)
 
@@ -162,7 +177,8 @@ def at_most_one(items: Callable[..., object]) -> Check:
                 "return a number, a collection, or None for no item"
             )
         if count > 1:
-            raise AssertionError(f"at most one: {predicate.name} returned {shown(value)}")
+            text = f"at most one: {predicate.name} returned {shown(value)}"
+            raise _broken(text, predicate.looks(history))
 
     return StepPromise(at_step, takes_history=predicate.takes_history)
 
@@ -190,7 +206,8 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
         while not condition.verdict(history):
             due, now = clock.next_due_us(), clock.now_us()
             if now >= end:
-                raise AssertionError(f"eventually: {condition.name} did not hold within {within}")
+                text = f"eventually: {condition.name} did not hold within {within}"
+                raise _broken(text, condition.looks(history))
             target = end if due is None else min(end, max(due, now + 1))
             clock.move_to(to_datetime(target))
 
@@ -261,15 +278,30 @@ def once(key: str) -> Check:
         servers = [fake for fake in history.cloud.fakes() if fake.fixture == "kv_server"]
         if not servers:
             raise ContractError("once() checks a key, but no key-value server is open")
+        looks = [_look(server, "value", key) for server in servers]
         times = sum(_effects(key, cast("Any", server).value(key)) for server in servers)
         if times > 1:
-            raise AssertionError(f"{key} counts {times} effects instead of one")
+            raise _broken(f"{key} counts {times} effects instead of one", looks)
         queues = (cast("Any", fake) for fake in history.cloud.fakes() if fake.fixture == "queue")
         gave_up = history.errors or history.crashed or any(queue.dead_letters() for queue in queues)
         if times == 0 and not gave_up:
-            raise AssertionError(f"{key} counts no effect, although no client gave up")
+            raise _broken(f"{key} counts no effect, although no client gave up", looks)
 
     return check
+
+
+def _look(fake: Fake, method: str, name: str) -> Look:
+    """Return the look of a promise at the data of a fake."""
+    return fake._recorder.look(method, code_place(sys._getframe(1)), ((name,), {}))
+
+
+def _broken(text: str, looks: Sequence[Look]) -> AssertionError:
+    """Return the error of a broken promise, with its looks at data for the test's report: no statement
+    of the test contains them.
+    """
+    error = AssertionError(text)
+    vars(error)["_fakecloud_looks"] = tuple(looks)
+    return error
 
 
 def _effects(key: str, value: object) -> float:
@@ -303,7 +335,10 @@ def nothing_lost(
         came = list(handled())
         lost = [value for value in _sent(history, sent) if value not in came]
         if lost:
-            raise AssertionError(f"lost: {', '.join(map(shown, lost))}")
+            looks: list[Look] = []
+            if isinstance(sent, str):
+                looks = [_look(broker, "records", sent) for broker in _brokers(history, sent)]
+            raise _broken(f"lost: {', '.join(map(shown, lost))}", looks)
 
     return check
 
@@ -311,11 +346,16 @@ def nothing_lost(
 def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[object]:
     if not isinstance(sent, str):
         return list(sent())
-    brokers = [cast("Any", fake) for fake in history.cloud.fakes() if fake.fixture == "broker"]
-    with_topic = [broker for broker in brokers if sent in (topic.name for topic in broker.topics())]
-    if not with_topic:
+    brokers = _brokers(history, sent)
+    if not brokers:
         raise ContractError(f"no broker has the topic {sent!r}: create it, or pass a function")
-    return [record.value for broker in with_topic for record in broker.records(sent)]
+    return [record.value for broker in brokers for record in broker.records(sent)]
+
+
+def _brokers(history: History, topic: str) -> list[Any]:
+    """Return the brokers that have a topic."""
+    brokers = [cast("Any", fake) for fake in history.cloud.fakes() if fake.fixture == "broker"]
+    return [broker for broker in brokers if topic in (view.name for view in broker.topics())]
 
 
 def monotonic_reads(name: str) -> Check:

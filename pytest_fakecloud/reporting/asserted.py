@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ..core.errors import chain_of
 from ..core.frames import CodePlace, is_own, place_at, stack_of
 from ..core.libraries import is_library
+from ..core.recorder import Look
 from .model import Place
 
 _LEVELS = 4
@@ -147,15 +148,29 @@ def application_places(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
 def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]:
     """Yield the statements of the test and the application that failed, the innermost first."""
     for error in chain_of(raised):
-        frames = [(frame, line) for frame, line in walk_tb(error.__traceback__)
-                  if not is_library(frame.f_code.co_filename) and not is_own(frame)]  # fmt: skip
         inner: set[CodeType] = set()
-        for frame, line in reversed(frames):
+        for frame, line in reversed(_application_frames(error)):
             statement = _failed_statement(frame, line, inner)
             if statement is not None:
                 yield statement
             # A statement around it calls this function, whose other lines are no closer.
             inner.add(frame.f_code)
+
+
+def has_failed_statement(raised: BaseException | None) -> bool:
+    """Return whether a statement of the test or the application failed, also one without source."""
+    return any(map(_application_frames, chain_of(raised)))
+
+
+def _application_frames(error: BaseException) -> list[tuple[FrameType, int]]:
+    """Return the frames of a traceback that belong to no library, with their lines."""
+    return [(frame, line) for frame, line in walk_tb(error.__traceback__)
+            if not is_library(frame.f_code.co_filename) and not is_own(frame)]  # fmt: skip
+
+
+def promise_looks(raised: BaseException | None) -> list[Look]:
+    """Return the looks at data of a broken promise of an exploration that made its assertion itself."""
+    return [look for error in chain_of(raised) for look in getattr(error, "_fakecloud_looks", ())]
 
 
 def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:

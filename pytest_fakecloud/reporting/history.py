@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ..cloud.fake import Fake
 from ..cloud.services import report_part
 from ..core.calls import Arguments, Call
-from ..core.errors import listed
+from ..core.errors import FakecloudError, listed
 from ..core.frames import place_at
 from ..core.recorder import Look, SharedRecords
 from .applications import ServedRequest
@@ -28,9 +29,12 @@ from .asserted import (
     changing,
     compared_items,
     failed_statements,
+    has_failed_statement,
     latest,
+    promise_looks,
 )
 from .calls import Lookups, ReplayedScript, executed_at, on_connection, records_of
+from .data import state_of
 from .losses import with_losses
 from .model import (
     DataAccess,
@@ -44,8 +48,10 @@ from .model import (
     ReportSubject,
     Sought,
     StartKind,
+    UnwrittenKind,
     ValueHistory,
 )
+from .replay import baseline_of
 from .values import NUMBER, parsed, readable, shortened, shortened_json, words_of
 
 if TYPE_CHECKING:
@@ -85,8 +91,10 @@ class TimedAccess(NamedTuple):
 def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> ValueHistory | None:
     """Return the history of a failed test; None if none of its calls accessed data."""
     builder = _HistoryBuilder(test, rows)
-    start = builder.start(list(failed_statements(test.raised)))
-    return None if start is None else builder.history(start)
+    start = builder.start(list(failed_statements(test.raised)), promise_looks(test.raised))
+    if start is None:
+        return None
+    return builder.history(replace(start, is_of_statement=has_failed_statement(test.raised)))
 
 
 class _HistoryBuilder:
@@ -120,6 +128,8 @@ class _HistoryBuilder:
         self._failed_at: Place | None = None
         self._cloud, self._comparison = cloud, test.compared
         self._items = ComparedItems()
+        self._stored: dict[tuple[str, bool], _Stored | None] = {}
+        """What each fake contains, and its baseline (true)."""
 
     def _expiries(self, test: ObservedTest, uses: Sequence[TimedAccess]) -> list[TimedAccess]:
         """Return the expiries of keys: each follows the last access before it."""
@@ -134,11 +144,16 @@ class _HistoryBuilder:
 
     # -- the start -------------------------------------------------------------------------------
 
-    def start(self, statements: Sequence[FailedStatement]) -> HistoryStart | None:
+    def start(
+        self, statements: Sequence[FailedStatement], promised: Sequence[Look] = ()
+    ) -> HistoryStart | None:
+        """Return where the history starts; None if no data was accessed. ``promised`` are the looks of
+        a broken promise that a statement passed to an exploration.
+        """
         looks = list(self._records.looks)
         codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
-            chosen: list[Look] = []
+            chosen = list(promised)
             numbers: tuple[int, ...] = ()
             for group in statement.groups:
                 at = latest([look.place for look in looks], group, repeats=statement.repeats)
@@ -253,8 +268,9 @@ class _HistoryBuilder:
                 is_read = start.kind != "last_call" and any(use in read.values() for use in run)
                 rows.append(self._row(run, 0, is_read=is_read))
         rows = _first_uses(rows)
-        unwritten = not rows
-        if unwritten:
+        unwritten: dict[Sought, UnwrittenKind] = {}
+        if not rows:
+            unwritten = {sought: self._unwritten_kind(sought) for sought in start.sought}
             writes = [use for use in self.uses if use.access.writes]
             kinds = {(sought.subject.kind, sought.subject.fake) for sought in start.sought}
             alike = [use for use in writes
@@ -273,9 +289,9 @@ class _HistoryBuilder:
         rows = _in_order(self._with_origins(rows, most) + reads)
         activities = {self._activity(self._rows[row.number]) for row in rows}
         activities |= {self._activity(self._rows[number]) for number in start.rows}
-        gaps = [*self._gaps(start, activities)]
-        # What a listed write was made after tells more than what the same request did for other data.
         used = {(origin.number, origin.access.subject) for row in rows for origin in row.origins}
+        gaps = [*self._gaps(start, activities, used)]
+        # What a listed write was made after tells more than what the same request did for other data.
         gaps = [gap for gap in gaps if (gap.row, gap.access.subject) in used] or gaps
         gaps = [*gaps, *self._undeleted(rows), *self._unsent(rows)][:_GAPS]
         rows = _with_callers(_in_order([*rows, *self._missed(gaps, rows)]))
@@ -340,6 +356,39 @@ class _HistoryBuilder:
         writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())
         return [use for use in writes if sought.covers(use.access)]
 
+    def _unwritten_kind(self, sought: Sought) -> UnwrittenKind:
+        """Return why a history has no write of data."""
+        if self._writes_of(sought):
+            return "later"
+        fake = self._fakes.get(sought.subject.fake)
+        if fake is None:
+            return "never"
+        baseline = self._stored_in(fake, of_baseline=True)
+        if baseline is not None and _contains(baseline, sought):
+            return "baseline"
+        # Entries of the journal may have been forgotten.
+        current = self._stored_in(fake, of_baseline=False)
+        is_stored = current is not None and _contains(current, sought)
+        may_be_stored = baseline is None and current is None and fake._baseline.number > 0
+        return "unrecorded" if is_stored or may_be_stored else "never"
+
+    def _stored_in(self, fake: Fake, *, of_baseline: bool) -> _Stored | None:
+        """Return the data in a fake, or in its baseline, that a history may be about; None if it is not
+        known.
+        """
+        at = fake.name, of_baseline
+        if at not in self._stored:
+            self._stored[at] = None
+            if (stored := report_part(fake.fixture, "stored")) is not None:
+                state = None
+                with suppress(FakecloudError, OSError):  # of a real server
+                    state = baseline_of(self._cloud, fake) if of_baseline else state_of(fake)
+                if state is not None:
+                    parts = self._stored[at] = {}
+                    for found in stored(state, fake.name):
+                        parts.setdefault(found.subject, set()).add(found.part)
+        return self._stored[at]
+
     def _elsewhere(
         self, sought: Sought, runs: Sequence[Sequence[TimedAccess]]
     ) -> list[list[TimedAccess]]:
@@ -391,9 +440,11 @@ class _HistoryBuilder:
         )  # fmt: skip
 
     def _failed_after(self, write: TimedAccess) -> Origin | None:
-        """Return the write that failed as the last call of the failed delivery that made another one."""
+        """Return the write that failed as the last call of the failed request or delivery that made
+        another one.
+        """
         cause = self._rows.get(write.row.cause)
-        if cause is None or cause.kind != "attempt" or cause.ok:
+        if cause is None or cause.kind not in ("attempt", "request") or cause.ok:
             return None
         last = [use for use in self._by_activity[cause.number] if use.row is not cause][-1]
         is_failed = last.access.writes and last.access.succeeded is not True
@@ -620,7 +671,12 @@ class _HistoryBuilder:
 
     # -- missing writes and reads ----------------------------------------------------------------
 
-    def _gaps(self, start: HistoryStart, activities: Set[object]) -> Iterator[Gap]:
+    def _gaps(
+        self, start: HistoryStart, activities: Set[object], used: Set[tuple[int, ReportSubject]]
+    ) -> Iterator[Gap]:
+        """Yield the gaps in requests of the history; ``used`` are the rows and subjects of the reads
+        before its writes.
+        """
         read: dict[ReportSubject, TimedAccess] = {}
         written: dict[ReportSubject, TimedAccess] = {}
         for use in self.uses:
@@ -628,7 +684,9 @@ class _HistoryBuilder:
                 (written if use.access.writes else read).setdefault(use.access.subject, use)
         looked = {sought.subject for sought in start.sought}
         both = [subject for subject in read if subject in written]
-        unwritten = {subject: use for subject, use in read.items() if subject not in written}
+        # Data from before the first recorded call is not missing.
+        unwritten = {subject: use for subject, use in read.items() if subject not in written
+                     and self._unwritten_kind(Sought(subject)) in ("never", "later")}  # fmt: skip
         unread = {subject: use for subject, use in written.items()
                   if subject not in read and subject not in looked}  # fmt: skip
         for subject, use in (*unwritten.items(), *unread.items()):
@@ -638,11 +696,24 @@ class _HistoryBuilder:
             missed = next(
                 (reverse[other].access for other in reverse if _alike(subject, other)), None
             )
-            neighbour = next((other for other in both if _alike(subject, other)), None)
+            is_known = subject in looked or (use.row.number, subject) in used
+            neighbour = next((other for other in both if _alike(subject, other)
+                              and not self._writes_too(use, other, is_known)), None)  # fmt: skip
             # Many keys with numbers in their names are written, and few of them are read.
             is_usual = subject in unread and subject.kind == "key" and missed is None
             if (missed is not None and subject in unwritten) or (neighbour and not is_usual):
                 yield Gap(use.access, use.row.number, neighbour, missed)
+
+    def _writes_too(self, use: TimedAccess, neighbour: ReportSubject, is_known: bool) -> bool:
+        """Return whether the call that read data also writes a neighbour, or its request does, unless
+        the read is known to be one of the history: it means both, such as the windows of a rate limiter.
+        """
+        writes = [] if use.access.writes else self._writes_of(Sought(neighbour))
+        activity = None if is_known else self._activity(use.row)
+        return any(
+            write.row.number == use.row.number or self._activity(write.row) == activity
+            for write in writes
+        )
 
     def _missed(self, gaps: Sequence[Gap], rows: Sequence[HistoryRow]) -> Iterator[HistoryRow]:
         """Yield the last writes of data with a name similar to that of data that nothing wrote, unless
@@ -747,6 +818,18 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[TimedAccess]:
             DataAccess(subject, False, served.target, result, value=value),
             row.at_us,
         )
+
+
+_Stored: TypeAlias = dict[ReportSubject, set[str]]
+"""The data of a fake: the parts of each subject, of which one is empty if it has none."""
+
+
+def _contains(stored: _Stored, sought: Sought) -> bool:
+    if "*" in sought.subject.name:
+        every = [parts for subject, parts in stored.items() if sought.has(subject)]
+    else:
+        every = [stored.get(sought.subject, set())]
+    return any(parts & {"", sought.part} if sought.part else parts for parts in every)
 
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:

@@ -13,7 +13,16 @@ from ..core.errors import counted, listed
 from ..core.timers import to_datetime
 from .asserted import source_at
 from .calls import Lookups, on_connection
-from .model import DataAccess, HistoryRow, Origin, Place, ReportRow, Sought, ValueHistory
+from .model import (
+    DataAccess,
+    HistoryRow,
+    Origin,
+    Place,
+    ReportRow,
+    Sought,
+    UnwrittenKind,
+    ValueHistory,
+)
 from .values import shortened
 
 _LONG = 16
@@ -53,7 +62,7 @@ def headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Look
 def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
-        return _start(history) + _unwritten(history)
+        return f"{_start(history)}{_unwritten(history)}"
     compared = [row for row in writes
                 if any(sought.has(row.access.subject) for sought in history.start.sought)]  # fmt: skip
     last = (compared or writes)[-1]
@@ -176,7 +185,9 @@ def _origin(access: DataAccess, lookups: Lookups) -> tuple[str, str]:
 
 
 def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
-    """Return the request or delivery during which a row was made; empty if it was none."""
+    """Return the request or delivery during which a row was made, with its outcome; empty if it was
+    none.
+    """
     row = rows.get(cause)
     if row is None:
         return ""
@@ -185,7 +196,8 @@ def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
         text: str = words.delivery_name(row, lookups)
         return text
     if row.kind == "request":
-        return row.operation
+        outcome = "raised an exception" if row.status is None and not row.ok else row.status
+        return row.operation if outcome is None else f"{row.operation} ({outcome})"
     if row.kind == "call" and any(fault.kind == "call" for fault in row.faults):
         return f"the function of a fault of {row.peer}"
     return ""
@@ -216,21 +228,45 @@ def source_of(place: Place | None) -> str:
 
 
 def start_text(history: ValueHistory) -> str:
-    text = f"{_start(history)}{_at(history.start.place)}"
-    if history.unwritten:
-        text += _unwritten(history)
-        text += "; the last writes of the test:" if history.rows else ""
-    return text
+    text = f"{_start(history)}{_at(history.start.place)}{_unwritten(history)}"
+    has_writes = any(row.access.writes and not row.step for row in history.rows)
+    return f"{text}; the last writes of the test:" if history.unwritten and has_writes else text
+
+
+_WHICH: Mapping[UnwrittenKind, str] = {
+    "never": "which nothing has written",
+    "later": "which nothing had written before",
+    "baseline": "which was in the baseline and which nothing has written since",
+    "unrecorded": "which no recorded call has written",
+}
+_OF_NAMES: Mapping[UnwrittenKind, str] = {
+    "never": "nothing has written {}",
+    "later": "nothing had written {} before",
+    "baseline": "nothing has written {} since the baseline, which had it",
+    "unrecorded": "no recorded call has written {}",
+}
+
+
+def _unwritten(history: ValueHistory) -> str:
+    """Return why there is no write of the data that the failing statement compared; empty if there is
+    one.
+    """
+    kinds = dict.fromkeys(history.unwritten.values())
+    if len(kinds) == 1 and history.start.kind != "last_call":
+        return f", {_WHICH[next(iter(kinds))]}"
+    texts = []
+    for kind in kinds:
+        names = _names(sought for sought in history.unwritten if history.unwritten[sought] == kind)
+        texts.append(_OF_NAMES[kind].format(names))
+    return "".join(f"; {text}" for text in texts)
 
 
 def _start(history: ValueHistory) -> str:
     start = history.start
     if start.kind == "last_call":
-        last_call = "this is the history of the last call"
-        # A test can also fail after its statements, as with strict-mode violations.
-        if start.place is None:
-            return last_call.capitalize()
-        return f"The failing statement read none of the fakes' data; {last_call}"
+        read = "The failing statement read none of the fakes' data"
+        reason = read if start.is_of_statement else "No statement failed"
+        return f"{reason}; this is the history of the last call"
     names = _names([sought for sought in start.sought if sought not in start.earlier])
     if start.kind == "changed":
         functions = listed([f"{name}()" for name in start.by], 3)
@@ -243,11 +279,6 @@ def _start(history: ValueHistory) -> str:
     if not start.earlier:
         return text
     return f"{text}; an earlier equal request had read {_names(start.earlier)}"
-
-
-def _unwritten(history: ValueHistory) -> str:
-    whose = "whose data" if history.start.kind == "last_call" else "which"
-    return f", {whose} nothing has written"
 
 
 def _names(all_sought: Iterable[Sought]) -> str:

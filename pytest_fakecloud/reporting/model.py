@@ -177,7 +177,8 @@ class HistoryStart:
     methods with which it looked at data, ``rows`` the calls, and ``by`` the functions that changed
     what it compared. ``until`` is the journal number of the last entry before its last look.
     ``earlier`` is the sought data that only equal requests before had read. ``is_read``: the calls
-    read data, unlike calls that only wrote.
+    read data, unlike calls that only wrote. ``is_of_statement``: a statement failed, unlike in a test
+    that passed with strict-mode violations.
     """
 
     kind: StartKind
@@ -189,6 +190,7 @@ class HistoryStart:
     until: int | None = None
     earlier: tuple[Sought, ...] = ()
     is_read: bool = True
+    is_of_statement: bool = True
 
 
 class Origin(NamedTuple):
@@ -217,7 +219,8 @@ class HistoryRow:
     ``is_idle``: the row is the last access of a delivery or request that wrote nothing. ``order`` is
     the journal number at which it happened. ``lost`` is data that the write removed without naming it.
     ``caller`` is the line that called the function with ``where``, if there is no origin.
-    ``failed`` is the write that failed at the end of the failed delivery that made this one.
+    ``failed`` is the write that failed at the end of the failed request or delivery that made this
+    one.
     """
 
     number: int
@@ -264,20 +267,29 @@ class ExpectedItem:
     writes: tuple[DataAccess, ...]
 
 
+UnwrittenKind: TypeAlias = Literal["never", "later", "baseline", "unrecorded"]
+"""Why a history has no write of the data that the failing statement compared.
+
+``never``: nothing wrote it. ``later``: it was only written after the statement had read it.
+``baseline``: it was in the baseline of its fake. ``unrecorded``: it was, or may have been, in the fake
+before the first recorded call.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ValueHistory:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
-    ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
-    are the last writes of the test. ``read`` is what requests and deliveries to
-    the addresses of those that wrote have read.
+    ``left_out`` is the number of further writes. If there is no write of the data, the rows are the
+    last writes of the test, and ``unwritten`` has the reason for all sought data. ``read`` is what
+    requests and deliveries to the addresses of those that wrote have read.
     """
 
     start: HistoryStart
     rows: tuple[HistoryRow, ...] = ()
     gaps: tuple[Gap, ...] = ()
     left_out: int = 0
-    unwritten: bool = False
+    unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
     expected: tuple[ExpectedItem, ...] = ()
     read: frozenset[ReportSubject] = frozenset()
 

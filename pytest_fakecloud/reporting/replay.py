@@ -21,7 +21,7 @@ from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper
 from ..core.errors import report_hook_failure
 from ..core.ids import Ids
-from ..core.timers import Instant
+from ..core.timers import Instant, to_datetime
 from ..http.messages import Request
 from .calls import ReplayedScript, executed_at
 from .data import Item, State, StateChange, changes_of, short, short_item, state_of
@@ -96,6 +96,19 @@ def replayed(cloud: BaseCloud, fake: Fake) -> ReplayedFake | None:
         player.move_to(cloud.clock.now_us())
         player.drop_different()
     return player.copies.get(fake.name)
+
+
+def baseline_of(cloud: BaseCloud, fake: Fake) -> State | None:
+    """Return the data of a fake's baseline, from a copy of the fake; None if it has a real server, or if
+    the copy cannot be made.
+    """
+    if fake._given_settings.get("engine") is not None:
+        return None
+    # Before all expiries.
+    player = _Player(cloud, to_datetime(0), {})
+    with ExitStack() as stack:
+        player.attempt(fake.name, partial(player.open, fake, stack))
+        return state_of(player.copies[fake.name].fake) if player.copies else None
 
 
 def changes_at(

@@ -392,6 +392,23 @@ def test_a_long_turn_shows_rejected_calls(cloud: Cloud, redis: Redis) -> None:
     assert "; INCR a → 400" in error.story
 
 
+def test_errors_of_the_redis_protocol_have_their_text(cloud: Cloud, kv: KVServer) -> None:
+    def run() -> None:
+        with redis_py.Redis.from_url(kv.database_url, protocol=2) as client:
+            client.set("a", "x")
+            for command in ("INCR", "LPOP"):
+                with contextlib.suppress(redis_py.ResponseError):
+                    client.execute_command(command, "a")
+            with contextlib.suppress(redis_py.ResponseError):
+                client.pipeline().execute_command("NONE").set("a", "y").execute()
+
+    story = failure(cloud, run, broken).story
+    assert "INCR a → ERR value is not an integer or out of range (" in story
+    assert "LPOP a → WRONGTYPE Operation against a key holding the wrong kind of value (" in story
+    assert "→ EXECABORT Transaction discarded because of" in story
+    assert "→ 400" not in story
+
+
 def test_a_long_turn_shows_refusals_and_answers_that_differ_from_the_undisturbed_run(
     cloud: Cloud, redis: Redis
 ) -> None:

@@ -11,7 +11,7 @@ from ...core.accesses import Touch
 from ...core.calls import Call
 from ...core.errors import counted, cut
 from ...kv.table import kinds
-from ...reporting.calls import SEVERAL, Lookups, command_of, gathered
+from ...reporting.calls import SEVERAL, Lookups, command_of, error_of, gathered
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
 from ..trial import Line, Trial
@@ -25,7 +25,7 @@ _REFUSED = {
 }  # fmt: skip
 """Commands that answer 0 if they had no effect."""
 _LONG = 110
-"""Maximum number of characters of a call; longer texts are cut."""
+"""Maximum number of characters of a call, and of an error; longer texts are cut."""
 
 
 def story(trial: Trial, undisturbed: Trial | None = None) -> str:
@@ -225,8 +225,12 @@ def line_text(line: Line, lookups: Lookups, *, with_answer: bool = True) -> str:
 
 
 def _answer(call: Call, lookups: Lookups) -> str:
-    if call.status is None or call.status >= 400:
-        return str(call.status or call.outcome)
+    if call.status is None:
+        return call.outcome
+    status, text = error_of(call)
+    if status or text:
+        # A Redis reply has no status.
+        return status or cut(text, _LONG)
     summary = summarise(call, lookups)
     # The answers of several commands are shown next to the commands.
     return summary.answer if summary is not None and call.route not in SEVERAL else ""

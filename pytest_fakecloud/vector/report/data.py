@@ -24,6 +24,7 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
+from ...reporting.model import ReportSubject, Sought
 from ..engine.engine import VectorEngine
 from ..fake import VectorIndex
 from ..model import VectorRecord
@@ -57,6 +58,14 @@ def state(fake: VectorIndex) -> State:
         for cursor in fake._engine.cursors()
     }
     return sections
+
+
+def stored(state: State, fake: str) -> Iterator[Sought]:
+    """Yield the vectors of a state."""
+    for section, items in state.items():
+        name = section.removeprefix("namespace ") if section != _section_of("") else ""
+        for vector_id in items if section == _section_of(name) else ():
+            yield Sought(ReportSubject("namespace", name, fake), vector_id)
 
 
 def _folded(item: Mapping[str, Any]) -> Item:

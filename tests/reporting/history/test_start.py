@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,20 @@ import pytest
 import redis
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.report.accesses import accesses
 from pytest_fakecloud.reporting.asserted import UnequalValues, compared_items, source_at
-from pytest_fakecloud.reporting.calls import lookups_of
+from pytest_fakecloud.reporting.calls import Lookups, lookups_of
 from pytest_fakecloud.reporting.history_wording import (
     expected_texts,
     gap_texts,
-    headline,
     lines,
     start_text,
+    who,
 )
-from pytest_fakecloud.reporting.model import ValueHistory
+from pytest_fakecloud.reporting.model import ReportRow, ValueHistory
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.rows import rows as rows_of
 
@@ -179,6 +180,49 @@ def test_a_function_that_changes_what_is_compared(
     assert [sought.subject.name for sought in result.start.sought] == ["c"]
 
 
+@pytest.mark.parametrize(
+    ("promise_of", "look", "name", "read"),
+    [
+        (lambda number: once("n"), "kv_server.value('n')", "n", ["INCR n <-- 2"]),
+        (
+            lambda number: always(lambda: number() < 1),
+            "kv_server.integer('n')",
+            "n",
+            ["INCR n <-- 1"],
+        ),
+        (at_most_one, "kv_server.integer('n')", "n", ["INCR n <-- 2"]),
+        (
+            lambda number: eventually(lambda: number() < 1, within=1),
+            "kv_server.integer('n')",
+            "n",
+            ["INCR n <-- 2"],
+        ),
+        (lambda number: nothing_lost("orders", list), "broker.records('orders')", "orders", []),
+    ],
+    ids=["once", "always", "at_most_one", "eventually", "nothing_lost"],
+)
+def test_what_a_broken_promise_of_an_exploration_read(
+    cloud: Cloud, kv: KVServer, promise_of: Any, look: str, name: str, read: list[str]
+) -> None:
+    client = kv.client(allow_telemetry=False)
+    producer = cloud.broker(topics={"orders": 1}).client()
+    promise = promise_of(lambda: kv.integer("n") or 0)
+
+    def work() -> None:
+        producer.post("/produce/orders", json={"value": "tea"})
+        client.incr("n")
+        client.set("done", "1")
+
+    def fail() -> None:
+        cloud.explore({"a": work, "b": work}, promise, budget=20)
+
+    result = history(cloud, fail)
+    marked = [f"{row.access.what} <-- {row.access.result}" for row in result.rows if row.is_read]
+    assert result.start.looks == (look,)
+    assert {row.access.subject.name for row in result.rows} == {name}
+    assert marked == read
+
+
 def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         assert client is None
@@ -189,11 +233,13 @@ def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redi
     assert not any(row.is_read for row in result.rows)
 
 
-def test_a_test_whose_statements_have_not_failed(cloud: Cloud, kv: KVServer, client: Redis) -> None:
-    violated = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
-    result = report_of(cloud, raised=violated).history
+def test_the_failure_of_a_test_without_a_failed_statement(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    violation = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
+    result = report_of(cloud, raised=violation).history
     assert result is not None
-    assert start_text(result) == "This is the history of the last call"
+    assert start_text(result) == "No statement failed; this is the history of the last call"
 
 
 def test_a_last_call_that_read_what_nothing_has_written(cloud: Cloud, kv: KVServer) -> None:
@@ -202,13 +248,20 @@ def test_a_last_call_that_read_what_nothing_has_written(cloud: Cloud, kv: KVServ
     def fail() -> None:
         assert kv is None
 
-    result = history(cloud, fail)
-    start = (
-        "The failing statement read none of the fakes' data; this is the history of the last call"
+    start = start_text(history(cloud, fail))
+    assert start.startswith(
+        "The failing statement read none of the fakes' data; this is the history"
     )
-    assert start_text(result).startswith(f"{start} (")
-    assert start_text(result).endswith("), whose data nothing has written")
-    assert headline(result, {}, lookups_of(cloud, [])) == f"{start}, whose data nothing has written"
+    assert start.endswith("; nothing has written a")
+
+
+def test_a_failed_statement_without_source(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    with pytest.raises(AssertionError) as failed:
+        exec("def fail(): assert False\nfail()", {"__name__": "shop"})
+    raised = failed.value.with_traceback(failed.tb.tb_next)  # without the frame of this test
+    result = report_of(cloud, raised=raised).history
+    assert result is not None
+    assert start_text(result).startswith("The failing statement read none of the fakes' data")
 
 
 def test_rejected_and_unanswered_writes_and_deletions(
@@ -631,6 +684,242 @@ def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> N
     assert result.unwritten
     [gap] = result.gaps
     assert (gap.access.subject.name, gap.neighbour.name) == ("STOCK:2", "stock:1")
+
+
+def in_next_test(cloud: Cloud) -> None:
+    """Make the data of all fakes their baselines, and return to these as before the next test."""
+    for fake in cloud.fakes():
+        fake.set_baseline()
+    cloud.reset()
+
+
+def start(cloud: Cloud, fail: Callable[[], None]) -> str:
+    """Return the first line of a history without the place."""
+    return re.sub(r" \(test_start\.py:\d+\)", "", start_text(history(cloud, fail)))
+
+
+def test_keys_of_the_baseline(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.hset("accounts", "ada", "1")
+    client.set("fleeting", "1", ex=10)
+    in_next_test(cloud)
+
+    def look() -> None:
+        assert kv.value("a") == "other"
+
+    def look_at_all() -> None:
+        assert kv.contents() == {}
+
+    def look_at_an_expired_one() -> None:
+        cloud.clock.advance(20)
+        assert kv.value("fleeting") == "1"
+
+    def call() -> None:
+        assert client.get("a") == "other"
+
+    def call_for_a_field() -> None:
+        assert client.hget("accounts", "ada") == "2"
+
+    def call_for_another_field() -> None:
+        assert client.hget("accounts", "bob") == "2"
+
+    known = ", which was in the baseline and which nothing has written since"
+    read = "The failing statement read"
+    assert start(cloud, look) == f"{read} kv_server.value('a'){known}"
+    assert start(cloud, look_at_all) == f"{read} kv_server.contents(){known}"
+    assert start(cloud, look_at_an_expired_one) == f"{read} kv_server.value('fleeting'){known}"
+    assert start(cloud, call) == f"{read} a{known}"
+    assert start(cloud, call_for_a_field) == f"{read} accounts ada{known}"
+    assert start(cloud, call_for_another_field) == f"{read} accounts bob, which nothing has written"
+
+
+def test_vectors_of_the_baseline(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+    for namespace in ("", "visitors"):
+        client.upsert([("tea", [1.0, 0.0])], namespace=namespace)
+    in_next_test(cloud)
+
+    def fail() -> None:
+        assert client.query([1.0, 0.0])[0].id == "cup"
+
+    def fail_in_namespace() -> None:
+        assert client.fetch(["tea"], namespace="visitors") == []
+
+    known = "which was in the baseline and which nothing has written since"
+    assert start(cloud, fail) == f"The failing statement read tea, {known}"
+    assert start(cloud, fail_in_namespace) == f"The failing statement read visitors tea, {known}"
+
+
+def test_records_of_the_baseline(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders": 1, "returns": 1})
+    broker.produce("orders", "tea")
+    broker.commit("mailer", "orders", 0, 1)
+    in_next_test(cloud)
+
+    def fail() -> None:
+        assert broker.records("orders") == []
+
+    def fail_for_a_group() -> None:
+        assert broker.group("mailer").committed == {}
+
+    def fail_for_an_empty_topic() -> None:
+        assert broker.records("returns") != []
+
+    known = ", which was in the baseline and which nothing has written since"
+    assert start(cloud, fail).endswith(f"broker.records('orders'){known}")
+    assert start(cloud, fail_for_a_group).endswith(f"broker.group('mailer'){known}")
+    assert start(cloud, fail_for_an_empty_topic).endswith(
+        "broker.records('returns'), which nothing has written"
+    )
+
+
+def test_messages_of_the_baseline_have_no_recorded_call(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.accept("https://shop.example.com")
+    queue.publish("https://shop.example.com/orders")
+    in_next_test(cloud)
+
+    def fail() -> None:
+        assert queue.messages() == []
+
+    assert start(cloud, fail) == (
+        "The failing statement read queue.messages(), which no recorded call has written"
+    )
+
+
+def test_data_whose_writes_were_forgotten(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    cloud.journal.clear()
+
+    def fail() -> None:
+        assert kv.value("a") == "other"
+
+    assert start(cloud, fail) == (
+        "The failing statement read kv_server.value('a'), which no recorded call has written"
+    )
+
+
+def test_data_that_was_written_only_after_the_read(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    in_next_test(cloud)
+
+    def cached(source: str) -> str | None:
+        value = client.get("cache")
+        if value is None:
+            client.set("cache", value := client.get(source) or "")
+        return value
+
+    def fail() -> None:
+        assert cached("missing") == "other"
+        client.delete("cache")
+
+    def fail_with_the_baseline() -> None:
+        assert cached("a") == "other"
+
+    read = "The failing statement read"
+    assert start(cloud, fail) == (
+        f"{read} cache, missing; nothing had written cache before; nothing has written missing; "
+        "the last writes of the test:"
+    )
+    client.delete("cache")
+    cloud.reset()
+    assert start(cloud, fail_with_the_baseline) == (
+        f"{read} cache, a; nothing had written cache before; nothing has written a since the "
+        "baseline, which had it; the last writes of the test:"
+    )
+
+
+def test_the_last_writes_are_announced_only_if_there_are_any(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    cloud.reset()
+
+    def fail() -> None:
+        assert client.get("a") == "other"
+
+    result = history(cloud, fail)
+    assert [row.access.what for row in result.rows] == ["GET a"]
+    assert start(cloud, fail) == "The failing statement read a, which nothing has written"
+
+
+def test_the_last_call_of_a_statement_that_read_nothing_read_the_baseline(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    in_next_test(cloud)
+    client.get("a")
+
+    def fail() -> None:
+        assert client is None
+
+    assert start(cloud, fail) == (
+        "The failing statement read none of the fakes' data; this is the history of the last call; "
+        "nothing has written a since the baseline, which had it"
+    )
+
+
+def test_a_key_of_the_baseline_is_not_missing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.set("STOCK:2", "4")
+    in_next_test(cloud)
+
+    def fail() -> None:
+        client.set("stock:1", "5")
+        client.get("stock:1")
+        assert client.get("STOCK:2") == "5"
+
+    assert history(cloud, fail).gaps == ()
+
+
+def test_the_previous_window_of_a_limiter_is_not_missing(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    script = (
+        "local used = redis.call('INCR', KEYS[1]) + (redis.call('GET', KEYS[2]) or 0) return used"
+    )
+
+    def fail_of_other_data() -> None:
+        client.eval(script, ["hits:2", "hits:1"]), client.set("price", "40")
+        assert kv.value("price") == "41"
+
+    def fail_of_the_limiter() -> None:
+        assert client.eval(script, ["hits:2", "hits:1"]) == 0
+
+    def fail_of_other_data_with_single_calls() -> None:
+        client.set("price", "40")
+        client.get("hits:1"), client.incr("hits:2"), client.get("hits:2")
+        assert kv.value("price") == "41"
+
+    assert list(gap_texts(history(cloud, fail_of_other_data))) == []
+    assert list(gap_texts(history(cloud, fail_of_the_limiter))) == []
+    cloud.reset()
+    assert list(gap_texts(history(cloud, fail_of_other_data_with_single_calls))) == []
+
+
+def test_a_name_that_was_read_with_a_similar_one_that_others_wrote(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    client.set("price:1", "40")
+
+    def fail() -> None:
+        assert client.mget("price:1", "price:2") == ["40", "50"]
+
+    assert list(gap_texts(history(cloud, fail))) == [
+        "MGET price:1 price:2: nothing wrote price:2; price:1 was written and read"
+    ]
+
+
+def test_a_name_that_was_read_before_a_similar_one_was_written(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def move() -> None:
+        client.set("seats:2", int(client.get("seats:1") or 0) + 17)
+
+    def fail() -> None:
+        move()
+        client.get("seats:2")
+        assert kv.value("seats:2") == "20"
+
+    assert list(gap_texts(history(cloud, fail))) == [
+        "GET seats:1: nothing wrote seats:1; seats:2 was written and read"
+    ]
 
 
 def test_a_topic_that_nothing_reads_while_a_similar_one_is_read(cloud: Cloud) -> None:
@@ -1167,3 +1456,17 @@ def test_the_write_that_failed_at_the_end_of_a_delivery(cloud: Cloud, kv: KVServ
     named = [line.by for line in lines(result, rows, report.lookups)]
     assert ", then RPUSH statement r3 <-- 503 Service Unavailable" in named[0]
     assert "then" not in named[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "ok", "name"),
+    [
+        (201, True, "POST /orders (201)"),
+        (500, False, "POST /orders (500)"),
+        (None, False, "POST /orders (raised an exception)"),
+        (None, True, "POST /orders"),
+    ],
+)
+def test_a_request_is_named_with_its_outcome(status: int | None, ok: bool, name: str) -> None:
+    row = ReportRow(1, 0, "request", "client", "application", "POST /orders", status=status, ok=ok)
+    assert who(1, {1: row}, Lookups()) == name
