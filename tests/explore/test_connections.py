@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import http.client
+import select
 import socket
 import sys
 import tempfile
@@ -175,6 +176,28 @@ def refused(kv: KVServer, sock: socket.socket) -> list[object]:
         return [_outcome(socket.socket().connect, _port(kv))]
 
 
+def polls(kv: KVServer, sock: socket.socket) -> list[object]:
+    """Ask as redis-py with hiredis, urllib3 and httpcore do before they use a connection."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN | select.POLLOUT)
+
+    def events(timeout: float) -> list[int]:
+        return [event for _, event in poll.poll(timeout)]
+
+    def ready(timeout: float) -> list[int]:
+        return [*map(len, select.select([sock], [sock.fileno()], [sock], timeout))]
+
+    outcomes: list[object] = [events(5000), ready(60), poll.modify(sock, select.POLLIN)]
+    outcomes += [events(0), events(10), sock.sendall(_ECHO), events(5000), ready(60)]
+    outcomes += [_read_all(sock, b"\r\n")[:7], events(0), select.select([sock], [], [], 0.01)]
+    poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
+    outcomes += [sock.shutdown(socket.SHUT_WR), events(5000), ready(60), sock.recv(1)]
+    outcomes += [poll.unregister(sock), events(0), _outcome(lambda: poll.poll(1) == [])]
+    with pytest.raises(KeyError):
+        poll.unregister(sock)
+    return outcomes
+
+
 def loop_sockets(kv: KVServer, sock: socket.socket) -> list[object]:
     async def talk() -> list[object]:
         loop, buffer = asyncio.get_running_loop(), bytearray(100)
@@ -238,6 +261,7 @@ def files(kv: KVServer, sock: socket.socket) -> list[object]:
         return [*replies, sock.sendfile(file), lines.readline()]
 
 
+_poll_only = pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="Linux has it")
 _selector_only = pytest.mark.skipif(sys.platform == "win32", reason="loops there lack add_reader()")
 _ECHO = b"*2\r\n$4\r\nECHO\r\n$6\r\nabcdef\r\n"
 _PING = b"*1\r\n$4\r\nPING\r\n"
@@ -247,6 +271,7 @@ OVER_HTTP: list[Any] = [
 OVER_REDIS: list[Any] = [
     hangs_the_port, refused, loop_transports, files,
     pytest.param(loop_sockets, marks=_selector_only),
+    pytest.param(polls, marks=_poll_only),
 ]  # fmt: skip
 
 

@@ -405,10 +405,10 @@ def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
-def wait_for_news(link: MemoryLink, timeout: float | None) -> None:
+def wait_for_news(has_news: Callable[[], bool], timeout: float | None) -> None:
     """Wait, in wall-clock time, until the client can read. Raises ``TimeoutError``."""
     deadline = None if timeout is None else monotonic() + timeout
-    while not link.has_news():
+    while not has_news():
         if deadline is not None and monotonic() > deadline:
             raise TimeoutError("timed out")
         pause()

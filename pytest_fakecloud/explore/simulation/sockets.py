@@ -95,7 +95,7 @@ class Sockets:
         link = self._connections.of(sock)
         if link is None:
             return original(sock, size, flags)
-        self._await_news(link, sock.gettimeout(), size)
+        self.await_news(link.has_news, sock.gettimeout() if size else 0)
         return link.take(size, flags)
 
     def recv_into(
@@ -106,7 +106,7 @@ class Sockets:
             return original(sock, buffer, nbytes, flags)
         view = memoryview(buffer).cast("B")
         size = nbytes or view.nbytes
-        self._await_news(link, sock.gettimeout(), size)
+        self.await_news(link.has_news, sock.gettimeout() if size else 0)
         data = link.take(size, flags)
         view[: len(data)] = data
         return len(data)
@@ -144,17 +144,17 @@ class Sockets:
             hooks.has_sent()
         return len(data)
 
-    def _await_news(self, link: MemoryLink, timeout: float | None, size: int) -> None:
-        """Wait until the client can read, if its socket waits. Raises ``TimeoutError``."""
+    def await_news(self, has_news: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until the client can read, unless the timeout is 0. Raises ``TimeoutError``."""
         hooks = self._hooks()
-        if hooks is not None and hooks.await_news(link, timeout, size):
+        if hooks is not None and hooks.await_news(has_news, timeout):
             return
-        if timeout != 0 and size and not link.has_news():
-            if self._wait_in_check(link.has_news, timeout):
-                if not link.has_news():
+        if timeout != 0 and not has_news():
+            if self._wait_in_check(has_news, timeout):
+                if not has_news():
                     raise TimeoutError("timed out")
             else:
-                wait_for_news(link, timeout)
+                wait_for_news(has_news, timeout)
 
 
 class SocketHooks:
@@ -209,15 +209,15 @@ class SocketHooks:
         if strand is not None:
             self._state.check_alive(strand)
 
-    def await_news(self, link: MemoryLink, timeout: float | None, size: int) -> bool:
+    def await_news(self, has_news: Callable[[], bool], timeout: float | None) -> bool:
         """Let other strands run until the client can read; return False for other threads."""
         strand = self._state.here() if self._state.is_here() else None
         if strand is None:
             return False
-        if timeout != 0 and size and not link.has_news():
+        if timeout != 0 and not has_news():
             until = None if timeout is None else self._fakes.now_us() + math.ceil(timeout * 1e6)
-            self._clock.wait_for(strand, link.has_news, until, "answer")
-            if not link.has_news():
+            self._clock.wait_for(strand, has_news, until, "answer")
+            if not has_news():
                 raise TimeoutError("timed out")
         self._state.check_alive(strand)
         return True

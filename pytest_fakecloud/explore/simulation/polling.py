@@ -1,0 +1,135 @@
+"""``select.poll()`` and ``select.select()`` of explored code, which also know connections in memory.
+
+Clients ask them whether a connection can be read: redis-py with hiredis before each command, urllib3
+and httpcore before they use a connection again. The system sees only a socket that is not connected.
+
+While one of them waits, only connections in memory end the wait. Source: decided here.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import chain
+from typing import Any, TypeAlias
+
+from .connections import Connections, MemoryLink
+
+# Keep the original, because explore() replaces the name. Windows has none of these.
+_system_poll: Callable[[], Any] = getattr(select, "poll", None)  # type: ignore[assignment]
+_IN, _OUT, _PRIORITY, _ERROR, _END, _HANG_UP = (
+    getattr(select, name, 0)
+    for name in ("POLLIN", "POLLOUT", "POLLPRI", "POLLERR", "POLLHUP", "POLLRDHUP")
+)
+_Await: TypeAlias = Callable[[Callable[[], bool], float | None], None]
+"""Waits until a condition is true; raises ``TimeoutError`` if it is not after these seconds."""
+
+
+def _link_of(connections: Connections, fileobj: Any) -> MemoryLink | None:
+    """Return the connection in memory of a socket or of its descriptor, if it has one."""
+    link = connections.by_fileno.get(_fileno(fileobj))
+    return None if link is None or link.client() is None else link
+
+
+def _fileno(fileobj: Any) -> int:
+    return int(fileobj if isinstance(fileobj, int) else fileobj.fileno())
+
+
+class MemoryPoll:
+    """A ``select.poll()`` object."""
+
+    def __init__(self, system: Any, connections: Connections, await_news: _Await) -> None:
+        self._system = system
+        self._connections = connections
+        self._await_news = await_news
+        self._links: dict[int, tuple[MemoryLink, int]] = {}
+        """The registered connections in memory with their event masks, by descriptor."""
+
+    def register(self, fd: Any, *eventmask: int) -> None:
+        link = _link_of(self._connections, fd)
+        if link is None:
+            self._system.register(fd, *eventmask)
+        else:
+            [mask] = eventmask or (_IN | _PRIORITY | _OUT,)
+            self._links[link.fileno] = link, mask
+
+    def modify(self, fd: Any, eventmask: int) -> None:
+        link = _link_of(self._connections, fd)
+        if link is None or link.fileno not in self._links:
+            self._system.modify(fd, eventmask)
+        else:
+            self._links[link.fileno] = link, eventmask
+
+    def unregister(self, fd: Any) -> None:
+        if self._links.pop(_fileno(fd), None) is None:
+            self._system.unregister(fd)
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """Return the events of each ready descriptor; wait for one for ``timeout`` milliseconds."""
+        if not self._links:
+            events: list[tuple[int, int]] = self._system.poll(timeout)
+            return events
+        if not self._ready() and timeout != 0:
+            seconds = None if timeout is None or timeout < 0 else timeout / 1000
+            with suppress(TimeoutError):
+                self._await_news(lambda: bool(self._ready()), seconds)
+        return [*self._ready(), *self._system.poll(0)]
+
+    def _ready(self) -> list[tuple[int, int]]:
+        ready = [(fileno, _events(link, mask)) for fileno, (link, mask) in self._links.items()]
+        return [(fileno, events) for fileno, events in ready if events]
+
+
+def _events(link: MemoryLink, mask: int) -> int:
+    """Return the events of a connection that a mask asks for. Its end is reported in any case."""
+    end, events = link.sock, _OUT
+    if link.has_news():
+        events |= _IN
+    if end.is_ended:
+        events |= _HANG_UP
+    always = _ERROR | _END if end.is_reset else _END if end.is_ended and end.is_hung_up else 0
+    return events & mask | always
+
+
+class Polling:
+    """The functions of the module ``select``. Each gets the original one first."""
+
+    def __init__(self, connections: Connections, await_news: _Await) -> None:
+        self._connections = connections
+        self._await_news = await_news
+
+    def poll(self, original: Callable[[], Any]) -> MemoryPoll:
+        return MemoryPoll(original(), self._connections, self._await_news)
+
+    def select(
+        self,
+        original: Callable[..., Any],
+        rlist: Iterable[Any],
+        wlist: Iterable[Any],
+        xlist: Iterable[Any],
+        timeout: float | None = None,
+        /,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        lists = [*rlist], [*wlist], [*xlist]
+        if all(_link_of(self._connections, fileobj) is None for fileobj in chain(*lists)):
+            result: tuple[list[Any], list[Any], list[Any]] = original(*lists, timeout)
+            return result
+        masks: dict[int, int] = {}
+        for fileobjs, event in zip(lists, (_IN, _OUT, _PRIORITY), strict=True):
+            for fileno in map(_fileno, fileobjs):
+                masks[fileno] = masks.get(fileno, 0) | event
+        poll = self.poll(_system_poll)
+        for fileno, mask in masks.items():
+            poll.register(fileno, mask)
+        events = dict(poll.poll(None if timeout is None else timeout * 1000))
+
+        def ready(fileobjs: list[Any], mask: int) -> list[Any]:
+            return [fileobj for fileobj in fileobjs if events.get(_fileno(fileobj), 0) & mask]
+
+        readable, writable, exceptional = lists
+        return (
+            ready(readable, _IN | _ERROR | _END),
+            ready(writable, _OUT | _ERROR | _END),
+            ready(exceptional, _PRIORITY),
+        )
