@@ -352,6 +352,14 @@ def check_and_log(token: str, body: str) -> int:
     return 500
 
 
+def deliver_to_check(cloud: Cloud, check: Callable[[str, str], object]) -> None:
+    queue = cloud.queue()
+    queue.destinations.call(
+        URL, lambda request: check(request.headers["Upstash-Signature"], request.text)
+    )
+    deliver(queue, URL, json={"n": 1}, retries=0)
+
+
 CHECKS = [check_with_receiver, check_with_pyjwt, check_and_log]
 
 
@@ -359,11 +367,7 @@ CHECKS = [check_with_receiver, check_with_pyjwt, check_and_log]
 def test_an_error_of_a_signature_check_is_explained(
     cloud: Cloud, check: Callable[[str, str], object]
 ) -> None:
-    queue = cloud.queue()
-    queue.destinations.call(
-        URL, lambda request: check(request.headers["Upstash-Signature"], request.text)
-    )
-    deliver(queue, URL, json={"n": 1}, retries=0)
+    deliver_to_check(cloud, check)
     (finding,) = found(cloud)
     assert (finding.kind, finding.values["status"]) == ("wrong_signature", 500)
     assert finding.values["reasons"] == [{"reason": "key"}]
@@ -391,11 +395,7 @@ OTHER_CHECKS = [check_another_token, fail_after_the_check, ignore_the_check]
 def test_another_error_than_that_of_the_check_is_not_explained(
     cloud: Cloud, check: Callable[[str, str], object]
 ) -> None:
-    queue = cloud.queue()
-    queue.destinations.call(
-        URL, lambda request: check(request.headers["Upstash-Signature"], request.text)
-    )
-    deliver(queue, URL, json={"n": 1}, retries=0)
+    deliver_to_check(cloud, check)
     assert kinds(cloud) == []
 
 
