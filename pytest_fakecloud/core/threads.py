@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import sys
 import threading
 import traceback
@@ -16,7 +17,8 @@ from .clock import BACKGROUND, Timekeeper
 from .errors import print_error, report_failure
 from .timers import monotonic
 
-_start = Thread.start
+# Without the wrappers of tools such as sentry-sdk, which are for the application's threads.
+_start = inspect.unwrap(Thread.start)
 
 
 class DaemonThread(Thread):

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from types import FrameType, MemberDescriptorType, SimpleNamespace
+from types import FrameType, MemberDescriptorType, MethodType, SimpleNamespace
 from typing import Any, Literal
 
 from ..cloud.base import BaseCloud
@@ -307,6 +307,17 @@ def _is_thread_of_a_fake(thread: threading.Thread) -> bool:
     return str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
 
 
+def _run_within(thread: threading.Thread, around: Callable[[Callable[[], None]], object]) -> None:
+    """Have a thread call ``around`` with its own ``run()``, in place of that."""
+    run = thread.run
+
+    def run_within(thread: threading.Thread) -> None:
+        around(run)
+
+    # A method, because tools that wrap it, such as sentry-sdk, call the function of the method.
+    thread.run = MethodType(run_within, thread)  # type: ignore[method-assign]
+
+
 def _thread_patches(world: World) -> Iterator[_Patch]:
     real_start, real_join = threading.Thread.start, threading.Thread.join
     real_shutdown, real_submit = ThreadPoolExecutor.shutdown, ThreadPoolExecutor.submit
@@ -315,8 +326,7 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         if not _is_thread_of_a_fake(thread):
             child = simulation.new_thread(strand, thread)
             vars(thread)["_strand"] = child
-            run = partial(simulation.turns.run_in_own_thread, child, thread.run)
-            thread.run = run  # type: ignore[method-assign]
+            _run_within(thread, partial(simulation.turns.run_in_own_thread, child))
         is_daemon = thread.daemon
         # The end of the process must not wait for a thread that is abandoned.
         thread.daemon = True
@@ -330,9 +340,9 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
             return
         if world.simulation is not None and world.simulation.state.carried() is not None:
             # Threads that begin in one which is not explored work for the same strand.
-            thread.run = partial(copy_context().run, thread.run)  # type: ignore[method-assign]
+            _run_within(thread, copy_context().run)
         if threading.get_ident() in world.waiting_threads and not _is_thread_of_a_fake(thread):
-            thread.run = partial(world.run_in_check, thread.run)  # type: ignore[method-assign]
+            _run_within(thread, world.run_in_check)
         real_start(thread)
 
     def join(

@@ -26,6 +26,7 @@ from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.simulation import state
 
+from ..harness import apart
 from .conftest import broken, failure, holds, publishes_to_asgi
 from .test_verdicts import error
 
@@ -347,3 +348,47 @@ def test_a_handler_of_a_destination_sleeps_in_fake_time(cloud: Cloud, kv: KVServ
     before = monotonic()
     cloud.explore(lambda: publish(url=f"{target.url}/hook"), check, schedule="")
     assert monotonic() - before < 20
+
+
+WRAPPED = """
+import functools
+import threading
+import redis
+import redis.asyncio
+
+real_start = threading.Thread.start
+
+@functools.wraps(real_start)
+def start(thread):
+    run = getattr(thread.run, "__func__", thread.run)
+    thread.run = lambda: run(thread)
+    real_start(thread)
+
+threading.Thread.start = start
+
+def explore(fakecloud, kv_server, client):
+    clients = {"ann": client, "bob": client}
+    fakecloud.explore(clients, lambda: kv_server.value("n") == "2", kinds="switch", budget=5)
+
+def test_threads(fakecloud, kv_server):
+    def count():
+        with redis.Redis.from_url(kv_server.database_url) as client:
+            client.incr("n")
+    def work():
+        thread = threading.Thread(target=count)
+        thread.start()
+        thread.join()
+    explore(fakecloud, kv_server, work)
+
+def test_event_loops(fakecloud, kv_server):
+    async def count():
+        async with redis.asyncio.Redis.from_url(kv_server.database_url) as client:
+            await client.incr("n")
+    explore(fakecloud, kv_server, count)
+"""
+
+
+def test_a_tool_wraps_the_start_and_the_run_of_threads(pytester: pytest.Pytester) -> None:
+    """Such as sentry-sdk, and the instrumentation of threads of OpenTelemetry."""
+    pytester.makepyfile(WRAPPED)
+    apart(pytester, "-ptimeout", "--timeout=20").assert_outcomes(passed=2)

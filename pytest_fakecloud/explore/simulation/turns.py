@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import contextvars
+import inspect
 import linecache
 import platform
 import re
@@ -38,7 +39,8 @@ _STUCK = 0.05
 """Wall-clock seconds to wait for the end of a thread that still runs explored code."""
 ABANDONED = "abandoned "
 """The beginning of the names of threads that are left running."""
-_real_start = threading.Thread.start
+# Without the wrappers of tools, as for the threads of the fakes.
+_real_start = inspect.unwrap(threading.Thread.start)
 LOOK = 0.05
 """Wall-clock seconds between two calls of ``Watchdog.look()``."""
 _BUSY = 0.3
