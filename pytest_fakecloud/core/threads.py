@@ -17,8 +17,10 @@ from .clock import BACKGROUND, Timekeeper
 from .errors import print_error, report_failure
 from .timers import monotonic
 
-# Without the wrappers of tools such as sentry-sdk, which are for the application's threads.
-_start = inspect.unwrap(Thread.start)
+start_thread = inspect.unwrap(Thread.start)
+"""Starts a thread of this package, without the wrappers of tools such as sentry-sdk, which are for the
+application's threads.
+"""
 
 
 class DaemonThread(Thread):
@@ -30,7 +32,7 @@ class DaemonThread(Thread):
         super().__init__(target=target, args=args, name=f"fakecloud-{name}", daemon=True)
 
     def start(self) -> None:
-        _start(self)
+        start_thread(self)
 
 
 def place_of(ident: int) -> str:

@@ -9,6 +9,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from traceback import walk_tb
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -457,7 +458,7 @@ def _functions_of(item: pytest.Item) -> list[object]:
     definitions = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     fixtures = [
-        getattr(fixture, "func", None) for named in definitions.values() for fixture in named
+        getattr(fixture, "func", None) for fixture in chain.from_iterable(definitions.values())
     ]
     return [getattr(item, "obj", None), *fixtures, *parameters.values()]
 

@@ -385,8 +385,8 @@ class _HistoryBuilder:
                     state = baseline_of(self._cloud, fake) if of_baseline else state_of(fake)
                 if state is not None:
                     parts = self._stored[at] = {}
-                    for found in stored(state, fake.name):
-                        parts.setdefault(found.subject, set()).add(found.part)
+                    for sought in stored(state, fake.name):
+                        parts.setdefault(sought.subject, set()).add(sought.part)
         return self._stored[at]
 
     def _elsewhere(

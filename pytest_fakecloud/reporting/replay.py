@@ -104,7 +104,7 @@ def baseline_of(cloud: BaseCloud, fake: Fake) -> State | None:
     """
     if fake._given_settings.get("engine") is not None:
         return None
-    # Before all expiries.
+    # At a time at which nothing of the baseline has expired.
     player = _Player(cloud, to_datetime(0), {})
     with ExitStack() as stack:
         player.attempt(fake.name, partial(player.open, fake, stack))

@@ -405,7 +405,7 @@ def test_without_a_thread_to_be_had_it_is_delivered_all_the_same(
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    monkeypatch.setattr("pytest_fakecloud.core.threads._start", refuse)
+    monkeypatch.setattr("pytest_fakecloud.core.threads.start_thread", refuse)
     done = threading.Event()
     plan(clock, lambda at_us: done.set)
     assert done.wait(10)

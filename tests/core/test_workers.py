@@ -63,7 +63,7 @@ def test_the_job_of_whom_no_thread_can_be_started_is_given_up(
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("pytest_fakecloud.core.threads._start", refuse)
+    monkeypatch.setattr("pytest_fakecloud.core.threads.start_thread", refuse)
     reports: list[str] = []
     pool.submit(never, lambda: reports.append("given up"))
     assert reports == ["given up"]

@@ -555,7 +555,7 @@ def test_when_no_thread_can_be_started_the_connection_ends(
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pytest_fakecloud.core.threads._start", start)
+        patch.setattr("pytest_fakecloud.core.threads.start_thread", start)
         with Raw(mount.address) as raw:
             assert raw.is_closed()
     assert len(hub.workers.threads) == 0

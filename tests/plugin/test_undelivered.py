@@ -55,12 +55,17 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
     run(TEST.format(then=allowed)).assert_outcomes(passed=1, warnings=0)
 
 
+def fail_in(pytester: pytest.Pytester, scope: str) -> None:
+    """Let undelivered messages fail a test with fakes of a wide scope."""
+    kinds = "unrouted undelivered"
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_strict = {kinds}")
+
+
 @pytest.mark.parametrize("scope", ["class", "module", "session"])
 def test_what_one_test_does_does_not_hide_the_messages_of_the_next(
     scope: str, run: Run, pytester: pytest.Pytester
 ) -> None:
-    kinds = "unrouted undelivered"
-    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_strict = {kinds}")
+    fail_in(pytester, scope)
     result = run(
         f"""
         import pytest
@@ -92,8 +97,7 @@ def test_what_one_test_does_does_not_hide_the_messages_of_the_next(
 def test_messages_of_the_baseline_are_not_the_tests(
     scope: str, run: Run, pytester: pytest.Pytester
 ) -> None:
-    kinds = "unrouted undelivered"
-    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_strict = {kinds}")
+    fail_in(pytester, scope)
     result = run(
         f"""
         import pytest

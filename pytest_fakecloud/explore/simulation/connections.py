@@ -376,6 +376,11 @@ class Connections:
         link = self.by_fileno.get(client.fileno())
         return link if link is not None and link.client() is client else None
 
+    def at(self, fileobj: Any) -> MemoryLink | None:
+        """Return the connection of a socket or of its descriptor, as selectors take them, or None."""
+        link = self.by_fileno.get(fileno_of(fileobj))
+        return link if link is not None and link.client() is not None else None
+
     def closed(self, link: MemoryLink) -> None:
         """Called after a client has closed its socket."""
         self.by_fileno.pop(link.fileno, None)
@@ -403,6 +408,11 @@ class Connections:
 
 def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
+
+
+def fileno_of(fileobj: Any) -> int:
+    """Return the descriptor of an object that selectors take."""
+    return int(fileobj if isinstance(fileobj, int) else fileobj.fileno())
 
 
 def wait_for_news(has_news: Callable[[], bool], timeout: float | None) -> None:

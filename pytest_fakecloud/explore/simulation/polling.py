@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeAlias
 
-from .connections import Connections, MemoryLink
+from .connections import Connections, MemoryLink, fileno_of
 
 # Keep the original, because explore() replaces the name. Windows has none of these.
 _system_poll: Callable[[], Any] = getattr(select, "poll", None)  # type: ignore[assignment]
@@ -24,16 +24,6 @@ _IN, _OUT, _PRIORITY, _ERROR, _END, _HANG_UP = (
 )
 _Await: TypeAlias = Callable[[Callable[[], bool], float | None], None]
 """Waits until a condition is true; raises ``TimeoutError`` if it is not after these seconds."""
-
-
-def _link_of(connections: Connections, fileobj: Any) -> MemoryLink | None:
-    """Return the connection in memory of a socket or of its descriptor, if it has one."""
-    link = connections.by_fileno.get(_fileno(fileobj))
-    return None if link is None or link.client() is None else link
-
-
-def _fileno(fileobj: Any) -> int:
-    return int(fileobj if isinstance(fileobj, int) else fileobj.fileno())
 
 
 class MemoryPoll:
@@ -47,7 +37,7 @@ class MemoryPoll:
         """The registered connections in memory with their event masks, by descriptor."""
 
     def register(self, fd: Any, *eventmask: int) -> None:
-        link = _link_of(self._connections, fd)
+        link = self._connections.at(fd)
         if link is None:
             self._system.register(fd, *eventmask)
         else:
@@ -55,14 +45,14 @@ class MemoryPoll:
             self._links[link.fileno] = link, mask
 
     def modify(self, fd: Any, eventmask: int) -> None:
-        link = _link_of(self._connections, fd)
+        link = self._connections.at(fd)
         if link is None or link.fileno not in self._links:
             self._system.modify(fd, eventmask)
         else:
             self._links[link.fileno] = link, eventmask
 
     def unregister(self, fd: Any) -> None:
-        if self._links.pop(_fileno(fd), None) is None:
+        if self._links.pop(fileno_of(fd), None) is None:
             self._system.unregister(fd)
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
@@ -112,12 +102,12 @@ class Polling:
         /,
     ) -> tuple[list[Any], list[Any], list[Any]]:
         lists = [*rlist], [*wlist], [*xlist]
-        if all(_link_of(self._connections, fileobj) is None for fileobj in chain(*lists)):
+        if all(self._connections.at(fileobj) is None for fileobj in chain(*lists)):
             result: tuple[list[Any], list[Any], list[Any]] = original(*lists, timeout)
             return result
         masks: dict[int, int] = {}
         for fileobjs, event in zip(lists, (_IN, _OUT, _PRIORITY), strict=True):
-            for fileno in map(_fileno, fileobjs):
+            for fileno in map(fileno_of, fileobjs):
                 masks[fileno] = masks.get(fileno, 0) | event
         poll = self.poll(_system_poll)
         for fileno, mask in masks.items():
@@ -125,7 +115,7 @@ class Polling:
         events = dict(poll.poll(None if timeout is None else timeout * 1000))
 
         def ready(fileobjs: list[Any], mask: int) -> list[Any]:
-            return [fileobj for fileobj in fileobjs if events.get(_fileno(fileobj), 0) & mask]
+            return [fileobj for fileobj in fileobjs if events.get(fileno_of(fileobj), 0) & mask]
 
         readable, writable, exceptional = lists
         return (

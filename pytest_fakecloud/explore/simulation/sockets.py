@@ -306,12 +306,11 @@ class _Selector(selectors.DefaultSelector):
         """Whether a thread has ever woken the loop, which it does through a socket of the system."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        fileno = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-        link = self._connections.by_fileno.get(fileno)
+        link = self._connections.at(fileobj)
         if link is None:
             return super().register(fileobj, events, data)
         key = selectors._BaseSelectorImpl.register(self, fileobj, events, data)
-        self._links[fileno] = link, key
+        self._links[key.fd] = link, key
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import contextvars
-import inspect
 import linecache
 import platform
 import re
@@ -19,6 +18,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from ...core.errors import ContractError, report_failure
 from ...core.libraries import is_library
+from ...core.threads import start_thread
 from ...core.timers import monotonic
 from .strands import (
     NOT_WAITING,
@@ -39,8 +39,6 @@ _STUCK = 0.05
 """Wall-clock seconds to wait for the end of a thread that still runs explored code."""
 ABANDONED = "abandoned "
 """The beginning of the names of threads that are left running."""
-# Without the wrappers of tools, as for the threads of the fakes.
-_real_start = inspect.unwrap(threading.Thread.start)
 LOOK = 0.05
 """Wall-clock seconds between two calls of ``Watchdog.look()``."""
 _BUSY = 0.3
@@ -405,7 +403,7 @@ class Threads:
                 thread = _PoolThread(self._rest)
                 self._all.append(thread)
         if thread.ident is None:
-            _real_start(thread)
+            start_thread(thread)
         thread.next = turns, strand
         thread.gate.release()
 

@@ -290,8 +290,8 @@ def _missing_ids(
     known_hits = [record_id for record_id in query.ids if record_id in records]
     if _ids_found(fake, prepared, ready)[: len(known_hits)] != known_hits:
         return []
-    found = _ids_found(fake, prepared, records.values())[:room]
-    return [record_id for record_id in found if record_id in pending]
+    ids = _ids_found(fake, prepared, records.values())[:room]
+    return [record_id for record_id in ids if record_id in pending]
 
 
 FINDINGS = (filter_rejected, lacks_records)

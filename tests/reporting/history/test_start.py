@@ -722,13 +722,16 @@ def test_keys_of_the_baseline(cloud: Cloud, kv: KVServer, client: Redis) -> None
     def call_for_another_field() -> None:
         assert client.hget("accounts", "bob") == "2"
 
-    known = ", which was in the baseline and which nothing has written since"
+    since_baseline = ", which was in the baseline and which nothing has written since"
     read = "The failing statement read"
-    assert start(cloud, look) == f"{read} kv_server.value('a'){known}"
-    assert start(cloud, look_at_all) == f"{read} kv_server.contents(){known}"
-    assert start(cloud, look_at_an_expired_one) == f"{read} kv_server.value('fleeting'){known}"
-    assert start(cloud, call) == f"{read} a{known}"
-    assert start(cloud, call_for_a_field) == f"{read} accounts ada{known}"
+    assert start(cloud, look) == f"{read} kv_server.value('a'){since_baseline}"
+    assert start(cloud, look_at_all) == f"{read} kv_server.contents(){since_baseline}"
+    assert (
+        start(cloud, look_at_an_expired_one)
+        == f"{read} kv_server.value('fleeting'){since_baseline}"
+    )
+    assert start(cloud, call) == f"{read} a{since_baseline}"
+    assert start(cloud, call_for_a_field) == f"{read} accounts ada{since_baseline}"
     assert start(cloud, call_for_another_field) == f"{read} accounts bob, which nothing has written"
 
 
@@ -744,9 +747,12 @@ def test_vectors_of_the_baseline(cloud: Cloud) -> None:
     def fail_in_namespace() -> None:
         assert client.fetch(["tea"], namespace="visitors") == []
 
-    known = "which was in the baseline and which nothing has written since"
-    assert start(cloud, fail) == f"The failing statement read tea, {known}"
-    assert start(cloud, fail_in_namespace) == f"The failing statement read visitors tea, {known}"
+    since_baseline = ", which was in the baseline and which nothing has written since"
+    assert start(cloud, fail) == f"The failing statement read tea{since_baseline}"
+    assert (
+        start(cloud, fail_in_namespace)
+        == f"The failing statement read visitors tea{since_baseline}"
+    )
 
 
 def test_records_of_the_baseline(cloud: Cloud) -> None:
@@ -764,9 +770,9 @@ def test_records_of_the_baseline(cloud: Cloud) -> None:
     def fail_for_an_empty_topic() -> None:
         assert broker.records("returns") != []
 
-    known = ", which was in the baseline and which nothing has written since"
-    assert start(cloud, fail).endswith(f"broker.records('orders'){known}")
-    assert start(cloud, fail_for_a_group).endswith(f"broker.group('mailer'){known}")
+    since_baseline = ", which was in the baseline and which nothing has written since"
+    assert start(cloud, fail).endswith(f"broker.records('orders'){since_baseline}")
+    assert start(cloud, fail_for_a_group).endswith(f"broker.group('mailer'){since_baseline}")
     assert start(cloud, fail_for_an_empty_topic).endswith(
         "broker.records('returns'), which nothing has written"
     )
