@@ -27,6 +27,7 @@ from ..core.exits import call_all
 from ..core.signals import Signal
 from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import give_way, monotonic
+from .arrivals import Arrivals
 from .parsing import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, listen
 from .server import Connection, Handler, HTTPHandler, Watch
@@ -64,11 +65,13 @@ class Mount:
         tls: ssl.SSLContext | None,
         protocol: Callable[[Connection], Handler],
         listener: socket.socket | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self.hub = hub
         self.app = app
         self.tls = tls
         self.protocol = protocol
+        self.arrivals = arrivals
         self.host = host
         self.lock = threading.Lock()
         self.on_stop: list[Callable[[], None]] = []
@@ -242,6 +245,8 @@ class Mount:
         """Close the copies of the sockets in a child process; its parent keeps serving."""
         self.lock = threading.Lock()
         self.closed = True
+        if self.arrivals is not None:
+            self.arrivals.forget_all()
         with contextlib.suppress(OSError):
             self.listener.close()
         for connection in self.live:
@@ -308,19 +313,27 @@ class Hub:
         protocol: Callable[[Connection], Handler] | None = None,
         prepare: Callable[[Mount], object] | None = None,
         listener: socket.socket | None = None,
+        arrivals: Arrivals | None = None,
     ) -> Mount:
         """Serve an ``http.app.App`` at its own address.
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
         with the connection. ``prepare`` is called with the mount before it accepts connections.
-        ``listener`` is a socket that listens at the address already.
-        The mount closes when the caller drops its last reference. Raises
-        ``ContractError`` if the address is not available.
+        ``listener`` is a socket that listens at the address already. ``arrivals`` gives its connections
+        turns in the order in which bytes arrive. The mount closes when the caller drops its last
+        reference. Raises ``ContractError`` if the address is not available.
         """
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(
-            self, app, host.rstrip(".") or host, port, tls, protocol or HTTPHandler, listener
+            self,
+            app,
+            host.rstrip(".") or host,
+            port,
+            tls,
+            protocol or HTTPHandler,
+            listener,
+            arrivals,
         )
         if prepare is not None:
             prepare(mount)

@@ -135,6 +135,8 @@ class Connection:
         Data hides the end. It is read and appended to ``early``. With ``arrived``, this function is
         called instead, once until the caller has read the data and calls the context's value.
         """
+        if self.mount.arrivals is not None:
+            self.mount.arrivals.set_aside(self)
         watch = Watch(self, gone, arrived)
         watch.resume()
         try:
@@ -166,6 +168,8 @@ class Connection:
         try:
             if self._prepare():
                 self.handler = handler = mount.protocol(self)
+                if mount.arrivals is not None:
+                    mount.arrivals.add(self)
                 with contextlib.closing(handler):
                     # An incomplete request at the end is dropped, and never reaches the engine.
                     while (data := self._read()) and handler.receive(data):
@@ -177,6 +181,8 @@ class Connection:
             # pytest.fail() in a handler must not end this thread, which belongs to a pool.
             mount.report(error)
         finally:
+            if mount.arrivals is not None:
+                mount.arrivals.remove(self)
             mount.forget(self)
             self.worker = self.handler = None
 
@@ -199,17 +205,26 @@ class Connection:
 
     def _read(self) -> bytes:
         """Wait for bytes, and return them; return an empty string at the end of the connection."""
+        arrivals = self.mount.arrivals
+        if arrivals is not None:
+            arrivals.end_turn(self)
         early, self.early = self.early, b""
         if early:
             return early
         sock = self.sock
         if not isinstance(sock, ssl.SSLSocket):
+            if arrivals is not None:
+                # Leave the bytes in the socket, so that other threads see that they have arrived.
+                sock.recv(1, socket.MSG_PEEK)
+                arrivals.await_turn(self)
             return sock.recv(_READ_BYTES)
         # Wait without the lock: a TLS connection cannot be read while another thread writes to it.
         with selectors.DefaultSelector() as selector:
             selector.register(sock, selectors.EVENT_READ)
             while not sock.pending() and not selector.select():
                 pass
+        if arrivals is not None:
+            arrivals.await_turn(self)
         with self.socket_lock:
             return sock.recv(_READ_BYTES)
 
@@ -242,6 +257,8 @@ class Connection:
 
     def discard_until_closed(self, seconds: float) -> None:
         """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
+        if self.mount.arrivals is not None:
+            self.mount.arrivals.set_aside(self)
         deadline = monotonic() + seconds
         with contextlib.suppress(OSError):
             while (remaining := deadline - monotonic()) > 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
 from urllib.parse import quote
@@ -152,6 +153,7 @@ class KVServer(Fake):
             self._mount.host,
             self._config.database_port,
             protocol=partial(PortHandler, engine, self._app),
+            arrivals=self._app.arrivals,
             prepare=add_mount,
         )
 
@@ -226,6 +228,7 @@ class KVServer(Fake):
         if not command:
             raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
         line = list(map(encode, command))
+        self._app.arrivals.catch_up()
         try:
             reply = self._engine.execute(self._session, line)
         except CommandError as error:
@@ -247,7 +250,7 @@ class KVServer(Fake):
         ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
         ``(id, fields)``, an array is a ``dict`` by index, and JSON is the parsed document.
         """
-        with self._engine.lock:
+        with self._settled_lock():
             keyspace = self._engine.current()
             return python_value(keyspace.peek(encode(key)))
 
@@ -295,8 +298,13 @@ class KVServer(Fake):
         """Return the values of an array by index, in ascending order; otherwise like ``hash()``."""
         return self._read(key, "array", {})
 
+    def _settled_lock(self) -> AbstractContextManager[object]:
+        """Return the engine's lock, after all commands that have arrived at the database port."""
+        self._app.arrivals.catch_up()
+        return self._engine.lock
+
     def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
-        with self._engine.lock:
+        with self._settled_lock():
             keyspace = self._engine.current()
             value = keyspace.peek(encode(key))
             return missing if value is None else cast("T", value_of_type(key, value, wanted))
@@ -304,7 +312,7 @@ class KVServer(Fake):
     @look
     def contents(self) -> dict[Word, KVValue]:
         """Return the values of all keys, in the same form as ``value()``."""
-        with self._engine.lock:
+        with self._settled_lock():
             keyspace = self._engine.current()
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
@@ -312,7 +320,7 @@ class KVServer(Fake):
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
         """Return the keys that match a glob pattern such as ``user:[0-9]*``, oldest key first."""
         matches = matcher(encode(pattern))
-        with self._engine.lock:
+        with self._settled_lock():
             keyspace = self._engine.current()
             return [word(key) for key in keyspace if matches(key)]
 
@@ -325,7 +333,7 @@ class KVServer(Fake):
         """
         left_ms = self._ttl_ms(key)
         if left_ms == -2:
-            with self._engine.lock:
+            with self._settled_lock():
                 keyspace = self._engine.current()
                 names = [str(word(name)) for name in keyspace]
             nearest = did_you_mean(word(encode(key)), names[:_COMPARED])
@@ -337,7 +345,7 @@ class KVServer(Fake):
 
     def _ttl_ms(self, key: str | bytes) -> int:
         """Return the reply of PTTL: milliseconds, -1 without a TTL, or -2 for a missing key."""
-        with self._engine.lock:
+        with self._settled_lock():
             return self._engine.current().ttl_ms(encode(key))
 
     @action

@@ -18,6 +18,7 @@ from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
 from ..http.app import App, Instruments
+from ..http.arrivals import Arrivals
 from ..http.messages import (
     Answer,
     HeaderPairs,
@@ -79,8 +80,15 @@ class KVApp(App):
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""
+        self.arrivals = Arrivals()
+        """The order in which their commands arrive."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
+
+    def settle(self) -> int:
+        """Also wait for commands that have arrived at the database port before."""
+        self.arrivals.catch_up()
+        return super().settle()
 
     def leave_fake(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""

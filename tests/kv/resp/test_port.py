@@ -19,18 +19,21 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.faults.answers import Response
+from pytest_fakecloud.http import arrivals
 from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import AnyResponse, Proceed, Request
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.resp.port import PortConnection
 from pytest_fakecloud.kv.resp.wire import Outbox
+from tests.budget import cases
 from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
@@ -450,6 +453,42 @@ class TestWaiting:
                 server.execute(*after.split())
                 assert wire.read(replies) in ([b"k", b"v"], None)
                 assert wire.read(replies) == b"more"
+
+
+@pytest.mark.skipif(arrivals._epoll is None, reason="only epoll tells the order of arrival")
+class TestOrder:
+    """Commands whose replies are not awaited run in the order of their arrival (real servers)."""
+
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_a_message_reaches_a_subscriber_that_has_not_read_its_confirmation(
+        self, tls: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", PATIENCE)
+        with Cloud(tls=tls) as cloud, ExitStack() as stack:
+            server = cloud.kv_server()
+            options = {"ssl_ca_certs": cloud.authority.ca_file} if cloud.authority else {}
+            client = redis.Redis.from_url(server.database_url, **options)
+            pubsub = stack.enter_context(stack.enter_context(client).pubsub())
+            publishers = [
+                client.publish,
+                lambda channel, text: server.execute("PUBLISH", channel, text),
+            ]
+            if not tls:
+                publishers.append(stack.enter_context(server.client()).publish)
+            for number in range(cases(100)):
+                channel = f"channel:{number}"
+                pubsub.subscribe(channel)
+                assert publishers[number % len(publishers)](channel, "text") == 1
+
+    def test_the_fake_has_the_data_that_a_client_has_sent(
+        self, server: KVServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", PATIENCE)
+        clients = [connect() for _ in range(3)]
+        for number in range(cases(50)):
+            for client in clients:
+                client.send("RPUSH", f"list:{number}", client.port)
+            assert server.elements(f"list:{number}") == [str(client.port) for client in clients]
 
 
 class TestListening:

@@ -1,0 +1,224 @@
+"""The turns of connections, in the order in which bytes arrive."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from pytest_fakecloud.http import arrivals as arrivals_module
+from pytest_fakecloud.http.arrivals import Arrivals
+from pytest_fakecloud.http.hub import Hub
+from pytest_fakecloud.http.messages import Answer
+from pytest_fakecloud.http.server import Connection
+from tests.budget import cases
+from tests.demo import FunctionApp
+from tests.harness import wait_until
+
+Handle = Callable[[Connection, bytes], None]
+
+needs_epoll = pytest.mark.skipif(
+    arrivals_module._epoll is None, reason="only epoll tells the order of arrival"
+)
+
+
+class Recorder:
+    """The handler of a connection that passes what it receives to a function."""
+
+    def __init__(self, handle: Handle, connection: Connection) -> None:
+        self.handle = handle
+        self.connection = connection
+
+    def receive(self, data: bytes) -> bool:
+        self.handle(self.connection, data)
+        return data != b"quit"
+
+    def renew(self) -> bool:
+        return True
+
+    def end(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+Clients = Callable[[int, Handle], list[socket.socket]]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the order on a busy machine, too."""
+    monkeypatch.setattr(arrivals_module, "PATIENCE_SECONDS", 60.0)
+
+
+@pytest.fixture
+def arrivals() -> Arrivals:
+    return Arrivals()
+
+
+@pytest.fixture
+def clients(arrivals: Arrivals) -> Iterator[Clients]:
+    """Return connected sockets, the bytes of which a function receives."""
+    hub = Hub()
+    with contextlib.ExitStack() as stack:
+        stack.callback(hub.stop)
+
+        def connect(count: int, handle: Handle) -> list[socket.socket]:
+            mount = hub.mount(
+                FunctionApp(lambda request: Answer(b"")),
+                protocol=partial(Recorder, handle),
+                arrivals=arrivals,
+            )
+            stack.callback(mount.close)
+            sockets = [
+                stack.enter_context(socket.create_connection(mount.address)) for _ in range(count)
+            ]
+            wait_until(lambda: sum(c.handler is not None for c in mount.live.copy()) == count)
+            return sockets
+
+        yield connect
+
+
+@needs_epoll
+def test_connections_handle_bytes_in_the_order_of_arrival(
+    clients: Clients, arrivals: Arrivals
+) -> None:
+    handled: list[bytes] = []
+    sockets = clients(6, lambda connection, data: handled.append(data))
+    choice = random.Random(1)
+    for number in range(cases(300)):
+        sent = [b"%d:%d" % (number, at) for at in range(choice.randint(2, 6))]
+        for sock, data in zip(choice.sample(sockets, len(sent)), sent, strict=True):
+            sock.sendall(data)
+        arrivals.catch_up()
+        assert handled == sent
+        handled.clear()
+
+
+@needs_epoll
+def test_bytes_that_are_read_together_have_the_place_of_the_first(
+    clients: Clients, arrivals: Arrivals
+) -> None:
+    go_on = threading.Event()
+    handled: list[bytes] = []
+
+    def handle(connection: Connection, data: bytes) -> None:
+        if data == b"wait":
+            go_on.wait(10)
+        handled.append(data)
+
+    waiting, first, second = clients(3, handle)
+    for sock, data in ((waiting, b"wait"), (first, b"a"), (second, b"b"), (first, b"c")):
+        sock.sendall(data)
+    go_on.set()
+    arrivals.catch_up()
+    assert handled == [b"wait", b"ac", b"b"]
+
+
+@needs_epoll
+def test_bytes_that_arrive_during_a_turn_of_their_connection_keep_their_place(
+    clients: Clients, arrivals: Arrivals
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    handled: list[bytes] = []
+
+    def handle(connection: Connection, data: bytes) -> None:
+        if data == b"wait":
+            started.set()
+            go_on.wait(10)
+        handled.append(data)
+
+    first, second = clients(2, handle)
+    first.sendall(b"wait")
+    assert started.wait(10)
+    first.sendall(b"a")
+    second.sendall(b"b")
+    go_on.set()
+    arrivals.catch_up()
+    assert handled == [b"wait", b"a", b"b"]
+
+
+@needs_epoll
+@pytest.mark.parametrize("says_so", [True, False])
+def test_other_connections_overtake_a_handler_that_waits(
+    says_so: bool, clients: Clients, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not says_so:
+        monkeypatch.setattr(arrivals_module, "PATIENCE_SECONDS", 0.01)
+    woken = threading.Event()
+    handled: list[bytes] = []
+
+    def handle(connection: Connection, data: bytes) -> None:
+        if data == b"wait":
+            with connection.watched(woken.set) if says_so else contextlib.nullcontext():
+                assert woken.wait(10)
+        elif data == b"wake":
+            woken.set()
+        handled.append(data)
+
+    waiting, other = clients(2, handle)
+    waiting.sendall(b"wait")
+    other.sendall(b"wake")
+    wait_until(lambda: len(handled) == 2)
+    monkeypatch.setattr(arrivals_module, "PATIENCE_SECONDS", 60.0)
+    # Afterwards, the order is kept again.
+    for number in range(50):
+        handled.clear()
+        waiting.sendall(b"%d" % number)
+        other.sendall(b"later")
+        arrivals.catch_up()
+        assert handled == [b"%d" % number, b"later"]
+
+
+@needs_epoll
+def test_a_handler_does_not_wait_for_its_own_bytes(clients: Clients, arrivals: Arrivals) -> None:
+    handled: list[bytes] = []
+
+    def handle(connection: Connection, data: bytes) -> None:
+        arrivals.catch_up()
+        handled.append(data)
+
+    for sock in clients(2, handle):
+        sock.sendall(b"a")
+    arrivals.catch_up()
+    assert handled == [b"a", b"a"]
+
+
+@needs_epoll
+def test_nothing_waits_for_a_connection_that_has_ended(
+    clients: Clients, arrivals: Arrivals
+) -> None:
+    handled: list[bytes] = []
+    sockets = clients(12, lambda connection, data: handled.append(data))
+    for sock in sockets[:5]:
+        sock.sendall(b"quit")
+    for sock in sockets[5:10]:
+        sock.close()
+    for sock in sockets[10:]:
+        sock.sendall(b"a")
+    arrivals.catch_up()
+    assert handled.count(b"a") == 2
+    for sock in sockets[10:]:
+        sock.sendall(b"quit")
+    arrivals.catch_up()
+    wait_until(lambda: arrivals._poll is None)
+    assert not arrivals._order
+    assert not arrivals._aside
+    assert not arrivals._sleepers
+
+
+def test_connections_are_served_where_no_order_is_known(
+    clients: Clients, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals_module, "_epoll", None)
+    handled: list[bytes] = []
+    for sock in clients(3, lambda connection, data: handled.append(data)):
+        sock.sendall(b"a")
+    arrivals.catch_up()
+    wait_until(lambda: handled == [b"a"] * 3)
