@@ -126,6 +126,11 @@ def choice(args: Args, words: Collection[bytes], error: bytes = errors.SYNTAX) -
     return word
 
 
+def only_option(session: Session, args: Args, error: bytes = errors.SYNTAX) -> bytes:
+    """Like ``choice()``, for the option words in the row of the command."""
+    return choice(args, session.command.option_words, error)
+
+
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:
     """Return whether a word is ``first``; raise a syntax error if it is not ``second`` either."""
     word = word.upper()

@@ -36,7 +36,7 @@ from ..values.json import (
     parse_json,
     write_json,
 )
-from .arguments import arity_error, choice, existing
+from .arguments import arity_error, existing, only_option
 
 if TYPE_CHECKING:
     from ..values.json_path import Location, Path
@@ -231,7 +231,7 @@ def _assign(
 def json_set(session: Session, args: Args) -> Reply:
     """Set the value at a path of a document, or create the document."""
     key, path = args[0], read_path(session, args[1])
-    condition = choice(args[3:], (b"NX", b"XX"))
+    condition = only_option(session, args[3:])
     value = read_value(args[2])
     document = session.db.get(key, JsonValue)
     if document is None:

@@ -10,7 +10,7 @@ from ..scripting import errors
 from ..scripting.libraries import Library, library_shebang, sources_in
 from ..syntax import parse_int
 from ..table.registry import Args, command, variant
-from .arguments import choice, subcommand_error
+from .arguments import only_option, subcommand_error
 
 
 def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[bytes], list[bytes]]:
@@ -55,7 +55,7 @@ def script_exists(session: Session, args: Args) -> Reply:
 @command("SCRIPT FLUSH")
 def script_flush(session: Session, args: Args) -> Reply:
     """Remove all scripts from the script cache."""
-    choice(args, (b"SYNC", b"ASYNC"), errors.SCRIPT_FLUSH_MODE)
+    only_option(session, args, errors.SCRIPT_FLUSH_MODE)
     session.engine.scripting.scripts.clear()
     return OK
 
@@ -79,7 +79,7 @@ def kill(session: Session, args: Args) -> Reply:
 @command("SCRIPT DEBUG")
 def script_debug(session: Session, args: Args) -> Reply:
     """Set the debug mode of scripts. It has no effect, because there is no debugger."""
-    choice(args, (b"YES", b"SYNC", b"NO"), errors.SCRIPT_DEBUG_MODE)
+    only_option(session, args, errors.SCRIPT_DEBUG_MODE)
     return OK
 
 
@@ -120,7 +120,7 @@ def function_flush(session: Session, args: Args) -> Reply:
     """Delete all function libraries."""
     if len(args) > 1:
         raise subcommand_error(session)
-    choice(args, (b"SYNC", b"ASYNC"), errors.FUNCTION_FLUSH_MODE)
+    only_option(session, args, errors.FUNCTION_FLUSH_MODE)
     session.engine.scripting.libraries.replace_all([])
     return OK
 
@@ -184,7 +184,7 @@ def function_restore(session: Session, args: Args) -> Reply:
     """Load the function libraries of a FUNCTION DUMP payload, either all of them or none."""
     if len(args) > 2:
         raise subcommand_error(session)
-    policy = choice(args[1:], (b"APPEND", b"FLUSH", b"REPLACE"), errors.BAD_POLICY) or b"APPEND"
+    policy = only_option(session, args[1:], errors.BAD_POLICY) or b"APPEND"
     scripting = session.engine.scripting
     sources = sources_in(args[0], session.engine.version)
     scripting.libraries.add_all(map(scripting.read_library, sources), policy)

@@ -24,6 +24,7 @@ from .arguments import (
     arity_error,
     choice,
     get_or_empty,
+    only_option,
     parse_bounds,
     parse_options,
     parse_pop,
@@ -173,7 +174,7 @@ def zmscore(session: Session, args: Args) -> Reply:
 def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     if len(args) > 3:
         raise arity_error(session)
-    with_score = bool(choice(args[2:], session.command.option_words))
+    with_score = bool(only_option(session, args[2:]))
     members = get_or_empty(session, args[0], SortedSet)
     rank = members.rank(args[1], reverse=reverse)
     if rank is None:

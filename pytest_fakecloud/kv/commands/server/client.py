@@ -15,9 +15,9 @@ from ...syntax import I64_MAX, decoded, parse_int
 from ...table.registry import Args, command
 from ..arguments import (
     arity_error,
-    choice,
     find_database,
     is_first,
+    only_option,
     parse_milliseconds,
     parse_options,
     readable,
@@ -97,7 +97,7 @@ def client_no_touch(session: Session, args: Args) -> Reply:
 @command("CLIENT REPLY")
 def client_reply(session: Session, args: Args) -> Reply:
     """Choose whether the connection receives replies."""
-    mode = choice(args, (b"ON", b"OFF", b"SKIP"))
+    mode = only_option(session, args)
     if mode != b"SKIP":
         session.reply_mode = "on" if mode == b"ON" else "off"
     elif session.reply_mode != "off":
@@ -278,7 +278,7 @@ def _kill_filter(session: Session, word: bytes, value: bytes) -> Filter:
 def client_pause(session: Session, args: Args) -> Reply:
     """Delay all commands, or only writes, of the database port for a number of milliseconds."""
     timeout_ms = parse_milliseconds(session, args[0])
-    mode = choice(args[1:], (b"ALL", b"WRITE"), errors.CLIENT_PAUSE_MODE)
+    mode = only_option(session, args[1:], errors.CLIENT_PAUSE_MODE)
     session.engine.pauses.pause(
         session.engine.execution.now_us + timeout_ms * 1000, mode == b"WRITE"
     )
@@ -297,7 +297,7 @@ def client_unblock(session: Session, args: Args) -> Reply:
     """End a client's blocking command, either as if it had timed out or with an error."""
     if len(args) > 2:
         raise subcommand_error(session)
-    mode = choice(args[1:], (b"TIMEOUT", b"ERROR"), errors.CLIENT_UNBLOCK_MODE)
+    mode = only_option(session, args[1:], errors.CLIENT_UNBLOCK_MODE)
     wanted = parse_int(args[0])
     waiter = session.engine.waiters.pop(wanted, None)
     if waiter is None:

@@ -38,7 +38,7 @@ from ...syntax import decoded, encoded, parse_float, parse_int
 from ...table.registry import COMMANDS, Args, command, variant
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
-from ..arguments import choice, parse_options
+from ..arguments import only_option, parse_options
 from ..keys import encoding, reference_count
 
 # -- databases, time and parameters --------------------------------------------------------------
@@ -48,7 +48,7 @@ from ..keys import encoding, reference_count
 @variant("FLUSHALL", "Delete all keys of all databases.", every=True)
 def flush(session: Session, args: Args, *, every: bool) -> Reply:
     engine = session.engine
-    mode = choice(args, (b"ASYNC", b"SYNC"))
+    mode = only_option(session, args)
     lazily = mode == b"ASYNC"
     if not mode:
         lazily = engine.config.text("lazyfree-lazy-user-flush") == "yes"
@@ -293,7 +293,7 @@ def save(session: Session, args: Args) -> Reply:
 @command("BGSAVE")
 def bgsave(session: Session, args: Args) -> Reply:
     """Record the current time as the time of the last snapshot; nothing is saved."""
-    choice(args, (b"SCHEDULE",))
+    only_option(session, args)
     save(session, args)
     return Status(b"Background saving started")
 
