@@ -14,9 +14,9 @@ from .model import HANDSHAKE
 
 Place: TypeAlias = "int | tuple[Condition[str], Condition[str]] | None"
 """A position: a number of commands before it, two names, or None for all positions."""
-Arrival: TypeAlias = Literal["alone", "pipelined", "queued"]
-"""How a command arrives: alone (also first in a pipeline), later in a REST pipeline, or inside a
-transaction, which nothing can interrupt.
+Grouping: TypeAlias = Literal["alone", "pipelined", "queued"]
+"""How a command is grouped with others: alone (also first in a pipeline), later in a REST pipeline, or
+inside a transaction, which nothing can interrupt.
 """
 
 _MOST_CLIENTS = 1000
@@ -86,7 +86,9 @@ class Interruptions(list["Between"]):
             if not interruption.hits and not interruption._has_raised
         ]
 
-    def before(self, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone") -> bool:
+    def before(
+        self, sender: CommandSender, line: list[bytes], grouping: Grouping = "alone"
+    ) -> bool:
         """Run the interruptions that are due before a client's command; return whether any was."""
         active = [*self]
         if not active or self._running:
@@ -100,7 +102,7 @@ class Interruptions(list["Between"]):
             if self._running:
                 return False
             noted = [
-                (interruption, interruption._note(sender, name, arrival))
+                (interruption, interruption._note(sender, name, grouping))
                 for interruption in matched
             ]
         due = [
@@ -279,7 +281,7 @@ class Between:
             self._ignored.append(brief(" ".join([name, *facts["key"]])))
         return False
 
-    def _note(self, sender: CommandSender, name: str, arrival: Arrival) -> _Gap | None:
+    def _note(self, sender: CommandSender, name: str, grouping: Grouping) -> _Gap | None:
         """Note a command; return the position before it, if its client has sent another one."""
         progress = self._progress.pop(sender, None)
         same_user = None if sender.user is None else CommandSender(None, sender.user)
@@ -301,7 +303,7 @@ class Between:
         self._seen_in_all += 1
         if self._seen_in_all <= _MOST_SEEN:
             self._seen.setdefault(progress.client, []).append(name)
-        if arrival == "queued":
+        if grouping == "queued":
             self._saw_transaction = True
             return None
         if not progress.sent:

@@ -34,7 +34,7 @@ from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .errors import CommandError, RestError
-from .interruptions import Arrival, CommandSender, Interruptions
+from .interruptions import CommandSender, Grouping, Interruptions
 from .model import HANDSHAKE, TURN_SECONDS, AnyEngine, AnySession, CommandLimits
 from .reply import Reply, size_of, to_json, to_resp
 from .settings import KVConfig
@@ -187,8 +187,8 @@ class KVApp(App):
             if replies:
                 for listener in self.interruptions.listeners:
                     listener()
-            arrival: Arrival = "pipelined" if replies else "alone"
-            error = self.before(request.call, _sender(request), line, arrival)
+            grouping: Grouping = "pipelined" if replies else "alone"
+            error = self.before(request.call, _sender(request), line, grouping)
             reply = error or self.engine.reply_to(session, line)
             size += size_of(reply)
             too_large = self.command_limits.size_error(size)
@@ -313,20 +313,20 @@ class KVApp(App):
         return _with_vendor_text(reply) if self.settings.int_text == "int" else reply
 
     def before(
-        self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone"
+        self, call: Call, sender: CommandSender, line: list[bytes], grouping: Grouping = "alone"
     ) -> CommandError | None:
         """Do what comes before each command of an authenticated client over both protocols: run
         interruptions and count it. Return the error if it exceeds a limit.
         """
-        self._interrupt(call, sender, line, arrival)
+        self._interrupt(call, sender, line, grouping)
         return self.command_limits.check(line)
 
     def _interrupt(
-        self, call: Call, sender: CommandSender, line: list[bytes], arrival: Arrival
+        self, call: Call, sender: CommandSender, line: list[bytes], grouping: Grouping
     ) -> None:
-        is_interrupted = self.interruptions.before(sender, line, arrival)
+        is_interrupted = self.interruptions.before(sender, line, grouping)
         # Not in a pipeline, of which earlier commands were executed before the interruption.
-        if is_interrupted and arrival != "pipelined":
+        if is_interrupted and grouping != "pipelined":
             set_interruptions_end(call, self.recorder.reserve())
 
     def _session(self, request: Request) -> AnySession:

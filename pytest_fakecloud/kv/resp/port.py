@@ -34,7 +34,7 @@ from .. import errors
 from ..engine.engine import KVEngine
 from ..engine.sessions import Waiter
 from ..errors import CommandError
-from ..interruptions import Arrival, CommandSender
+from ..interruptions import CommandSender, Grouping
 from ..model import TURN_SECONDS
 from ..reply import NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
@@ -195,9 +195,9 @@ class PortConnection:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             self.end()
             return
-        database = session.db.index
+        at_us = app.settle()
         call = open_call(
-            app.recorder, line, at_us=app.settle(), client=self.client, database=database
+            app.recorder, line, at_us=at_us, client=self.client, database=session.db.index
         )
         request = self._request_of(call)
         session.begin_command()
@@ -231,8 +231,8 @@ class PortConnection:
                 "lose_response, so that the client sends it again over a new connection"
             )
         session = self.session
-        arrival: Arrival = "queued" if session.is_queuing else "alone"
-        error = self.app.before(call, CommandSender(self.client), line, arrival)
+        grouping: Grouping = "queued" if session.is_queuing else "alone"
+        error = self.app.before(call, CommandSender(self.client), line, grouping)
         if error is not None:
             session.abort_transaction()
         answer = self._answer(error or self._run(line))
