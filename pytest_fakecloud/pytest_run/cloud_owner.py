@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -14,6 +14,7 @@ from ..cloud.cloud import Cloud
 from ..cloud.fake import Fake
 from ..core.calls import Call
 from ..core.exits import Exits, call_all
+from ..core.journal import Journal
 from .lost_changes import LostChanges
 from .options import SESSION_SETTINGS, SETTINGS, Node, RunOptions
 
@@ -27,20 +28,61 @@ class CloudState(NamedTuple):
     """The credentials of each fake."""
     interceptions: Mapping[AbstractContextManager[object], Fake]
     """The interceptions (``Fake.intercept()``) with their fakes."""
-    limits: Mapping[tuple[object, str], Any]
-    """The limits of the journals, by the object and the name of the attribute."""
+    kept_entries: Mapping[Journal, int | None]
+    """The limits of the journals by number."""
+    kept_bytes: Mapping[Journal, int]
+    """The limit of the cloud's journal by size."""
 
     @classmethod
     def of(cls, cloud: Cloud) -> CloudState:
         """Return the present state of a cloud."""
-        fakes, recorder = cloud.fakes(), cloud._context.recorder
-        limits: list[tuple[object, str]] = [(recorder.shared, "keep_bytes")]
-        limits += [(journal, "keep") for journal in (recorder, *(fake._recorder for fake in fakes))]
+        fakes = cloud.fakes()
+        journals = [cloud.journal, *(fake.journal for fake in fakes)]
         return cls(
             {fake: fake._credentials() for fake in fakes},
             {interception: fake for fake in fakes for interception in fake._interceptions},
-            {(holder, name): getattr(holder, name) for holder, name in limits},
+            {journal: journal.keep for journal in journals},
+            {cloud.journal: cloud.journal.keep_bytes},
         )
+
+    def since(self, before: CloudState) -> CloudState:
+        """Return what was missing or different before."""
+        return CloudState(
+            _changes(before.credentials, self.credentials),
+            _changes(before.interceptions, self.interceptions),
+            _changes(before.kept_entries, self.kept_entries),
+            _changes(before.kept_bytes, self.kept_bytes),
+        )
+
+    def with_changes(self, changes: CloudState) -> CloudState:
+        return CloudState(
+            {**self.credentials, **changes.credentials},
+            {**self.interceptions, **changes.interceptions},
+            {**self.kept_entries, **changes.kept_entries},
+            {**self.kept_bytes, **changes.kept_bytes},
+        )
+
+    def without_ended(self, now: CloudState) -> CloudState:
+        """Return the state without fakes that have closed and interceptions that have ended."""
+        return CloudState(
+            _remaining(self.credentials, now.credentials),
+            _remaining(self.interceptions, now.interceptions),
+            _remaining(self.kept_entries, now.kept_entries),
+            _remaining(self.kept_bytes, now.kept_bytes),
+        )
+
+
+_NOTHING = CloudState({}, {}, {}, {})
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _changes(before: Mapping[K, V], now: Mapping[K, V]) -> Mapping[K, V]:
+    return {key: now[key] for key in now if key not in before or before[key] != now[key]}
+
+
+def _remaining(entries: Mapping[K, V], now: Mapping[K, V]) -> Mapping[K, V]:
+    return {key: entries[key] for key in entries if key in now}
 
 
 class CloudOwner:
@@ -82,13 +124,8 @@ class CloudOwner:
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
         use_in_fixtures(cloud, settings.fakes, cache)
-        self._staying: dict[Fake, Mapping[str, Any]] = {}
-        """The fakes that each test begins with, and their credentials."""
-        state = CloudState.of(cloud)
-        self._staying_interceptions = {*state.interceptions}
-        """The interceptions that each test begins with."""
-        self._limits = {**state.limits}
-        """The limits that each test begins with."""
+        self._beginning = CloudState.of(cloud)
+        """What each test begins with."""
         self._is_reused = False
         """Whether a test has begun since the cloud was opened."""
         self.lost_changes = LostChanges()
@@ -117,21 +154,16 @@ class CloudOwner:
 
     def _start_over(self, item: pytest.Item) -> None:
         cloud = self.cloud
-        # Forget the fakes that a test has closed.
-        self._staying = {
-            fake: credentials for fake, credentials in self._staying.items() if not fake.closed
-        }
         start_over(cloud)
-        for fake, credentials in self._staying.items():
-            if fake._credentials() != credentials:
-                fake._set_credentials(credentials)
-        state = self.state()
-        # Forget the interceptions and limits of fakes that have closed.
-        self._staying_interceptions.intersection_update(state.interceptions)
-        self._limits = {place: self._limits.get(place, now) for place, now in state.limits.items()}
-        for (holder, name), limit in self._limits.items():
-            if getattr(holder, name) != limit:
-                setattr(holder, name, limit)
+        now = self.state()
+        self._beginning = self._beginning.without_ended(now)
+        changed = self._beginning.since(now)
+        for fake, credentials in changed.credentials.items():
+            fake._set_credentials(credentials)
+        for journal, entries in changed.kept_entries.items():
+            journal.keep = entries
+        for journal, size in changed.kept_bytes.items():
+            journal.keep_bytes = size
         cloud._context.ids.reseed(self._seed_of(item.nodeid))
 
     def begin_call(self) -> None:
@@ -149,12 +181,12 @@ class CloudOwner:
         """Close the fakes that the test has started itself, the latest first, and end its interceptions,
         even if some raise. Can be repeated.
         """
-        own = [fake for fake in self.cloud.fakes() if fake not in self._staying]
+        own = [fake for fake in self.cloud.fakes() if fake not in self._beginning.credentials]
         call_all([self._end_interceptions_of_test, *(fake.close for fake in reversed(own))])
 
     def _end_interceptions_of_test(self) -> None:
         for interception, fake in self.state().interceptions.items():
-            if interception not in self._staying_interceptions:
+            if interception not in self._beginning.interceptions:
                 fake._end_interception(interception)
 
     def state(self) -> CloudState:
@@ -165,11 +197,5 @@ class CloudOwner:
         """Let each test begin with what the cloud has now and had not ``before``: fakes, credentials,
         interceptions and limits. None stands for the time before the cloud was opened.
         """
-        now, before = self.state(), before or CloudState({}, {}, {})
-        for fake, credentials in now.credentials.items():
-            if before.credentials.get(fake) != credentials:
-                self._staying[fake] = credentials
-        self._staying_interceptions |= now.interceptions.keys() - before.interceptions.keys()
-        for place, limit in now.limits.items():
-            if place not in before.limits or before.limits[place] != limit:
-                self._limits[place] = limit
+        changes = self.state().since(before or _NOTHING)
+        self._beginning = self._beginning.with_changes(changes)
