@@ -167,7 +167,7 @@ def check_markers(options: RunOptions, item: pytest.Item, node: Node) -> None:
     """Fail a test with invalid markers, even if it uses no fake, or with own ones that cannot apply to
     its fakes, because they outlive it: they last for ``node``.
     """
-    options.merged_settings(item, {})
+    options.merged_settings(item, {})  # Fails for unknown names and invalid values.
     shared = node.listchain()
     names = [
         name

@@ -94,6 +94,8 @@ class MergedSettings(NamedTuple):
     """The keyword arguments of ``Cloud``."""
     fakes: Mapping[str, Mapping[str, Any]]
     """The settings of the fixtures' fakes, by fixture name."""
+    per_test: PerTestConfig
+    """``strict`` and ``env``."""
 
 
 class RunOptions:
@@ -153,14 +155,13 @@ class RunOptions:
             for fixture, fake_settings in fakes.items():
                 read(settings_class(SERVICES[fixture]), fake_settings, fixture)
         self._check_ini_clock(cloud)
-        self.per_test_settings(node, returned_settings)
-        return MergedSettings(cloud, fakes)
+        return MergedSettings(cloud, fakes, self.per_test_settings(node, returned_settings))
 
     def per_test_settings(
         self, node: Node | None, returned_settings: Mapping[str, Any]
     ) -> PerTestConfig:
-        """Return ``strict`` and ``env`` of a test, merged in the order of ``merged_settings()``. Fail
-        the test for invalid values of these two.
+        """Return only ``strict`` and ``env`` of the merged settings, which a test has although its fakes
+        outlive it. Fail the test for invalid values of these two.
         """
         merged = self._merged([returned_settings, *markers_of(node)], PER_TEST_SETTINGS)
         with without_traceback():

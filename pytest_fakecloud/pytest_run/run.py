@@ -157,10 +157,9 @@ class Run:
             with without_traceback():
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
             self._shorter_owner = owner
-            self._observe()
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._set_variables()
+        self._prepare_clouds()
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -192,10 +191,7 @@ class Run:
         self.early_owner, self.session_owner = None, owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._observe()
-        # With the scope session, the test may have requested the cloud by the fixture ``fakecloud``.
-        self._note_request()
-        self._set_variables()
+        self._prepare_clouds()
         return owner
 
     def _item(self) -> pytest.Item:
@@ -209,21 +205,27 @@ class Run:
             self._item(), {} if owner is None else owner.returned_settings
         )
 
-    def _note_request(self) -> None:
-        """Note whether the test has requested the fixture ``fakecloud`` so far.
+    def _prepare_clouds(self) -> None:
+        """Do for the test what it needs of the open clouds: record what its report shows, and set the
+        variables of the cloud that it has requested.
 
-        pytest does not say when a test requests a fixture of a wide scope that has its value already. A
-        test can do so by its arguments, and at run time in its fixtures and in its own code. So this is
-        called when the test begins, after its set-up, and after its code.
+        Repeated when a cloud has opened, when the test begins, after its set-up, and after its code: a
+        framework may have been imported, and a fixture requested. A test can request one by its
+        arguments, and at run time in its fixtures and in its own code, and pytest does not say so if the
+        fixture has its value already.
         """
+        self._observe()
+        self._note_request()
+        self._set_variables()
+
+    def _note_request(self) -> None:
+        """Note whether the test has requested the fixture ``fakecloud`` so far."""
         owner = self.fixtures_owner
         if owner is not None and _requests_fakecloud(self._item()):
             self.test.requested_cloud = owner.cloud
 
     def _observe(self) -> None:
-        """Record what the report of the test needs to know of the open clouds, until the test ends.
-        Repeated when a cloud has opened, or a framework may have been imported.
-        """
+        """Record what the report of the test needs to know of the open clouds, until the test ends."""
         if not self.owners:
             return
         test = self.test
@@ -235,8 +237,7 @@ class Run:
 
     def _set_variables(self) -> None:
         """Set the variables of the requested cloud until the test ends, if its settings have ``env``,
-        which a fixture can add by a marker. Can be repeated. It is too late for that after the test's
-        own code.
+        which a fixture can add by a marker. It is too late for that after the test's own code.
         """
         test, cloud = self.test, self.test.requested_cloud
         if test.has_run or cloud is None or cloud is test.cloud_with_variables:
@@ -279,15 +280,11 @@ class Run:
         self.end_test()
         self.test = TestState(item)
         call_all([partial(owner.begin_test, item) for owner in self.owners])
-        self._observe()
-        self._note_request()
-        self._set_variables()
+        self._prepare_clouds()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._observe()
-        self._note_request()
-        self._set_variables()
+        self._prepare_clouds()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -324,8 +321,7 @@ class Run:
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
-        self._observe()
-        self._note_request()
+        self._prepare_clouds()
 
     def end_teardown(self) -> None:
         """End what the test has begun itself in clouds that outlive it. Can be repeated.
