@@ -60,12 +60,13 @@ class Mount:
         self,
         hub: Hub,
         app: Any,
+        *,
         host: str,
         port: int,
         tls: ssl.SSLContext | None,
         protocol: Callable[[Connection], Handler],
-        listener: socket.socket | None = None,
-        arrivals: Arrivals | None = None,
+        listener: socket.socket | None,
+        arrivals: Arrivals | None,
     ) -> None:
         self.hub = hub
         self.app = app
@@ -328,12 +329,12 @@ class Hub:
         mount = Mount(
             self,
             app,
-            host.rstrip(".") or host,
-            port,
-            tls,
-            protocol or HTTPHandler,
-            listener,
-            arrivals,
+            host=host.rstrip(".") or host,
+            port=port,
+            tls=tls,
+            protocol=protocol or HTTPHandler,
+            listener=listener,
+            arrivals=arrivals,
         )
         if prepare is not None:
             prepare(mount)
