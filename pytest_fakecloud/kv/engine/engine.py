@@ -473,7 +473,8 @@ class KVEngine:
     def unblock(self, waiter: Waiter) -> Reply:
         """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
-            waiter.session.reserve_reply()
+            if not waiter.done:  # Otherwise, finish() has reserved the place.
+                waiter.session.reserve_reply()
             self.waiters.pop(waiter.session.id, None)
             self.record_changes()
             if waiter.spec is not None:
