@@ -82,6 +82,19 @@ def interrupted(
     return not raised
 
 
+def with_handler(call: Callable[[], object], handler: Callable[[], object]) -> int:
+    """Make a call, and run a handler at each moment; return the number of moments."""
+    moments = 0
+
+    def handle(place: Place) -> None:
+        nonlocal moments
+        moments += 1
+        handler()
+
+    _follow(call, handle)
+    return moments
+
+
 def _follow(
     call: Callable[[], object],
     reach: Callable[[Place], object],

@@ -362,6 +362,8 @@ class CallFault(Fault):
 
     def _run(self, request: Request) -> AnyResponse | None:
         """Call the function; return the response with which it replaces the endpoint's, or None."""
+        # The function may use other connections, whose commands would wait for this request.
+        self._plan._step_aside()
         try:
             result = self._function(request) if self._takes_request else self._function()
         except Exception as error:

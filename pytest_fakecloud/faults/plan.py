@@ -330,8 +330,15 @@ class FaultPlan:
     def _recorder(self) -> Recorder | None:
         return getattr(self._app(), "recorder", None)
 
+    def _step_aside(self) -> None:
+        """Let other requests overtake that of this thread."""
+        app = self._app()
+        if app is not None:
+            app.step_aside()
+
     def _pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
+        self._step_aside()
         deadline = monotonic() + seconds
         while (remaining := deadline - monotonic()) > 0:
             seen = _closing.version

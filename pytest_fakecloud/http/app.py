@@ -244,6 +244,11 @@ class App:
             self.violations.report_bug(error, f"{self.name}: a timer failed", fake=self.name)
             return self.clock.now_us()
 
+    def step_aside(self) -> None:
+        """Let other requests overtake that of the calling thread, which is about to wait for something
+        or to call the test's code.
+        """
+
     def admit(self, request: Request) -> None:
         """Call the guards, and authenticate a request; raise ``ServiceError`` to reject it."""
         for guard in self.guards:

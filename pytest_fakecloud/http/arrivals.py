@@ -18,16 +18,13 @@ if TYPE_CHECKING:
 
 
 PATIENCE_SECONDS = 0.1
-"""Maximum real seconds to wait for one handler, because it may wait itself, e.g. for a fault's delay."""
+"""Maximum real seconds to wait for the end of one turn: its client may read no replies."""
 _epoll: Any = getattr(select, "epoll", None)
 """The class of the standard library, which a test may replace; None if the system has none."""
 
 
 class _Call:
-    """A call of the test, which waits for arrivals and is not one itself."""
-
-    def has_arrived(self) -> bool:
-        return False
+    """A REST request or a call of a fixture: it waits for earlier arrivals, and nothing waits for it."""
 
 
 Waiting: TypeAlias = "Connection | _Call"
@@ -37,7 +34,9 @@ class Arrivals:
     """Gives the threads of connections turns to handle bytes, in the order of arrival.
 
     epoll lists connections in this order. On systems without it, connections do not wait for each other.
-    A turn ends when the thread has handled all complete requests, or when a handler waits.
+    A turn ends when the thread has handled all complete requests. It ends earlier if the thread is about
+    to wait for something, or to call the test's code, which may wait. The connection is then *aside*
+    until the thread has handled these requests: no other connection waits for it.
     """
 
     def __init__(self) -> None:
@@ -45,27 +44,32 @@ class Arrivals:
 
     def forget_all(self) -> None:
         """Set the state of an object without connections: at first, and in a forked process."""
-        self._lock = threading.Lock()
-        """The lock of all attributes. No thread waits while it holds it."""
+        self._lock = threading.RLock()
+        """The lock of all attributes. No thread waits while it holds it. A signal's handler can call the
+        fake in a thread that holds it.
+        """
         self._poll: Any = None
         """Lists arrivals; None without connections."""
         self._connections: dict[int, Connection] = {}
-        """All connections, by file descriptor."""
-        self._order: list[Waiting] = []
-        """The connections of arrivals that no thread handles yet, and the calls that wait for them."""
-        self._holder: Waiting | None = None
-        """The connection or the call whose turn it is."""
+        """All connections of which arrivals are listed, by file descriptor."""
+        self._order: dict[Waiting, None] = {}
+        """The connections of arrivals that no thread handles yet, and calls, in order of arrival. The
+        values mean nothing.
+        """
+        self._holder: Connection | None = None
+        """The connection whose turn it is."""
         self._holding_thread = 0
         self._aside: set[Waiting] = set()
-        """Connections whose handlers wait. Others do not wait for them."""
+        """The connections whose turn has ended before they have handled all requests."""
         self._sleepers: dict[Waiting, threading.Lock] = {}
-        """A taken lock for each thread that sleeps until its turn."""
+        """A taken lock for each thread that sleeps."""
 
     def add(self, connection: Connection) -> None:
         if _epoll is None:
             return
         fileno = connection.sock.fileno()
-        with self._lock:
+        # Without free file descriptors, serve the connection, but do not list its arrivals.
+        with self._lock, suppress(OSError):
             if self._poll is None:
                 self._poll = _epoll()
             self._poll.register(fileno, select.EPOLLIN | select.EPOLLET)
@@ -86,74 +90,86 @@ class Arrivals:
 
     def catch_up(self) -> None:
         """Wait until the bytes that have arrived are handled, unless the calling thread handles them."""
-        if self._connections and self._holding_thread != threading.get_ident():
+        if self._poll is not None and self._holding_thread != threading.get_ident():
             call = _Call()
             try:
                 self.await_turn(call)
             finally:
-                self.end_turn(call)
+                with self._lock:
+                    self._order.pop(call, None)
+                    self._sleepers.pop(call, None)
 
     def await_turn(self, waiting: Waiting) -> None:
-        """Wait until earlier arrivals are handled, and begin the turn of the calling thread."""
+        """Wait until earlier arrivals are handled, and begin the turn of a connection."""
         while True:
             with self._lock:
+                self._sleepers.pop(waiting, None)
                 if self._poll is None:
                     return
                 self._list_arrivals()
                 self._aside.discard(waiting)
-                if waiting not in self._order:
-                    self._order.append(waiting)
-                first = self._first()
+                self._order.setdefault(waiting)
+                first = self._first(waiting)
                 if first is waiting:
-                    self._order.remove(waiting)
-                    self._holder, self._holding_thread = waiting, threading.get_ident()
+                    del self._order[waiting]
+                    if not isinstance(waiting, _Call):
+                        self._holder, self._holding_thread = waiting, threading.get_ident()
                     return
                 sleeper = self._sleepers[waiting] = threading.Lock()
                 sleeper.acquire()
             if not sleeper.acquire(timeout=PATIENCE_SECONDS):
                 with self._lock:
-                    if waiting in self._order and self._first() is first:
+                    if waiting in self._order and self._first(waiting) is first:
                         self._set_aside(first)
 
-    def end_turn(self, waiting: Waiting) -> None:
-        """End the turn of a connection or call, if it has one."""
+    def end_turn(self, connection: Connection) -> None:
+        """End the turn of a connection, because its thread has handled all complete requests."""
         with self._lock:
-            self._aside.discard(waiting)
-            self._sleepers.pop(waiting, None)
-            if self._holder is waiting:
+            self._aside.discard(connection)
+            if self._holder is connection:
                 self._holder, self._holding_thread = None, 0
-            # Bytes of later arrivals may have been read together with the first ones.
-            if waiting in self._order and not waiting.has_arrived():
-                self._order = [other for other in self._order if other is not waiting]
-            self._wake_first()
+            # The arrival of bytes that the thread has read may have been listed after the turn began.
+            if connection in self._order and not connection.has_arrived():
+                del self._order[connection]
+            self._wake()
 
-    def set_aside(self, connection: Connection) -> None:
-        """End the turn of a connection whose handler waits for something."""
+    def step_aside(self) -> None:
+        """End the turn of the calling thread, if it has one, because it may wait for something."""
         with self._lock:
-            self._set_aside(connection)
+            if self._holder is not None and self._holding_thread == threading.get_ident():
+                self._set_aside(self._holder)
 
     # -- with the lock ---------------------------------------------------------------------------
 
     def _list_arrivals(self) -> None:
-        """Append the connections at which bytes have arrived since the last call."""
+        """List the connections at which bytes have arrived since the last call."""
         for fileno, _ in self._poll.poll(0):
             connection = self._connections.get(fileno)
             if connection is not None and connection not in self._aside:
-                self._order.append(connection)
+                self._order.setdefault(connection)
 
-    def _first(self) -> Waiting:
-        """Return the connection or call whose turn it is, or should be next."""
-        return self._order[0] if self._holder is None else self._holder
+    def _first(self, waiting: Waiting) -> Waiting:
+        """Return the connection whose turn comes before, or the connection or call that waits itself."""
+        if self._holder is not None:
+            return self._holder
+        # The list is a copy, because a signal's handler can change the order during the loop.
+        order = [*self._order]
+        return next(other for other in order if other is waiting or not isinstance(other, _Call))
 
     def _set_aside(self, waiting: Waiting) -> None:
         self._aside.add(waiting)
         if self._holder is waiting:
             self._holder, self._holding_thread = None, 0
-        self._order = [other for other in self._order if other is not waiting]
-        self._wake_first()
+        self._order.pop(waiting, None)
+        self._wake()
 
-    def _wake_first(self) -> None:
-        if self._holder is None and self._order:
-            sleeper = self._sleepers.pop(self._order[0], None)
+    def _wake(self) -> None:
+        """Wake the connection whose turn is next, and the calls that have waited for earlier ones."""
+        if self._holder is not None:
+            return
+        for waiting in [*self._order]:
+            sleeper = self._sleepers.pop(waiting, None)
             if sleeper is not None:
                 sleeper.release()
+            if not isinstance(waiting, _Call):
+                return

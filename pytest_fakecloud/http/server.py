@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import gmtime, time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..core.timers import monotonic
 from .messages import Answer, ConnectionEffect, Stream, asks_to_close
@@ -136,7 +136,7 @@ class Connection:
         called instead, once until the caller has read the data and calls the context's value.
         """
         if self.mount.arrivals is not None:
-            self.mount.arrivals.set_aside(self)
+            self.mount.arrivals.step_aside()
         watch = Watch(self, gone, arrived)
         watch.resume()
         try:
@@ -209,24 +209,32 @@ class Connection:
         if arrivals is not None:
             arrivals.end_turn(self)
         early, self.early = self.early, b""
-        if early:
-            return early
         sock = self.sock
-        if not isinstance(sock, ssl.SSLSocket):
-            if arrivals is not None:
+        secured = isinstance(sock, ssl.SSLSocket)
+        if not early:
+            if secured:
+                self._await_secured()
+            elif arrivals is not None:
                 # Leave the bytes in the socket, so that other threads see that they have arrived.
                 sock.recv(1, socket.MSG_PEEK)
-                arrivals.await_turn(self)
+        if arrivals is not None:
+            arrivals.await_turn(self)
+        if early:
+            return early
+        if not secured:
             return sock.recv(_READ_BYTES)
-        # Wait without the lock: a TLS connection cannot be read while another thread writes to it.
+        with self.socket_lock:
+            return sock.recv(_READ_BYTES)
+
+    def _await_secured(self) -> None:
+        """Wait for bytes of a TLS connection. Take no lock, because others may write to it during the
+        wait.
+        """
+        sock = cast("ssl.SSLSocket", self.sock)
         with selectors.DefaultSelector() as selector:
             selector.register(sock, selectors.EVENT_READ)
             while not sock.pending() and not selector.select():
                 pass
-        if arrivals is not None:
-            arrivals.await_turn(self)
-        with self.socket_lock:
-            return sock.recv(_READ_BYTES)
 
     def read_arrived(self) -> bytes | None:
         """Return bytes that can be read without waiting, an empty string at the end, or None."""
@@ -258,7 +266,7 @@ class Connection:
     def discard_until_closed(self, seconds: float) -> None:
         """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
         if self.mount.arrivals is not None:
-            self.mount.arrivals.set_aside(self)
+            self.mount.arrivals.step_aside()
         deadline = monotonic() + seconds
         with contextlib.suppress(OSError):
             while (remaining := deadline - monotonic()) > 0:

@@ -371,6 +371,7 @@ class KVServer(Fake):
           libraries are loaded too.
         """
         __tracebackhide__ = True
+        self._app.arrivals.catch_up()
         if isinstance(data, str | os.PathLike):
             from .dump_files import load_from_file
 
@@ -456,9 +457,14 @@ class KVServer(Fake):
 
     # -- baseline and interruptions ------------------------------------------------------------------
 
+    def snapshot(self) -> Snapshot:
+        self._app.arrivals.catch_up()
+        return super().snapshot()
+
     @action
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
+        self._app.arrivals.catch_up()
         super().restore(snapshot)
         self._app.set_password(self._password)
         self._app.interruptions.start_over()

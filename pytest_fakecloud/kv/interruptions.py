@@ -52,7 +52,9 @@ class _Gap(NamedTuple):
 class Interruptions(list["Between"]):
     """The active interruptions of a server, and the listeners to its pipelines."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_aside: Callable[[], object]) -> None:
+        self._step_aside = step_aside
+        """Called before functions of interruptions, which may use other connections."""
         self._planned: list[Between] = []
         """All interruptions since the last reset, also those that have ended."""
         self.listeners: Registry[Callable[[], None]] = Registry()
@@ -117,6 +119,7 @@ class Interruptions(list["Between"]):
                 return False
             self._running = True
         try:
+            self._step_aside()
             for interruption, gap in due:
                 interruption._happen(gap.place)
         finally:

@@ -77,11 +77,11 @@ class KVApp(App):
         self.password = ""
         self.set_password(settings.database_password or new_token(32))
         self.command_limits = CommandLimits(settings, self.clock.now_us)
-        self.interruptions = Interruptions()
+        self.arrivals = Arrivals()
+        """The order in which commands arrive at the database port."""
+        self.interruptions = Interruptions(self.arrivals.step_aside)
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""
-        self.arrivals = Arrivals()
-        """The order in which their commands arrive."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
@@ -89,6 +89,9 @@ class KVApp(App):
         """Also wait for commands that have arrived at the database port before."""
         self.arrivals.catch_up()
         return super().settle()
+
+    def step_aside(self) -> None:
+        self.arrivals.step_aside()
 
     def leave_fake(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import socket
 import threading
@@ -19,6 +20,7 @@ from pytest_fakecloud.http.server import Connection
 from tests.budget import cases
 from tests.demo import FunctionApp
 from tests.harness import wait_until
+from tests.interruptions import interrupted, places, with_handler
 
 Handle = Callable[[Connection, bytes], None]
 
@@ -145,18 +147,20 @@ def test_bytes_that_arrive_during_a_turn_of_their_connection_keep_their_place(
 
 
 @needs_epoll
-@pytest.mark.parametrize("says_so", [True, False])
+@pytest.mark.parametrize("way", ["watched", "aside", "unknown"])
 def test_other_connections_overtake_a_handler_that_waits(
-    says_so: bool, clients: Clients, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+    way: str, clients: Clients, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not says_so:
+    if way == "unknown":
         monkeypatch.setattr(arrivals_module, "PATIENCE_SECONDS", 0.01)
     woken = threading.Event()
     handled: list[bytes] = []
 
     def handle(connection: Connection, data: bytes) -> None:
         if data == b"wait":
-            with connection.watched(woken.set) if says_so else contextlib.nullcontext():
+            if way == "aside":
+                arrivals.step_aside()
+            with connection.watched(woken.set) if way == "watched" else contextlib.nullcontext():
                 assert woken.wait(10)
         elif data == b"wake":
             woken.set()
@@ -191,6 +195,86 @@ def test_a_handler_does_not_wait_for_its_own_bytes(clients: Clients, arrivals: A
 
 
 @needs_epoll
+def test_bytes_that_arrive_early_are_handled_in_a_turn(
+    clients: Clients, arrivals: Arrivals
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    handled: list[bytes] = []
+
+    def handle(connection: Connection, data: bytes) -> None:
+        if data == b"wait":
+            with connection.watched(lambda: None):
+                wait_until(lambda: connection.early)
+        elif data == b"early":
+            started.set()
+            go_on.wait(10)
+        handled.append(data)
+
+    first, second = clients(2, handle)
+    first.sendall(b"wait")
+    wait_until(lambda: arrivals._aside)
+    first.sendall(b"early")
+    assert started.wait(10)
+    second.sendall(b"a")
+    go_on.set()
+    arrivals.catch_up()
+    assert handled == [b"wait", b"early", b"a"]
+
+
+@needs_epoll
+def test_nothing_waits_for_a_call_that_a_signal_has_interrupted(
+    clients: Clients, arrivals: Arrivals
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    handled: list[bytes] = []
+
+    def handle(connection: Connection, data: bytes) -> None:
+        if data == b"wait":
+            started.set()
+            wait_until(lambda: arrivals._sleepers or go_on.is_set())
+        handled.append(data)
+
+    first, second = clients(2, handle)
+
+    def begin() -> None:
+        handled.clear()
+        started.clear()
+        go_on.clear()
+        first.sendall(b"wait")
+        assert started.wait(10)
+
+    begin()
+    reached = places(arrivals.catch_up)
+    assert len(reached) > 10
+    for place in reached:
+        begin()
+        assert interrupted(arrivals.catch_up, place)
+        go_on.set()
+        second.sendall(b"a")
+        arrivals.catch_up()
+        assert handled == [b"wait", b"a"], place
+        assert not arrivals._order, place
+        assert not arrivals._sleepers, place
+
+
+@needs_epoll
+def test_a_handler_of_a_signal_can_call_the_fake(clients: Clients, arrivals: Arrivals) -> None:
+    clients(1, lambda connection, data: None)
+    moments: list[int] = []
+
+    def call() -> None:
+        moments.append(with_handler(arrivals.catch_up, arrivals.catch_up))
+
+    # The handler of a signal that waits for its own thread would wait forever.
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert moments
+    assert moments[0] > 10
+    assert not arrivals._order
+
+
+@needs_epoll
 def test_nothing_waits_for_a_connection_that_has_ended(
     clients: Clients, arrivals: Arrivals
 ) -> None:
@@ -213,10 +297,15 @@ def test_nothing_waits_for_a_connection_that_has_ended(
     assert not arrivals._sleepers
 
 
+def no_file_descriptors() -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize("epoll", [None, no_file_descriptors])
 def test_connections_are_served_where_no_order_is_known(
-    clients: Clients, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+    epoll: object, clients: Clients, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals_module, "_epoll", None)
+    monkeypatch.setattr(arrivals_module, "_epoll", epoll)
     handled: list[bytes] = []
     for sock in clients(3, lambda connection, data: handled.append(data)):
         sock.sendall(b"a")

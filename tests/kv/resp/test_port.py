@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -489,6 +490,45 @@ class TestOrder:
             for client in clients:
                 client.send("RPUSH", f"list:{number}", client.port)
             assert server.elements(f"list:{number}") == [str(client.port) for client in clients]
+
+    def test_data_that_the_test_changes_are_those_that_a_client_has_sent(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", PATIENCE)
+        for number in range(cases(20)):
+            client.send("SET", "key", f"sent {number}")
+            before = server.snapshot()
+            client.send("SET", "key", "later")
+            server.load({"key": "loaded"})
+            assert server.string("key") == "loaded"
+            client.send("SET", "key", "later")
+            server.restore(before)
+            assert server.string("key") == f"sent {number}"
+
+    @pytest.mark.parametrize("moment", ["before", "after", "between"])
+    def test_code_of_the_test_can_use_other_connections(
+        self, moment: Any, server: KVServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", 10 * PATIENCE)
+        client, other = connect(), connect()
+        with ExitStack() as stack:
+            if moment == "between":
+                run = partial(other, "INCR", "n")
+                stack.enter_context(server.between(("ECHO", "GET"), run=run))
+            else:
+                server.faults.call(lambda: other("INCR", "n"), moment, command="GET", times=1)
+            client("ECHO", "a")
+            assert client("GET", "n") == (None if moment == "after" else b"1")
+        assert server.integer("n") == 1
+
+    def test_other_connections_overtake_a_command_that_a_fault_delays(
+        self, server: KVServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", 10 * PATIENCE)
+        server.faults.delay(10 * PATIENCE, command="INCR")
+        client, other = connect(), connect()
+        client.send("INCR", "n")
+        assert other("GET", "n") is None
 
 
 class TestListening:
