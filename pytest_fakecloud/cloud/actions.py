@@ -13,9 +13,11 @@ from ..core.recorder import Recorder
 
 
 class RecordsActions(Protocol):
-    """A fake, of which actions only need the recorder."""
+    """What actions and looks need of a fake."""
 
     _recorder: Recorder
+
+    def _catch_up(self) -> None: ...
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -45,6 +47,7 @@ def look(method: Method) -> Method:
         __tracebackhide__ = True
         caller = sys._getframe(1)
         if not is_own(caller):
+            self._catch_up()
             self._recorder.note_look(method.__name__, code_place(caller), (positional, named))
         return method(self, *positional, **named)
 
@@ -106,6 +109,7 @@ def perform(
     with the method's name as its ``kind`` unless another is given.
     """
     __tracebackhide__ = True
+    fake._catch_up()
     recorder = fake._recorder
     number = recorder.reserve()
     result = method(fake, *positional, **named)

@@ -434,6 +434,11 @@ class Fake:
         """Describe published messages that were never delivered, if the fake delivers any."""
         return None
 
+    def _catch_up(self) -> None:
+        """Wait for requests that have arrived, before the test looks at the fake or changes it, if their
+        clients need not wait for the responses. Subclasses override this.
+        """
+
     def _forget_looks(self) -> None:
         """Forget that a test has looked at the fake, because the next test begins."""
         self._recorder.was_read = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
 from urllib.parse import quote
@@ -228,7 +227,6 @@ class KVServer(Fake):
         if not command:
             raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
         line = list(map(encode, command))
-        self._app.arrivals.catch_up()
         try:
             reply = self._engine.execute(self._session, line)
         except CommandError as error:
@@ -250,7 +248,7 @@ class KVServer(Fake):
         ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
         ``(id, fields)``, an array is a ``dict`` by index, and JSON is the parsed document.
         """
-        with self._settled_lock():
+        with self._engine.lock:
             keyspace = self._engine.current()
             return python_value(keyspace.peek(encode(key)))
 
@@ -298,13 +296,8 @@ class KVServer(Fake):
         """Return the values of an array by index, in ascending order; otherwise like ``hash()``."""
         return self._read(key, "array", {})
 
-    def _settled_lock(self) -> AbstractContextManager[object]:
-        """Return the engine's lock, after all commands that have arrived at the database port."""
-        self._app.arrivals.catch_up()
-        return self._engine.lock
-
     def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
-        with self._settled_lock():
+        with self._engine.lock:
             keyspace = self._engine.current()
             value = keyspace.peek(encode(key))
             return missing if value is None else cast("T", value_of_type(key, value, wanted))
@@ -312,7 +305,7 @@ class KVServer(Fake):
     @look
     def contents(self) -> dict[Word, KVValue]:
         """Return the values of all keys, in the same form as ``value()``."""
-        with self._settled_lock():
+        with self._engine.lock:
             keyspace = self._engine.current()
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
@@ -320,7 +313,7 @@ class KVServer(Fake):
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
         """Return the keys that match a glob pattern such as ``user:[0-9]*``, oldest key first."""
         matches = matcher(encode(pattern))
-        with self._settled_lock():
+        with self._engine.lock:
             keyspace = self._engine.current()
             return [word(key) for key in keyspace if matches(key)]
 
@@ -333,7 +326,7 @@ class KVServer(Fake):
         """
         left_ms = self._ttl_ms(key)
         if left_ms == -2:
-            with self._settled_lock():
+            with self._engine.lock:
                 keyspace = self._engine.current()
                 names = [str(word(name)) for name in keyspace]
             nearest = did_you_mean(word(encode(key)), names[:_COMPARED])
@@ -345,7 +338,7 @@ class KVServer(Fake):
 
     def _ttl_ms(self, key: str | bytes) -> int:
         """Return the reply of PTTL: milliseconds, -1 without a TTL, or -2 for a missing key."""
-        with self._settled_lock():
+        with self._engine.lock:
             return self._engine.current().ttl_ms(encode(key))
 
     @action
@@ -371,7 +364,6 @@ class KVServer(Fake):
           libraries are loaded too.
         """
         __tracebackhide__ = True
-        self._app.arrivals.catch_up()
         if isinstance(data, str | os.PathLike):
             from .dump_files import load_from_file
 
@@ -457,14 +449,17 @@ class KVServer(Fake):
 
     # -- baseline and interruptions ------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
+    def _catch_up(self) -> None:
         self._app.arrivals.catch_up()
+
+    def snapshot(self) -> Snapshot:
+        self._catch_up()
         return super().snapshot()
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
-        self._app.arrivals.catch_up()
+        self._catch_up()
         super().restore(snapshot)
         self._app.set_password(self._password)
         self._app.interruptions.start_over()
