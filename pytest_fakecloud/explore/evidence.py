@@ -14,10 +14,6 @@ from .accesses import MESSAGES, Access
 from .schedule import DELAYS, ORDERS, PAUSES, Disturbance
 from .trial import Trial
 
-_CONDITIONS = frozenset({
-    "NX", "XX", "GT", "LT", "FNX", "FXX", "IFEQ", "IFNE", "IFDEQ", "IFDNE",
-})  # fmt: skip
-"""Options of writes that have no effect unless a condition holds."""
 _SENDS = MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
 OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
@@ -82,7 +78,7 @@ class Evidence:
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
         is_conditional = write.name in kinds.IF_NEW | kinds.IF_EQUAL
-        is_guarded = is_conditional or bool(write.options & _CONDITIONS)
+        is_guarded = is_conditional or bool(write.options & kinds.CONDITIONS)
         return not is_guarded and write.unit not in self.reading
 
     @cached_property

@@ -111,7 +111,9 @@ class Command:
 
     @cached_property
     def replaces(self) -> bool:
-        if self.sets_nx and self.result is not UNKNOWN and "GET" not in self.options:
+        """Whether the command may have removed or replaced keys."""
+        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
+        if has_condition and self.result is not UNKNOWN and "GET" not in self.options:
             return self.succeeded
         return self.changes and (self.spec is None or not self.spec.keeps_key)
 
@@ -138,6 +140,10 @@ class Command:
     def finding(self, kind: str, /, **values: Any) -> Finding:
         """Return a finding about the command's key."""
         return about_key(kind, self.entry, self.key, **values)
+
+
+_CONDITIONAL = kinds.IF_NEW | kinds.IF_EQUAL | {"COPY", "MOVE", "RENAMENX"}
+"""Commands that have no effect unless a condition holds, which their result shows."""
 
 
 class Expiries(dict[str, Command]):

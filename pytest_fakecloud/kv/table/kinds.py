@@ -70,6 +70,10 @@ IF_NEW = _all(lambda spec: spec.repetition == "if-new")
 """Commands that only write what does not exist."""
 IF_EQUAL = _all(lambda spec: spec.repetition == "if-equal")
 """Commands that only change a value that is equal to an argument."""
+CONDITIONS = frozenset({
+    "NX", "XX", "GT", "LT", "FNX", "FXX", "IFEQ", "IFNE", "IFDEQ", "IFDNE",
+})  # fmt: skip
+"""Options of writes that have no effect unless a condition holds."""
 REPEATABLE = _all(
     lambda spec: spec.repetition in ("overwrites", "if-new", "if-equal", "idempotent")
 )
