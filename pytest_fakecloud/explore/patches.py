@@ -33,6 +33,7 @@ from ..core.exits import Exits, exiting
 from ..core.frames import is_own, stack_of
 from ..core.libraries import is_library
 from ..core.signals import Signal
+from ..core.threads import DaemonThread, start_thread
 from ..process.clocks import (
     RealClock,
     clocks_of,
@@ -61,6 +62,8 @@ _CELERY_ADVICE = (
 _allocate, _monotonic = threading.Lock, time.monotonic
 _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 """Modules that create locks for their callers."""
+_MAKERS_OF_THREADS = (DaemonThread.__init__.__code__, start_thread.__code__)
+"""Functions that create and start the threads of this package."""
 _ENDING = 0.5
 """Wall-clock seconds to wait, at the end of a trial, for a lock that another strand holds."""
 _DEPTH = 3
@@ -600,7 +603,10 @@ def _is_of_a_fake(frame: FrameType | None) -> bool:
     # The first client that uses a port would record accesses to its locks; a later trial would not.
     while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
         frame = frame.f_back
-    return frame is not None and is_own(frame)
+    # A tool that wraps ``threading.Thread`` can be between ``threading`` and this package.
+    return (frame is not None and is_own(frame)) or any(
+        caller.f_code in _MAKERS_OF_THREADS for caller in stack_of(frame)
+    )
 
 
 class _Replacements:

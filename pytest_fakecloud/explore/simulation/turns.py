@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from ...core.errors import ContractError, report_failure
 from ...core.libraries import is_library
-from ...core.threads import start_thread
+from ...core.threads import DaemonThread
 from ...core.timers import monotonic
 from .strands import (
     NOT_WAITING,
@@ -363,16 +363,16 @@ def _needs_thread(strand: Strand) -> bool:
     return strand.state == "new" and not strand.thread
 
 
-class _PoolThread(threading.Thread):
+class _PoolThread(DaemonThread):
     """A thread that runs strands, one after the other."""
 
     def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
-        super().__init__(name="fakecloud-explore", daemon=True)
+        super().__init__("explore", self._work)
         self.gate = Gate()
         self.next: tuple[Turns, Strand] | None = None
         self._rest = rest
 
-    def run(self) -> None:
+    def _work(self) -> None:
         while True:
             self.gate.acquire()
             if self.next is None:
@@ -403,7 +403,7 @@ class Threads:
                 thread = _PoolThread(self._rest)
                 self._all.append(thread)
         if thread.ident is None:
-            start_thread(thread)
+            thread.start()
         thread.next = turns, strand
         thread.gate.release()
 
