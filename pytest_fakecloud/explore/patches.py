@@ -93,14 +93,15 @@ def explored(
     The clock is frozen, the process's time follows the clock if time-machine is installed, requests
     of this process skip the socket, sleeping moves the clock, and calls pass through the world's
     simulation. At the end everything is restored, and the cloud's data is at the baseline. Raises
-    ``ContractError`` for a clock that cannot be frozen, and for a queue that delivers in the
-    background.
+    ``ContractError`` for a clock that cannot be frozen, for a queue that delivers in the background,
+    and for sockets of another library whose methods cannot be replaced.
     """
     if process_time is not None and not isinstance(process_time, bool):
         raise ContractError(
             f"process_time={shown(process_time)} is not possible in explore(): pass True or "
             "False. Sleeps always move the clock"
         )
+    _check_sockets()
     world = World(cloud, cloud.seed if seed is None else seed)
     with exiting() as exits:
         _stop_time(world, exits)
@@ -270,6 +271,24 @@ def _new_event_loop(world: World) -> Callable[[], asyncio.AbstractEventLoop]:
         return world.new_loop() if is_explored else really()
 
     return new_event_loop
+
+
+def _check_sockets() -> None:
+    """Raise ``ContractError`` if the class of sockets lacks methods that have to be replaced."""
+    kind = socket.socket
+    missing = [
+        name
+        for name in SOCKET_METHODS
+        if hasattr(socket.SocketType, name) and not hasattr(kind, name)
+    ]
+    if missing:
+        library = kind.__module__.partition(".")[0]
+        raise ContractError(
+            f"{library} has replaced socket.socket by {kind.__module__}.{kind.__qualname__}, which has "
+            f"no methods {', '.join(missing)}, but explore() has to replace them to connect clients to "
+            f"the fakes. Run this test in a process in which {library} replaces nothing: leave its "
+            "patching out of conftest.py and of the modules that the test imports"
+        )
 
 
 def _socket_patches(world: World) -> Iterator[_Patch]:
