@@ -329,6 +329,13 @@ def _is_thread_of_a_fake(thread: threading.Thread) -> bool:
     return str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
 
 
+def _can_start(thread: threading.Thread) -> bool:
+    """Return whether a thread is initialized and has not been started yet; ``Thread.start()`` raises an
+    error for others.
+    """
+    return vars(thread).get("_ident", 0) is None
+
+
 def _run_within(thread: threading.Thread, around: Callable[[Callable[[], None]], object]) -> None:
     """Have a thread call ``around`` with its own ``run()``, in place of that."""
     run = thread.run
@@ -345,18 +352,30 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
     real_shutdown, real_submit = ThreadPoolExecutor.shutdown, ThreadPoolExecutor.submit
 
     def start(simulation: Simulation, strand: Strand, thread: threading.Thread) -> None:
+        before, child = dict(vars(thread)), None
         if not _is_thread_of_a_fake(thread):
             child = simulation.new_thread(strand, thread)
             vars(thread)["_strand"] = child
             _run_within(thread, partial(simulation.turns.run_in_own_thread, child))
-        is_daemon = thread.daemon
         # The end of the process must not wait for a thread that is abandoned.
-        thread.daemon = True
-        with strand.waits_for_real():
-            real_start(thread)
-        vars(thread)["_daemonic"] = is_daemon
+        vars(thread)["_daemonic"] = True
+        try:
+            with strand.waits_for_real():
+                real_start(thread)
+        except Exception:
+            if _can_start(thread):
+                # The system allows no further thread, for example. The code may try it again.
+                vars(thread).clear()
+                vars(thread).update(before)
+                if child is not None:
+                    child.state = "ended"
+            raise
+        vars(thread)["_daemonic"] = before["_daemonic"]
 
     def start_anywhere(thread: threading.Thread) -> None:
+        if not _can_start(thread):
+            real_start(thread)
+            return
         if (here := world.here()) is not None:
             start(*here, thread)
             return
