@@ -17,10 +17,14 @@ from .clock import BACKGROUND, Timekeeper
 from .errors import print_error, report_failure
 from .timers import monotonic
 
-start_thread = inspect.unwrap(Thread.start)
-"""Starts a thread of this package, without the wrappers of tools such as sentry-sdk, which are for the
-application's threads.
-"""
+_start = inspect.unwrap(Thread.start)
+
+
+def start_thread(thread: Thread) -> None:
+    """Start a thread of this package, without the wrappers of tools such as sentry-sdk, which are for
+    the application's threads. A wrapper that does not name what it wraps stays.
+    """
+    _start(thread)
 
 
 class DaemonThread(Thread):

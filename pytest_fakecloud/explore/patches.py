@@ -33,6 +33,7 @@ from ..core.exits import Exits, exiting
 from ..core.frames import is_own, stack_of
 from ..core.libraries import is_library
 from ..core.signals import Signal
+from ..core.threads import DaemonThread, start_thread
 from ..process.clocks import (
     RealClock,
     clocks_of,
@@ -61,6 +62,8 @@ _CELERY_ADVICE = (
 _allocate, _monotonic = threading.Lock, time.monotonic
 _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 """Modules that create locks for their callers."""
+_MAKERS_OF_THREADS = (DaemonThread.__init__.__code__, start_thread.__code__)
+"""Functions that create and start the threads of this package."""
 _ENDING = 0.5
 """Wall-clock seconds to wait, at the end of a trial, for a lock that another strand holds."""
 _DEPTH = 3
@@ -90,14 +93,15 @@ def explored(
     The clock is frozen, the process's time follows the clock if time-machine is installed, requests
     of this process skip the socket, sleeping moves the clock, and calls pass through the world's
     simulation. At the end everything is restored, and the cloud's data is at the baseline. Raises
-    ``ContractError`` for a clock that cannot be frozen, and for a queue that delivers in the
-    background.
+    ``ContractError`` for a clock that cannot be frozen, for a queue that delivers in the background,
+    and for sockets of another library whose methods cannot be replaced.
     """
     if process_time is not None and not isinstance(process_time, bool):
         raise ContractError(
             f"process_time={shown(process_time)} is not possible in explore(): pass True or "
             "False. Sleeps always move the clock"
         )
+    _check_sockets()
     world = World(cloud, cloud.seed if seed is None else seed)
     with exiting() as exits:
         _stop_time(world, exits)
@@ -269,6 +273,24 @@ def _new_event_loop(world: World) -> Callable[[], asyncio.AbstractEventLoop]:
     return new_event_loop
 
 
+def _check_sockets() -> None:
+    """Raise ``ContractError`` if the class of sockets lacks methods that have to be replaced."""
+    kind = socket.socket
+    missing = [
+        name
+        for name in SOCKET_METHODS
+        if hasattr(socket.SocketType, name) and not hasattr(kind, name)
+    ]
+    if missing:
+        library = kind.__module__.partition(".")[0]
+        raise ContractError(
+            f"{library} has replaced socket.socket by {kind.__module__}.{kind.__qualname__}, which has "
+            f"no methods {', '.join(missing)}, but explore() has to replace them to connect clients to "
+            f"the fakes. Run this test in a process in which {library} replaces nothing: leave its "
+            "patching out of conftest.py and of the modules that the test imports"
+        )
+
+
 def _socket_patches(world: World) -> Iterator[_Patch]:
     sockets = Sockets(world.connections, world.sockets, world.is_own_thread, world.wait_in_check)
 
@@ -307,6 +329,13 @@ def _is_thread_of_a_fake(thread: threading.Thread) -> bool:
     return str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
 
 
+def _can_start(thread: threading.Thread) -> bool:
+    """Return whether a thread is initialized and has not been started yet; ``Thread.start()`` raises an
+    error for others.
+    """
+    return vars(thread).get("_ident", 0) is None
+
+
 def _run_within(thread: threading.Thread, around: Callable[[Callable[[], None]], object]) -> None:
     """Have a thread call ``around`` with its own ``run()``, in place of that."""
     run = thread.run
@@ -323,18 +352,30 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
     real_shutdown, real_submit = ThreadPoolExecutor.shutdown, ThreadPoolExecutor.submit
 
     def start(simulation: Simulation, strand: Strand, thread: threading.Thread) -> None:
+        before, child = dict(vars(thread)), None
         if not _is_thread_of_a_fake(thread):
             child = simulation.new_thread(strand, thread)
             vars(thread)["_strand"] = child
             _run_within(thread, partial(simulation.turns.run_in_own_thread, child))
-        is_daemon = thread.daemon
         # The end of the process must not wait for a thread that is abandoned.
-        thread.daemon = True
-        with strand.waits_for_real():
-            real_start(thread)
-        vars(thread)["_daemonic"] = is_daemon
+        vars(thread)["_daemonic"] = True
+        try:
+            with strand.waits_for_real():
+                real_start(thread)
+        except Exception:
+            if _can_start(thread):
+                # The system allows no further thread, for example. The code may try it again.
+                vars(thread).clear()
+                vars(thread).update(before)
+                if child is not None:
+                    child.state = "ended"
+            raise
+        vars(thread)["_daemonic"] = before["_daemonic"]
 
     def start_anywhere(thread: threading.Thread) -> None:
+        if not _can_start(thread):
+            real_start(thread)
+            return
         if (here := world.here()) is not None:
             start(*here, thread)
             return
@@ -600,7 +641,10 @@ def _is_of_a_fake(frame: FrameType | None) -> bool:
     # The first client that uses a port would record accesses to its locks; a later trial would not.
     while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
         frame = frame.f_back
-    return frame is not None and is_own(frame)
+    # A tool that wraps ``threading.Thread`` can be between ``threading`` and this package.
+    return (frame is not None and is_own(frame)) or any(
+        caller.f_code in _MAKERS_OF_THREADS for caller in stack_of(frame)
+    )
 
 
 class _Replacements:

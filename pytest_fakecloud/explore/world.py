@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import inspect
 import math
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -144,16 +145,33 @@ class World(Fakes):
         return is_between_trials or self.is_here() or self.is_in_promise()
 
     def new_loop(self) -> OwnLoop:
-        """Create an event loop that runs on fake time."""
+        """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
+        if (here := self.here()) is not None and threading.get_ident() not in sys._current_frames():
+            self._refuse_loop(*here)
         # The loop of a promise is no part of the trial whose steps the promise checks.
         hooks = _no_hooks if self.is_in_promise() else self.sockets
         return OwnLoop(self, hooks, self.wait_in_check)
+
+    def _refuse_loop(self, simulation: Simulation, strand: Strand) -> None:
+        """End a trial with an error, because a library such as gevent has replaced the threads."""
+        library = threading.get_ident.__module__.partition(".")[0]
+        simulation.turns.fail(
+            ContractError(
+                f"{strand.title} runs an event loop, but {library} has replaced the threads of this "
+                "process by its own, which share one thread of the system. explore() runs each client "
+                "in a thread, and only one event loop can run in a thread of the system. Let the "
+                "clients be functions without an event loop, or run this test in a process in which "
+                f"{library} replaces nothing: leave its patching out of conftest.py and of the modules "
+                "that the test imports"
+            )
+        )
 
     def awaited(self, value: Any) -> Any:
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
         if not inspect.iscoroutine(value):
             return value
-        with asyncio.Runner(loop_factory=self.new_loop) as runner:
+        # A coroutine for which no loop can be created would warn that it was never awaited.
+        with contextlib.closing(value), asyncio.Runner(loop_factory=self.new_loop) as runner:
             return runner.run(value)
 
     def note_clock_read(self) -> None:

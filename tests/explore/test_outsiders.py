@@ -350,11 +350,9 @@ def test_a_handler_of_a_destination_sleeps_in_fake_time(cloud: Cloud, kv: KVServ
     assert monotonic() - before < 20
 
 
-WRAPPED = """
+NAMED = """
 import functools
 import threading
-import redis
-import redis.asyncio
 
 real_start = threading.Thread.start
 
@@ -365,6 +363,15 @@ def start(thread):
     real_start(thread)
 
 threading.Thread.start = start
+"""
+"""A wrapper that names what it wraps."""
+UNNAMED = NAMED.replace("@functools.wraps(real_start)\n", "")
+
+WRAPPED = """
+import threading
+import redis
+import redis.asyncio
+import wrapper
 
 def explore(fakecloud, kv_server, client):
     clients = {"ann": client, "bob": client}
@@ -388,7 +395,12 @@ def test_event_loops(fakecloud, kv_server):
 """
 
 
-def test_a_tool_wraps_the_start_and_the_run_of_threads(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    ("wrapper", "options"), [(NAMED, ()), (UNNAMED, ("-pwrapper",))], ids=["late", "early-unnamed"]
+)
+def test_a_tool_wraps_the_start_and_the_run_of_threads(
+    pytester: pytest.Pytester, wrapper: str, options: tuple[str, ...]
+) -> None:
     """Such as sentry-sdk, and the instrumentation of threads of OpenTelemetry."""
-    pytester.makepyfile(WRAPPED)
-    apart(pytester, "-ptimeout", "--timeout=20").assert_outcomes(passed=2)
+    pytester.makepyfile(wrapper=wrapper, test_wrapped=WRAPPED)
+    apart(pytester, "-ptimeout", "--timeout=20", *options).assert_outcomes(passed=2)

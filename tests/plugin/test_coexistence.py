@@ -83,6 +83,58 @@ def test_blocking_commands_answer_in_a_process_patched_by_gevent(pytester: pytes
     apart(pytester, "-ppatched").assert_outcomes(passed=4)
 
 
+def test_code_without_event_loops_is_explored_in_a_process_patched_by_gevent(
+    pytester: pytest.Pytester,
+) -> None:
+    pytest.importorskip("gevent")
+    pytester.makepyfile(
+        patched="import gevent.monkey\ngevent.monkey.patch_all()",
+        test_explores="""
+            import threading
+            import pytest
+            import redis
+            import redis.asyncio
+            from pytest_fakecloud import BrokenPromiseError, ContractError
+
+            @pytest.fixture
+            def count(kv_server):
+                def count():
+                    with redis.Redis.from_url(kv_server.database_url) as client:
+                        client.set("n", int(client.get("n") or 0) + 1)
+                return count
+
+            @pytest.fixture
+            def check(kv_server):
+                async def check():
+                    async with redis.asyncio.Redis.from_url(kv_server.database_url) as client:
+                        assert int(await client.get("n")) == 2
+                return check
+
+            def test_functions(fakecloud, count, check):
+                with pytest.raises(BrokenPromiseError, match="switch"):
+                    fakecloud.explore({"ann": count, "bob": count}, check, kinds="switch")
+
+            def test_threads(fakecloud, count, check):
+                def work():
+                    threads = [threading.Thread(target=count) for _ in range(2)]
+                    for thread in threads:
+                        thread.start()
+                    for thread in threads:
+                        thread.join()
+                with pytest.raises(BrokenPromiseError, match="switch"):
+                    fakecloud.explore(work, check, kinds="switch")
+
+            def test_event_loops(fakecloud, kv_server, check):
+                async def work():
+                    async with redis.asyncio.Redis.from_url(kv_server.database_url) as client:
+                        await client.incr("n")
+                with pytest.raises(ContractError, match="ann runs an event loop, but gevent has"):
+                    fakecloud.explore({"ann": work, "bob": work}, check)
+        """,
+    )
+    apart(pytester, "-ppatched", "-ptimeout", "--timeout=30").assert_outcomes(passed=3)
+
+
 def test_the_order_of_randomly_changes_no_ids(run: Run) -> None:
     pytest.importorskip("pytest_randomly")
     source = """

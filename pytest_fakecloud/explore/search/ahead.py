@@ -145,12 +145,14 @@ class Ahead:
 
     def _receive(self, *, waits: bool) -> None:
         """Receive the results that are there; wait for the first one if that is asked."""
+        if not self._processes:
+            return
         # Connection.poll() measures time, which the exploration has stopped.
         poll = select.poll()
         by_fileno = {process.fileno(): process for process in self._processes}
         for fileno in by_fileno:
             poll.register(fileno, select.POLLIN)
-        for fileno, _ in poll.poll(None if waits else 0) if by_fileno else ():
+        for fileno, _ in poll.poll(None if waits else 0):
             process = by_fileno[fileno]
             try:
                 job, trial, is_done = process.recv()

@@ -409,7 +409,13 @@ class Simulation:
         name = self.state.new_name(f"{parent.root.title}+{name}")
         self.state.created_by[name] = len(self.trial.steps) - 1
         child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
+        child.starting = thread
         return self.state.add(child)
+
+    def lost(self, strand: Strand) -> None:
+        """Note a thread of the code that has ended before its function began."""
+        note = f"not explored: the thread {strand.title}, which ended before its code began"
+        self.trial.notes[note] = None
 
     def ended(self, strand: Strand) -> None:
         """Store the result of a strand; report a failed delivery; restart a worker that failed."""

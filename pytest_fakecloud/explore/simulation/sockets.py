@@ -326,18 +326,18 @@ class _Selector(selectors.DefaultSelector):
         return self.register(fileobj, events, data)
 
     def select(self, timeout: float | None = None) -> Any:
-        ready = self._ready(0)
+        ready = self._find_ready(0)
         if not ready and (timeout is None or timeout > 0):
             if self.loop.idle(timeout):
                 timeout = 0
-            ready = self._ready(timeout)
+            ready = self._find_ready(timeout)
         if len(ready) > 1:
             # Sort by registration: the order of arrival differs from trial to trial.
             registered = list(self.get_map())
             ready.sort(key=lambda entry: registered.index(entry[0].fd))
         return ready
 
-    def _ready(self, timeout: float | None) -> Any:
+    def _find_ready(self, timeout: float | None) -> Any:
         """Wait, in wall-clock time, for events; do not wait if a connection in memory has one."""
         ready = []
         for link, key in self._links.values():
@@ -350,7 +350,7 @@ class _Selector(selectors.DefaultSelector):
 
     def has_events(self, seconds: float = 0.0) -> bool:
         """Return whether a connection or another thread has an event for the loop."""
-        return bool(self._ready(seconds))
+        return bool(self._find_ready(seconds))
 
     def has_strangers(self) -> bool:
         """Return whether the loop waits for a socket of the system, apart from its own."""

@@ -6,6 +6,7 @@ import _thread
 import asyncio
 import contextlib
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -178,6 +179,8 @@ class Strand:
 
     # The thread that runs the strand, and what makes its names and its numbers the same in every trial.
     thread: int = 0
+    starting: threading.Thread | None = None
+    """The thread that is to run it, until its code begins there."""
     gate: Gate = field(default_factory=Gate)
     locks_created: int = 0
     random: Random | None = None

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from ...core.errors import ContractError, report_failure
 from ...core.libraries import is_library
-from ...core.threads import start_thread
+from ...core.threads import DaemonThread, place_of
 from ...core.timers import monotonic
 from .strands import (
     NOT_WAITING,
@@ -47,6 +47,10 @@ _STUCK_AFTER = 1.5
 """Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
 _LOST = 10.0
 """Wall-clock seconds without a running strand after which the trial fails."""
+_HOOK_ADVICE = (
+    "look at the functions that were passed to threading.settrace() and threading.setprofile(), and at "
+    "tools that wrap threading.Thread"
+)
 _REAL = 30.0
 """Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
 
@@ -65,6 +69,8 @@ class Scheduler(Protocol):
     def ended(self, strand: Strand) -> None: ...
 
     def abandons(self, strand: Strand) -> None: ...
+
+    def lost(self, strand: Strand) -> None: ...
 
     def stuck(self, strand: Strand) -> None: ...
 
@@ -160,6 +166,19 @@ class Turns:
         # Without a choice, the strand has gone on, and waits for its turn or has ended.
         self._wake(self._choose() if chosen is None else chosen)
 
+    def skip_lost(self, strand: Strand) -> None:
+        """Let the next strand run if it is the turn of one whose thread has ended before it began."""
+        if strand.role != "thread":
+            with self._lock:
+                self._live -= 1
+            text = f"the thread of {strand.title} ended before its code began: {_HOOK_ADVICE}"
+            self.end(ContractError(text))
+            return
+        self._scheduler.lost(strand)
+        self._record_end(strand)
+        if not self.has_ended:
+            self._wake(self._choose())
+
     def here(self) -> Strand | None:
         """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
@@ -248,7 +267,7 @@ class Turns:
     @contextlib.contextmanager
     def _in_this_thread(self, strand: Strand) -> Iterator[None]:
         """Assign a strand to this thread; record its end at the end of the block."""
-        strand.thread = threading.get_ident()
+        strand.thread, strand.starting = threading.get_ident(), None
         self.by_thread[strand.thread] = strand
         try:
             yield
@@ -279,8 +298,14 @@ class Turns:
             with self._lock:
                 self._live += 1
             here = self.here()
-            with contextlib.nullcontext() if here is None else here.waits_for_real():
-                self._threads.start(self, chosen)
+            try:
+                with contextlib.nullcontext() if here is None else here.waits_for_real():
+                    self._threads.start(self, chosen)
+            except RuntimeError as error:
+                # The system allows no further thread. This may be the thread of another strand.
+                with self._lock:
+                    self._live -= 1
+                self.end(error)
             return
         has_loop = chosen.role == "task" or chosen.loop.running is not None
         if has_loop and not chosen.turn.is_inline:
@@ -363,16 +388,16 @@ def _needs_thread(strand: Strand) -> bool:
     return strand.state == "new" and not strand.thread
 
 
-class _PoolThread(threading.Thread):
+class _PoolThread(DaemonThread):
     """A thread that runs strands, one after the other."""
 
     def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
-        super().__init__(name="fakecloud-explore", daemon=True)
+        super().__init__("explore", self._work)
         self.gate = Gate()
         self.next: tuple[Turns, Strand] | None = None
         self._rest = rest
 
-    def run(self) -> None:
+    def _work(self) -> None:
         while True:
             self.gate.acquire()
             if self.next is None:
@@ -403,8 +428,9 @@ class Threads:
                 thread = _PoolThread(self._rest)
                 self._all.append(thread)
         if thread.ident is None:
-            start_thread(thread)
+            thread.start()
         thread.next = turns, strand
+        strand.starting = thread
         thread.gate.release()
 
     def close(self) -> None:
@@ -449,6 +475,12 @@ class Watchdog:
 
     def look(self) -> None:
         strand = self._turns.current
+        starting = None if strand is None else strand.starting
+        if strand is not None and starting is not None and not starting.is_alive():
+            # Look again: the thread may have begun its code since, and have ended.
+            if strand.starting is starting:
+                self._turns.skip_lost(strand)
+            return
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)
         may_be_locked = strand is not None and _may_be_locked(strand, frame)
@@ -463,6 +495,9 @@ class Watchdog:
             if seconds > _LOST:
                 text = "no strand of explore() runs: please report this as a bug"
                 self._turns.end(ContractError(text))
+        elif starting is not None:
+            if seconds > _LOST:
+                self._turns.end(ContractError(_describe_delay(strand.title, starting)))
         elif woken is not None and not (strand.host.real_waits and seconds < _REAL):
             self._help(strand, seconds)
 
@@ -484,6 +519,12 @@ class Watchdog:
             self._turns.end(None)
         elif seconds >= _BUSY and blocked.host.loop.running is None:
             self._turns.step_over(blocked)
+
+
+def _describe_delay(title: str, thread: threading.Thread) -> str:
+    """Return an error text for a thread that is alive, but does not begin the code of its strand."""
+    text = f"the thread of {title} has not begun its code after {_LOST:g} seconds: {_HOOK_ADVICE}"
+    return f"{text}\n{place_of(thread.ident or 0)}".rstrip()
 
 
 def _may_be_locked(strand: Strand, frame: FrameType | None) -> bool:
