@@ -231,13 +231,16 @@ def attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
 
 def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     """Return the step of a workflow run that an attempt executes, before the attempt's name; empty for
-    a message of no run. If the step is unknown, return the one before it.
+    a message of no run. If the step is unknown, return the one before it. A callback after which the
+    run did not continue has the step of the message that it reports on.
     """
     message_id, run = str(data.get("message_id")), data.get("run")
     if not run:
         return ""
+    if message_id not in lookups.steps and data.get("about"):
+        message_id = str(data["about"])
     if steps := lookups.steps.get(message_id):
-        text = listed(list(map(step_text, steps)), 3)
+        text = listed([*dict.fromkeys(map(step_text, steps))], 3)
     elif before := lookups.results.get(message_id):
         text = f"after {step_text(before)}"
     else:
