@@ -530,11 +530,24 @@ def test_running_until_idle_on_a_running_clock() -> None:
 
 def test_running_until_idle_has_an_end(queue: Queue) -> None:
     queue.publish(DEST, delay="40d")
-    with pytest.raises(NotIdleError, match="not idle after '30d'"):
+    with pytest.raises(NotIdleError, match=r"after '30d': the next message is due at 2026-02-10T"):
         queue.run_until_idle()
     assert queue.clock.now() == NOW
     queue.destinations.accept()
     assert len(queue.run_until_idle(within="41d")) == 1
+
+
+def test_running_until_idle_does_not_count_the_time_of_deliveries() -> None:
+    with Cloud(delivery="driven") as cloud:
+        queue = cloud.queue()
+        queue.destinations.accept()
+
+        def answer(request: object) -> None:
+            queue.publish(DEST, delay="30d")
+
+        queue.destinations.call("https://app.example.com/first", answer)
+        queue.publish("https://app.example.com/first")
+        assert len(queue.run_until_idle()) == 2
 
 
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
