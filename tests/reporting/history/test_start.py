@@ -223,6 +223,24 @@ def test_what_a_broken_promise_of_an_exploration_read(
     assert marked == read
 
 
+def test_a_promise_that_holds_again_has_read_what_broke_it(cloud: Cloud, kv: KVServer) -> None:
+    client = kv.client(allow_telemetry=False)
+    kv.load({"stock": 1})
+
+    def buy() -> None:
+        if client.decr("stock") < 0:
+            client.incr("stock")
+
+    def fail() -> None:
+        cloud.explore(buy, always(lambda: kv.integer("stock") >= 0), budget=20)
+
+    result = history(cloud, fail)
+    assert [(row.access.what, row.access.result) for row in result.rows if row.is_read] == [
+        ("DECR stock", "-1")
+    ]
+    assert (result.rows[-1].access.what, result.rows[-1].access.result) == ("INCR stock", "0")
+
+
 def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         assert client is None
@@ -1408,7 +1426,9 @@ def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: 
     def fail() -> None:
         assert client.set("a", "new") is None
 
-    assert start_text(history(cloud, fail)).startswith("The failing statement wrote a (")
+    result = history(cloud, fail)
+    assert start_text(result).startswith("The failing statement wrote a (")
+    assert not any(row.is_read for row in result.rows)
 
 
 @pytest.mark.parametrize(("retries", "failures"), [(0, 1), (1, 0)])
