@@ -306,15 +306,24 @@ def _sent_steps(body: str) -> str:
 
 
 def sent_steps(body: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the id of the message of each step in the body of a delivery, its words, and its content;
-    nothing for any other body.
+    """Yield the id of the message of each step in the body of a delivery, its words, and its result or
+    the input of the run; nothing for any other body.
     """
     for record in items_of(body):
         if {"messageId", "callType"} <= record.keys():
             content = from_base64(str(record.get("body") or ""))
             step = step_in({}, content)
-            words = _whole_step(step) if step else f"input {shortened(readable(content), 80)}"
-            yield str(record["messageId"]), words, content
+            if not step:
+                words = f"input {shortened(readable(content), 80)}"
+                yield str(record["messageId"]), words, content
+                continue
+            # The kind of a step, which others have in common with it, is not a value.
+            result = step.get("out")
+            yield (
+                str(record["messageId"]),
+                _whole_step(step),
+                "" if result in (None, "null") else str(result),
+            )
 
 
 def _answered(data: Mapping[str, Any]) -> str:

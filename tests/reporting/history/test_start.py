@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import flask
 import httpx
 import pytest
 import redis
 from upstash_redis import Redis
+from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.calls import Call
@@ -543,6 +545,38 @@ def test_the_message_of_a_delivery_that_wrote_another_value(cloud: Cloud, kv: KV
         [False],
     )
     assert (published.step, published.access.subject.kind) == (1, "message")
+
+
+def test_the_step_of_a_workflow_whose_result_another_step_used(cloud: Cloud) -> None:
+    """All steps have a kind, and many have no result, so that these say nothing about the source."""
+    queue = cloud.queue()
+    app = flask.Flask("shop")
+    url = "https://shop.example.com/flow"
+
+    @Serve(app).route("/flow", url=url, qstash_client=queue.client(), receiver=None)
+    def flow(context: Any) -> None:
+        context.run("greet", lambda: None)
+        price = context.run("price", lambda: "7 EUR")
+        context.run("log", lambda: None)
+        context.run("charge", lambda: {"charged": price})
+
+    queue.destinations.wsgi("https://shop.example.com", app)
+    queue.publish(url, json={"user": "ada"})
+
+    def fail() -> None:
+        queue.run_until_idle()
+        assert queue.messages() == []
+
+    published = [row for row in history(cloud, fail).rows if row.access.what.startswith("step ")
+                 and row.access.result.startswith("message")]  # fmt: skip
+    names = {row.access.subject.name: row.access.what.split('"')[1] for row in published}
+    sources = {
+        names[row.access.subject.name]: [
+            names[origin.access.subject.name] for origin in row.origins if origin.has_value
+        ]
+        for row in published
+    }
+    assert sources == {"greet": [], "price": [], "log": [], "charge": ["price"]}
 
 
 def test_a_value_computed_from_another_key(cloud: Cloud, kv: KVServer, client: Redis) -> None:
