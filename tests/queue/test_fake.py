@@ -477,6 +477,10 @@ def test_assertions_never_drive(queue: Queue) -> None:
 def test_an_assertion_without_any_message(queue: Queue) -> None:
     with pytest.raises(AssertionError, match="the queue has no messages"):
         queue.assert_published()
+    queue.schedule(DEST, "0 6 * * *")
+    queue.run_until_idle()
+    with pytest.raises(AssertionError, match="its next schedule runs at 2026-01-01T06:00:00"):
+        queue.assert_delivered()
 
 
 def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
