@@ -405,11 +405,14 @@ class _HistoryBuilder:
         return [newer[-1:]] if newer else []
 
     def _of_named_parts(self, writes: list[TimedAccess]) -> list[TimedAccess]:
-        """Return the writes of the parts that the failing statement names, all if it names none."""
+        """Return the writes of the parts that the failing statement names, and of those that it found
+        although it does not name them; all if it names none.
+        """
         parts = {use.access.part for use in writes}
         named = {part for part in parts for text in self._texts if part
                  and (f'"{part}"' in text or f"'{part}'" in text)}  # fmt: skip
-        return [use for use in writes if not named or use.access.part in {"", *named}]
+        shown = {"", *named, *map(str, self._items.differing)}
+        return [use for use in writes if not named or use.access.part in shown]
 
     def _runs(self, uses: Iterable[TimedAccess]) -> list[list[TimedAccess]]:
         """Return accesses with those of one command, and equal ones in succession, in one list each."""

@@ -243,6 +243,30 @@ def test_a_promise_that_holds_again_has_read_what_broke_it(cloud: Cloud, kv: KVS
     assert (result.rows[-1].access.what, result.rows[-1].access.result) == ("INCR stock", "0")
 
 
+def test_a_field_or_member_that_the_statement_does_not_expect(cloud: Cloud, kv: KVServer) -> None:
+    client = kv.client()
+    for name in ("tea", "jug"):
+        client.hset("prices", name, "1")
+        client.sadd("names", name)
+
+    def compare_fields() -> None:
+        assert kv.value("prices") == {"tea": "1"}
+
+    def compare_members() -> None:
+        assert kv.value("names") == {"tea"}
+
+    def compare_a_field() -> None:
+        prices: Any = kv.value("prices")
+        assert prices["tea"] == "2"
+
+    for fail, *sides, parts in (
+        (compare_fields, {"tea": "1", "jug": "1"}, {"tea": "1"}, ["tea", "jug"]),
+        (compare_members, {"tea", "jug"}, {"tea"}, ["tea", "jug"]),
+        (compare_a_field, "1", "2", ["tea"]),
+    ):
+        assert [row.access.part for row in history(cloud, fail, *sides).rows] == parts
+
+
 def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         assert client is None
