@@ -339,7 +339,8 @@ def nothing_lost(
             text = f"lost: {', '.join(map(shown, lost))}"
             if came and len(lost) == len(all_sent):
                 # They may be the same things in two forms, such as JSON and an ID.
-                text += f". None of it is equal to what was handled: {', '.join(map(shown, came[:3]))}"
+                handled_values = ", ".join(map(shown, came[:3]))
+                text += f". None of it is equal to what was handled: {handled_values}"
             looks: list[Look] = []
             if isinstance(sent, str):
                 looks = [_look(broker, "records", sent) for broker in _brokers(history, sent)]

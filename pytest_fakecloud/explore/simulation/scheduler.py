@@ -459,7 +459,8 @@ class Simulation:
             if due.message.state == "RETRY":
                 # The queue has lost the answer of a successful attempt.
                 is_success = attempt.status is not None and 200 <= attempt.status < 300
-                said = f"{said}, and is delivered again" if is_success else f"{said}, so it is retried"
+                again = ", and is delivered again" if is_success else ", so it is retried"
+                said = f"{said}{again}"
             self.state.add_line(name, f"answered {said}")
 
     # -- restarts of workers
