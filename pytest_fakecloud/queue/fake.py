@@ -589,6 +589,7 @@ class Queue(QueueActions, Fake):
         )
 
     def _without_messages(self) -> str:
+        """Return what an assertion says if there are no messages, with the next run of a schedule."""
         active = [schedule for schedule in self.schedules() if not schedule.paused]
         runs = [time for schedule in active for time in schedule.next_runs(1)]
         if not runs:
