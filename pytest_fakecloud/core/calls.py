@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
-from .errors import CannotTell, ContractError, cut, did_you_mean, shown, unknown_name
+from .errors import CannotTell, ContractError, brief, cut, did_you_mean, shown, unknown_name
 from .field_types import (
     ABSENT,
     ANYTHING,
@@ -272,16 +272,25 @@ class Call:
 
     def request_json(self) -> Any:
         """Return the request body parsed as JSON; raise ``ContractError`` if it was cut."""
-        return json.loads(cast("bytes", field_of(self, "request_body")))
+        return parsed_body(cast("bytes", field_of(self, "request_body")))
 
     def response_json(self) -> Any:
         """Return the response body parsed as JSON; raise ``ContractError`` if it was cut."""
-        return json.loads(cast("bytes", field_of(self, "response_body")))
+        return parsed_body(cast("bytes", field_of(self, "response_body")))
 
     def __repr__(self) -> str:
         answer = self.status if self.status is not None else self.outcome
         fault = f" fault={self.fault}" if self.fault else ""
         return f"<Call {self.number} {self.fake} {self.method} {self.target} -> {answer}{fault}>"
+
+
+def parsed_body(body: bytes) -> Any:
+    """Return a body parsed as JSON. The ``ValueError`` for a body that is not has a note with it."""
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        error.add_note(f"the body is {brief(body)}")
+        raise
 
 
 def field_of(call: Call, name: str) -> object:

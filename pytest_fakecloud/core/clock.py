@@ -165,7 +165,10 @@ class Timekeeper:
 
     @property
     def wait_cap(self) -> float:
-        """Maximum real seconds of a client's blocking call on a frozen clock. Can be set."""
+        """Maximum real seconds of a client's blocking call on a frozen clock. Can be set.
+
+        A call with a shorter timeout ends after as many real seconds.
+        """
         return self._wait_cap
 
     @wait_cap.setter
@@ -636,11 +639,12 @@ class Timekeeper:
         """Wait until ``poll()`` returns something other than None, and return it.
 
         Return None at the deadline on this clock, when the signal is closed, and after ``wait_cap``
-        real seconds in which the clock is frozen or held. ``poll`` is called without any lock.
+        real seconds in which the clock is frozen or held, or fewer if the deadline is closer.
+        ``poll`` is called without any lock.
         """
         # Limit the wait to the real time left now: the process's clock may be set back.
         running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
-        frozen_left = self._wait_cap
+        frozen_left = min(self._wait_cap, running_left)
         while True:
             seen = signal.version
             result = poll()

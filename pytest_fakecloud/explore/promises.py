@@ -333,12 +333,18 @@ def nothing_lost(
     def check(history: History) -> None:
         __tracebackhide__ = True
         came = list(handled())
-        lost = [value for value in _sent(history, sent) if value not in came]
+        all_sent = _sent(history, sent)
+        lost = [value for value in all_sent if value not in came]
         if lost:
+            text = f"lost: {', '.join(map(shown, lost))}"
+            if came and len(lost) == len(all_sent):
+                # They may be the same things in two forms, such as JSON and an ID.
+                handled_values = ", ".join(map(shown, came[:3]))
+                text += f". None of it is equal to what was handled: {handled_values}"
             looks: list[Look] = []
             if isinstance(sent, str):
                 looks = [_look(broker, "records", sent) for broker in _brokers(history, sent)]
-            raise _broken(f"lost: {', '.join(map(shown, lost))}", looks)
+            raise _broken(text, looks)
 
     return check
 

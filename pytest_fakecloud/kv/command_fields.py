@@ -31,7 +31,8 @@ class _Command(FieldType):
         if not any(self.equals(command, expected) for command in COMMANDS):
             raise ContractError(
                 f"{name}={expected!r} is not a command{did_you_mean(expected, COMMANDS) or '.'} "
-                f"Pass {self.expected}. To match unknown commands that clients sent, use a pattern"
+                f"Pass {self.expected}, or a function. To match unknown commands that clients sent, use "
+                "a pattern"
             )
 
     def equals(self, actual: Any, expected: Any) -> bool:

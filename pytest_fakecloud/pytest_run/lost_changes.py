@@ -52,11 +52,11 @@ class LostChanges:
                 if fake._baseline.number < number
             ]
             if lost:
+                calls = " and ".join(f"{fake}.set_baseline()" for fake in lost)
                 hints.append(
                     f"{' and '.join(lost)} returned to the baseline before this test, so what "
                     f"{_shown_fixture(name)} changed there is gone. For data and destinations, end it "
-                    f"with {lost[0]}.set_baseline(); faults and allow() belong in a fixture of scope "
-                    "function"
+                    f"with {calls}; faults and allow() belong in a fixture of scope function"
                 )
         return hints
 

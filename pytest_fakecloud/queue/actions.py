@@ -417,22 +417,27 @@ def until_idle(engine: Engine, within: Duration) -> Iterator[Target]:
     """Yield the due times of all messages; raise ``NotIdleError`` for one later than ``within``."""
     __tracebackhide__ = True
     clock = engine.clock
-    # A running clock moves during the deliveries, so the limit counts from the time before them.
-    end = duration_us(within) + clock.now_us()
+    # Limit the moves only. A running clock also moves during the deliveries, after which a message
+    # with a delay of exactly ``within`` would be due too late.
+    left = duration_us(within)
     yield clock.now_us
     while engine.pending:
         due = engine.next_due_us()
         if due is None:
             break
-        if due > end:
+        move = max(0, due - clock.now_us())
+        if move > left:
             pending = list(engine.pending.values())
             lines = [
-                f"the queue is not idle after {within!r}, at {to_datetime(end).isoformat()}:"
+                f"the queue is not idle after {within!r}: the next message is due at"
+                f" {to_datetime(due).isoformat()}, and the clock is at"
+                f" {to_datetime(clock.now_us()).isoformat()};"
                 f" {counted(len(pending), 'undelivered message')}. Pass a longer within=, or cancel"
                 " them"
             ]
             lines += [timeline(engine, message) for message in pending[:3]]
             raise NotIdleError("\n".join(lines))
+        left -= move
         yield partial(at_least_now, clock, due)
 
 

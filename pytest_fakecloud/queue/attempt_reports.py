@@ -399,7 +399,10 @@ def _attempt_text(attempt: Attempt) -> str:
     return f"ACTIVE  attempt {attempt.number} {waited} -> {answer}{where}{faults}"
 
 
-def waiting_text(engine: Engine, message: Message, now_us: int) -> str:
+def waiting_text(engine: Engine, message: Message, now_us: int, name: Naming = str) -> str:
+    """Return what a message waits for; ``name`` formats the ids of others."""
+    if held := _why_held(engine, message, name, now_us):
+        return held
     if message.state == "ACTIVE":
         return "in flight: the destination has not answered yet on the queue's clock"
     if message.due_us is not None:
@@ -409,7 +412,7 @@ def waiting_text(engine: Engine, message: Message, now_us: int) -> str:
             return "due now, but not delivered yet; call queue.run_until_idle()"
         return "due now, but not delivered yet in the background"
     if message.queue_name is not None and not message.attempts:
-        return f"waits in queue {message.queue_name} (behind others, or the queue is paused)"
+        return f"waits in queue {message.queue_name} behind others"
     return f"waits: {message.wait_reason}"
 
 
@@ -426,7 +429,7 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
     now_us = engine.clock.now_us()
     ids_by_text: dict[str, list[str]] = {}
     for message in list(islice(engine.pending.values(), most)):
-        why = _why_held(engine, message, name, now_us) or waiting_text(engine, message, now_us)
+        why = waiting_text(engine, message, now_us, name)
         text = f"{message.settings.method} {as_text(message.url)}{_attempts_text(message)}: {why}"
         ids_by_text.setdefault(text, []).append(name(message.public_id))
     for text, ids in ids_by_text.items():

@@ -585,7 +585,18 @@ class Queue(QueueActions, Fake):
             times=times,
             show=lambda message: message.timeline,
             not_counted=[pair for pair in not_counted if query(pair[0])],
-            if_empty="the queue has no messages",
+            if_empty=self._without_messages(),
+        )
+
+    def _without_messages(self) -> str:
+        """Return what an assertion says if there are no messages, with the next run of a schedule."""
+        active = [schedule for schedule in self.schedules() if not schedule.paused]
+        runs = [time for schedule in active for time in schedule.next_runs(1)]
+        if not runs:
+            return "the queue has no messages"
+        return (
+            f"the queue has no messages; its next schedule runs at {min(runs).isoformat()}: move the "
+            f"clock, such as with {self.name}.clock.advance_to_next()"
         )
 
 

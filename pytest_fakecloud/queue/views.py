@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 from ..cloud.actions import action_as
-from ..core.calls import Headers
+from ..core.calls import Headers, parsed_body
 from ..core.errors import ContractError, brief
 from ..core.field_types import (
     INSTANT,
@@ -161,7 +160,7 @@ class PublishedMessage:
 
     def json(self) -> Any:
         """Return the published body parsed as JSON; raise ``ValueError`` if it is not JSON."""
-        return json.loads(self.body)
+        return parsed_body(self.body)
 
     @property
     def state(self) -> str:

@@ -166,7 +166,8 @@ class _HistoryBuilder:
                 self._texts = (statement.whole,)
                 self._items = self._items_of(statement)
                 shown = tuple(dict.fromkeys(map(self._shown, chosen)))
-                until = max((look.number for look in chosen), default=None)
+                # A promise can be looked at again after it was broken, by trials that confirm the cause.
+                until = max((look.number for look in promised or chosen), default=None)
                 return replace(start, sought=sought, looks=shown, until=until)
             group = changing(statement, codes)
             start = self._start_of_calls("changed", statement, self._made_from(group))
@@ -249,6 +250,7 @@ class _HistoryBuilder:
         left_out = 0
         self._failed_at = start.place
         expected = self._as_expected(start)
+        shows_reads = start.kind != "last_call" and bool(start.looks or start.is_read)
         for sought in start.sought:
             if sought in expected:
                 continue
@@ -265,7 +267,7 @@ class _HistoryBuilder:
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
             runs = runs[-_OF_SUBJECT:] + self._elsewhere(sought, runs)
             for run in runs:
-                is_read = start.kind != "last_call" and any(use in read.values() for use in run)
+                is_read = shows_reads and any(use in read.values() for use in run)
                 rows.append(self._row(run, 0, is_read=is_read))
         rows = _first_uses(rows)
         unwritten: dict[Sought, UnwrittenKind] = {}
@@ -403,11 +405,14 @@ class _HistoryBuilder:
         return [newer[-1:]] if newer else []
 
     def _of_named_parts(self, writes: list[TimedAccess]) -> list[TimedAccess]:
-        """Return the writes of the parts that the failing statement names, all if it names none."""
+        """Return the writes of the parts that the failing statement names, and of those that it found
+        although it does not name them; all if it names none.
+        """
         parts = {use.access.part for use in writes}
         named = {part for part in parts for text in self._texts if part
                  and (f'"{part}"' in text or f"'{part}'" in text)}  # fmt: skip
-        return [use for use in writes if not named or use.access.part in {"", *named}]
+        shown = {"", *named, *map(str, self._items.differing)}
+        return [use for use in writes if not named or use.access.part in shown]
 
     def _runs(self, uses: Iterable[TimedAccess]) -> list[list[TimedAccess]]:
         """Return accesses with those of one command, and equal ones in succession, in one list each."""

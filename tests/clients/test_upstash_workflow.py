@@ -368,17 +368,29 @@ def test_several_runs_side_by_side(world: World) -> None:
     assert len({run["workflowRunId"] for run in world.runs()}) == 5
 
 
-def test_a_delivery_that_came_twice_adds_its_step_once(world: World) -> None:
+@pytest.mark.parametrize(
+    ("fault", "pause", "state"),
+    [
+        ("crash_after_response", 0, "RUN_SUCCESS"),
+        ("crash_after_response", 60, "RUN_FAILED"),
+        ("duplicate", 60, "RUN_FAILED"),
+    ],
+)
+def test_a_step_that_ran_twice_ends_a_run_that_has_not_completed(
+    world: World, fault: str, pause: int, state: str
+) -> None:
     def flow(context: Any) -> Any:
         yield "run", "first", lambda: world.events.append("first"), {}
+        if pause:
+            yield "sleep", "pause", pause, {}
         yield "run", "second", lambda: world.events.append("second"), {}
 
     world.serve(flow)
-    world.queue.faults.crash_after_response(times=1, skip=1)
+    getattr(world.queue.faults, fault)(times=1, skip=1)
     world.start({})
     world.queue.run_until_idle()
     (run,) = world.runs()
-    assert run["workflowState"] == "RUN_SUCCESS"
+    assert run["workflowState"] == state
     assert step_names(run)[0] == "init"
 
 

@@ -6,9 +6,11 @@ import re
 
 import pytest
 
+from docs.generate.scenarios import TARGETS
 from pytest_fakecloud import Cloud, Fake, FaultPlan
 from pytest_fakecloud.cloud.services import SERVICES, fake_class
 from pytest_fakecloud.faults.plan import fault_words
+from pytest_fakecloud.verify.run import plan
 
 from .blocks import DOCS
 
@@ -43,6 +45,18 @@ def test_every_route_of_the_broker_is_in_the_guide() -> None:
         }
     assert {path for _, path in documented} == {path for _, path in routes}
     assert documented <= routes
+
+
+@pytest.mark.completeness
+def test_the_numbers_of_requests_of_a_comparison_are_in_the_guide() -> None:
+    text = section("verify.md", "What it does to your service")
+    sentence = text.partition("It sends about ")[2].partition(", which")[0]
+    documented = [int(number) for number in re.findall(r"[0-9]+", sentence)]
+    planned = [
+        sum(len(scenario.steps) + len(scenario.cleanup) for scenario in plan(TARGETS[service]))
+        for service in ("kv", "vector", "queue", "broker")
+    ]
+    assert documented == [pytest.approx(count, rel=0.1) for count in planned]
 
 
 @pytest.mark.completeness

@@ -477,6 +477,10 @@ def test_assertions_never_drive(queue: Queue) -> None:
 def test_an_assertion_without_any_message(queue: Queue) -> None:
     with pytest.raises(AssertionError, match="the queue has no messages"):
         queue.assert_published()
+    queue.schedule(DEST, "0 6 * * *")
+    queue.run_until_idle()
+    with pytest.raises(AssertionError, match="its next schedule runs at 2026-01-01T06:00:00"):
+        queue.assert_delivered()
 
 
 def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
@@ -530,11 +534,24 @@ def test_running_until_idle_on_a_running_clock() -> None:
 
 def test_running_until_idle_has_an_end(queue: Queue) -> None:
     queue.publish(DEST, delay="40d")
-    with pytest.raises(NotIdleError, match="not idle after '30d'"):
+    with pytest.raises(NotIdleError, match=r"after '30d': the next message is due at 2026-02-10T"):
         queue.run_until_idle()
     assert queue.clock.now() == NOW
     queue.destinations.accept()
     assert len(queue.run_until_idle(within="41d")) == 1
+
+
+def test_running_until_idle_does_not_count_the_time_of_deliveries() -> None:
+    with Cloud(delivery="driven") as cloud:
+        queue = cloud.queue()
+        queue.destinations.accept()
+
+        def answer(request: object) -> None:
+            queue.publish(DEST, delay="30d")
+
+        queue.destinations.call("https://app.example.com/first", answer)
+        queue.publish("https://app.example.com/first")
+        assert len(queue.run_until_idle()) == 2
 
 
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:

@@ -94,8 +94,7 @@ def test_messages_that_are_due_together_share_a_line_while_the_clock_runs(
 def test_the_text_for_a_waiting_message(bench: Bench) -> None:
     bench.engine.queues.upsert("q", paused=True)
     message = bench.engine.messages[bench.publish(Queue_Name="q")]
-    text = "waits in queue q (behind others, or the queue is paused)"
-    assert waiting_text(bench.engine, message, bench.start_us) == text
+    assert waiting_text(bench.engine, message, bench.start_us) == "waits: queue q is paused"
 
 
 def test_messages_ahead_in_a_queue_are_listed_in_their_order() -> None:

@@ -415,7 +415,9 @@ def test_an_arrow_stays_with_its_answer(cloud: Cloud, length: int) -> None:
 
 
 def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
-    """A delivery that fails is the same step in its next attempt; the last one executes none."""
+    """A delivery that fails is the same step in its next attempt; the last one executes none. A
+    callback after which the run waits for a retry belongs to the step that it reports on.
+    """
     queue = cloud.queue()
     tries: list[int] = []
     app = flask.Flask("shop")
@@ -432,9 +434,9 @@ def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
 
         context.sleep("cool down", 60)
         context.run("charge", charge)
-        context.call("tell", url=f"{SHOP}/told", method="PUT", body={"id": 7})
+        context.call("tell", url=f"{SHOP}/told", method="PUT", body={"id": 7}, retries=1)
 
-    queue.destinations.respond(f"{SHOP}/told", (200, "yes"))
+    queue.destinations.respond(f"{SHOP}/told", 503, (200, "yes"))
     queue.destinations.wsgi(f"{SHOP}/flow", app)
     settings = {"Upstash-Workflow-Init": "true", "Upstash-Workflow-RunId": "wfr_7-of-ada"}
     settings |= {"Upstash-Workflow-Url": f"{SHOP}/flow"}

@@ -210,7 +210,18 @@ def _own_offset_committed(values: Values, lookups: Lookups) -> str:
     )
 
 
+def _begun_at_the_end(values: Values, lookups: Lookups) -> str:
+    records = "record" if values["skipped"] == 1 else f"{values['skipped']} records"
+    return (
+        f"group {shortened(values['group'])} began at offset {values['offset']} of "
+        f"{shortened(values['partition'])}, which was its end, because {shortened(values['member'])} "
+        f"has the policy latest: it does not receive the {records} before. Send the header "
+        "Kafka-Auto-Offset-Reset: earliest to receive them"
+    )
+
+
 SENTENCES: Sentences = {
+    "begun_at_the_end": _begun_at_the_end,
     "commit_too_high": _commit_too_high,
     "commit_too_low": _commit_too_low,
     "group_behind": _behind,

@@ -462,8 +462,12 @@ class Simulation:
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
             said = attempt.status if attempt.status is not None else "nothing"
-            again = ", so it is retried" if due.message.state == "RETRY" else ""
-            self.state.add_line(name, f"answered {said}{again}")
+            if due.message.state == "RETRY":
+                # The queue has lost the answer of a successful attempt.
+                is_success = attempt.status is not None and 200 <= attempt.status < 300
+                again = ", and is delivered again" if is_success else ", so it is retried"
+                said = f"{said}{again}"
+            self.state.add_line(name, f"answered {said}")
 
     # -- restarts of workers
 

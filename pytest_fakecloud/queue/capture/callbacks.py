@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...core.calls import Headers
+from ...core.calls import Headers, parsed_body
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.journal import check_predicate
 from ...core.matching import HEADERS, Field, ItemFields, Query
@@ -63,7 +62,7 @@ class Callback:
 
     def response_json(self) -> Any:
         """Return the destination's response parsed as JSON; raise ``ValueError`` if it is not JSON."""
-        return json.loads(self.response_body)
+        return parsed_body(self.response_body)
 
     @property
     def request_headers(self) -> Headers:
@@ -77,7 +76,7 @@ class Callback:
 
     def request_json(self) -> Any:
         """Return the message's body parsed as JSON; raise ``ValueError`` if it is not JSON."""
-        return json.loads(self.request_body)
+        return parsed_body(self.request_body)
 
     @property
     def source_message_id(self) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json as jsonlib
 import re
 import sys
 import threading
@@ -13,7 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from ...core.calls import Headers
+from ...core.calls import Headers, parsed_body
 from ...core.clock import in_thread
 from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, TEXT, URL, Shaped, is_pattern
@@ -436,7 +435,7 @@ class DeliveredRequest(NamedTuple):
 
     def json(self) -> Any:
         """Return the body parsed as JSON; raise ``ValueError`` if it is not JSON."""
-        return jsonlib.loads(self.delivery.body)
+        return parsed_body(self.delivery.body)
 
 
 DELIVERIES = ItemFields(

@@ -231,13 +231,16 @@ def attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
 
 def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     """Return the step of a workflow run that an attempt executes, before the attempt's name; empty for
-    a message of no run. If the step is unknown, return the one before it.
+    a message of no run. If the step is unknown, return the one before it. A callback after which the
+    run did not continue has the step of the message that it reports on.
     """
     message_id, run = str(data.get("message_id")), data.get("run")
     if not run:
         return ""
+    if message_id not in lookups.steps and data.get("about"):
+        message_id = str(data["about"])
     if steps := lookups.steps.get(message_id):
-        text = listed(list(map(step_text, steps)), 3)
+        text = listed([*dict.fromkeys(map(step_text, steps))], 3)
     elif before := lookups.results.get(message_id):
         text = f"after {step_text(before)}"
     else:
@@ -303,15 +306,24 @@ def _sent_steps(body: str) -> str:
 
 
 def sent_steps(body: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the id of the message of each step in the body of a delivery, its words, and its content;
-    nothing for any other body.
+    """Yield the id of the message of each step in the body of a delivery, its words, and its result or
+    the input of the run; nothing for any other body.
     """
     for record in items_of(body):
         if {"messageId", "callType"} <= record.keys():
             content = from_base64(str(record.get("body") or ""))
             step = step_in({}, content)
-            words = _whole_step(step) if step else f"input {shortened(readable(content), 80)}"
-            yield str(record["messageId"]), words, content
+            if not step:
+                words = f"input {shortened(readable(content), 80)}"
+                yield str(record["messageId"]), words, content
+                continue
+            # The kind of a step, which others have in common with it, is not a value.
+            result = step.get("out")
+            yield (
+                str(record["messageId"]),
+                _whole_step(step),
+                "" if result in (None, "null") else str(result),
+            )
 
 
 def _answered(data: Mapping[str, Any]) -> str:

@@ -83,6 +83,24 @@ def test_a_wait_returns_the_next_one_that_matches(delivery: Any) -> None:
         assert len(capture.callbacks()) == 4
 
 
+def test_a_body_that_is_not_json_is_shown(queue: Queue, capture: CallbackCapture) -> None:
+    route = queue.destinations.respond(APP, (200, "done"))
+    message = queue.publish(APP, body="hi", callback=capture.callback_url)
+    callback = capture.wait_for_callback()
+    call = capture.journal.calls().only()
+    call.response_body = b"no"
+    for read, body in (
+        (callback.response_json, b"done"),
+        (callback.request_json, b"hi"),
+        (message.json, b"hi"),
+        (route.deliveries.only().json, b"hi"),
+        (call.response_json, b"no"),
+    ):
+        with pytest.raises(ValueError, match="Expecting value") as failed:
+            read()
+        assert failed.value.__notes__ == [f"the body is {body!r}"]
+
+
 def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, settings={"Upstash-Callback-Forward-X-Tenant": "a"})
     queue.run_until_idle()

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import flask
 import httpx
 import pytest
 import redis
 from upstash_redis import Redis
+from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.calls import Call
@@ -221,6 +223,48 @@ def test_what_a_broken_promise_of_an_exploration_read(
     assert result.start.looks == (look,)
     assert {row.access.subject.name for row in result.rows} == {name}
     assert marked == read
+
+
+def test_a_promise_that_holds_again_has_read_what_broke_it(cloud: Cloud, kv: KVServer) -> None:
+    client = kv.client(allow_telemetry=False)
+    kv.load({"stock": 1})
+
+    def buy() -> None:
+        if client.decr("stock") < 0:
+            client.incr("stock")
+
+    def fail() -> None:
+        cloud.explore(buy, always(lambda: kv.integer("stock") >= 0), budget=20)
+
+    result = history(cloud, fail)
+    assert [(row.access.what, row.access.result) for row in result.rows if row.is_read] == [
+        ("DECR stock", "-1")
+    ]
+    assert (result.rows[-1].access.what, result.rows[-1].access.result) == ("INCR stock", "0")
+
+
+def test_a_field_or_member_that_the_statement_does_not_expect(cloud: Cloud, kv: KVServer) -> None:
+    client = kv.client()
+    for name in ("tea", "jug"):
+        client.hset("prices", name, "1")
+        client.sadd("names", name)
+
+    def compare_fields() -> None:
+        assert kv.value("prices") == {"tea": "1"}
+
+    def compare_members() -> None:
+        assert kv.value("names") == {"tea"}
+
+    def compare_a_field() -> None:
+        prices: Any = kv.value("prices")
+        assert prices["tea"] == "2"
+
+    for fail, *sides, parts in (
+        (compare_fields, {"tea": "1", "jug": "1"}, {"tea": "1"}, ["tea", "jug"]),
+        (compare_members, {"tea", "jug"}, {"tea"}, ["tea", "jug"]),
+        (compare_a_field, "1", "2", ["tea"]),
+    ):
+        assert [row.access.part for row in history(cloud, fail, *sides).rows] == parts
 
 
 def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -525,6 +569,38 @@ def test_the_message_of_a_delivery_that_wrote_another_value(cloud: Cloud, kv: KV
         [False],
     )
     assert (published.step, published.access.subject.kind) == (1, "message")
+
+
+def test_the_step_of_a_workflow_whose_result_another_step_used(cloud: Cloud) -> None:
+    """All steps have a kind, and many have no result, so that these say nothing about the source."""
+    queue = cloud.queue()
+    app = flask.Flask("shop")
+    url = "https://shop.example.com/flow"
+
+    @Serve(app).route("/flow", url=url, qstash_client=queue.client(), receiver=None)
+    def flow(context: Any) -> None:
+        context.run("greet", lambda: None)
+        price = context.run("price", lambda: "7 EUR")
+        context.run("log", lambda: None)
+        context.run("charge", lambda: {"charged": price})
+
+    queue.destinations.wsgi("https://shop.example.com", app)
+    queue.publish(url, json={"user": "ada"})
+
+    def fail() -> None:
+        queue.run_until_idle()
+        assert queue.messages() == []
+
+    published = [row for row in history(cloud, fail).rows if row.access.what.startswith("step ")
+                 and row.access.result.startswith("message")]  # fmt: skip
+    names = {row.access.subject.name: row.access.what.split('"')[1] for row in published}
+    sources = {
+        names[row.access.subject.name]: [
+            names[origin.access.subject.name] for origin in row.origins if origin.has_value
+        ]
+        for row in published
+    }
+    assert sources == {"greet": [], "price": [], "log": [], "charge": ["price"]}
 
 
 def test_a_value_computed_from_another_key(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -1408,7 +1484,9 @@ def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: 
     def fail() -> None:
         assert client.set("a", "new") is None
 
-    assert start_text(history(cloud, fail)).startswith("The failing statement wrote a (")
+    result = history(cloud, fail)
+    assert start_text(result).startswith("The failing statement wrote a (")
+    assert not any(row.is_read for row in result.rows)
 
 
 @pytest.mark.parametrize(("retries", "failures"), [(0, 1), (1, 0)])
