@@ -55,8 +55,8 @@ class LostChanges:
                 hints.append(
                     f"{' and '.join(lost)} returned to the baseline before this test, so what "
                     f"{_shown_fixture(name)} changed there is gone. For data and destinations, end it "
-                    f"with {lost[0]}.set_baseline(); faults and allow() belong in a fixture of scope "
-                    "function"
+                    f"with {lost[0]}.set_baseline(); faults, subscriptions and allow() belong in a "
+                    "fixture of scope function"
                 )
         return hints
 
