@@ -14,6 +14,7 @@ from typing import Any
 from ..core.accesses import Touch
 from ..core.calls import Call
 from ..kv.accesses import text_of
+from ..kv.report.wording import command_text
 from ..kv.table import kinds
 from ..kv.table.synopsis import BoundLine
 from ..queue.rest.app import PUBLISHING
@@ -269,7 +270,9 @@ class Access:
     @property
     def summary(self) -> str:
         """The command or call as the story shows it."""
-        summary = summarise(self.call, Lookups()) if self.call is not None else None
+        if self.call is None:
+            return command_text(self.words)
+        summary = summarise(self.call, Lookups())
         return self.text if summary is None else summary.what
 
     @property

@@ -61,6 +61,8 @@ TRIALS = 1_000
 """Default budget: the number of trials of one ``explore()`` call."""
 INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here): 40 trials each by default."""
+_OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
+"""asyncio's errors for a connection or a lock that another event loop has used."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 """One check, a list of checks, or None."""
@@ -464,7 +466,7 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
         # Raise the code's own error first, because it explains more than the broken promise.
         error.add_note(
             f"raised by {name} in the undisturbed trial, to which no disturbance was applied: "
-            "catch it in the client if it is expected"
+            f"{_advice(error)}"
         )
         if inputs:
             error.add_note(f"inputs: {text_of_inputs(inputs)}")
@@ -475,6 +477,12 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
         raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
     if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, RuntimeError) and _OF_ANOTHER_LOOP.search(str(error)):
+        return "each client has an event loop of its own, so create its connections inside it"
+    return "catch it in the client if it is expected"
 
 
 def check_repeats(player: Player, first: Trial, when: str) -> None:

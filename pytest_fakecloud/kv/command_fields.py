@@ -15,11 +15,13 @@ from ..core.matching import Field, Question
 from .model import HANDSHAKE
 from .table.registry import COMMANDS, spec_of
 
+_NAMES = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*')"
+
 
 class _Command(FieldType):
     """Matches command names in any case; one without a subcommand matches all subcommands."""
 
-    expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
+    expected = f"{_NAMES}, a pattern"
 
     def accepts(self, expected: Any) -> bool:
         return TEXT.accepts(expected)
@@ -31,8 +33,7 @@ class _Command(FieldType):
         if not any(self.equals(command, expected) for command in COMMANDS):
             raise ContractError(
                 f"{name}={expected!r} is not a command{did_you_mean(expected, COMMANDS) or '.'} "
-                f"Pass {self.expected}, or a function. To match unknown commands that clients sent, use "
-                "a pattern"
+                f"Pass {_NAMES}, or a compiled pattern, which also matches unknown commands"
             )
 
     def equals(self, actual: Any, expected: Any) -> bool:

@@ -56,7 +56,8 @@ class LostChanges:
                 hints.append(
                     f"{' and '.join(lost)} returned to the baseline before this test, so what "
                     f"{_shown_fixture(name)} changed there is gone. For data and destinations, end it "
-                    f"with {calls}; faults and allow() belong in a fixture of scope function"
+                    f"with {calls}; faults, subscriptions and allow() belong in a fixture of scope "
+                    "function"
                 )
         return hints
 

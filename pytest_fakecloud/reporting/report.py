@@ -21,7 +21,7 @@ from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .applications import ServedRequest
 from .asserted import UnequalValues
-from .calls import Lookups, lookups_of, records_of
+from .calls import Lookups, lookups_of, on_connection, records_of
 from .history import history_of
 from .model import Finding, Report, ReportedFake, ReportRow, ReportSubject, ValueHistory
 from .rows import rows
@@ -134,6 +134,8 @@ def rejected(
 
 
 def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str]:
+    if on_connection(call):
+        return {"kind": "password" if b"WRONGPASS" in call.response_body else "no_password"}
     credentials = call.request_headers.get("Authorization")
     if credentials is None:
         return {"kind": "query" if "_token=" in call.target else "none"}

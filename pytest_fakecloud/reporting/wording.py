@@ -186,6 +186,8 @@ _WHY_REJECTED = {
     "read_only": "the credentials are the read-only token",
     "other": "the credentials are those of {other}",
     "unknown": "the credentials are not those of {fake}",
+    "no_password": "no password was sent, use {fake}.database_url",
+    "password": "the user or the password is not that of {fake}.database_url",
 }
 _SENTENCES: Sentences = {
     "differs_from_pass": _differs_from_pass,

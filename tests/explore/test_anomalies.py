@@ -1212,6 +1212,18 @@ def test_commands_that_the_server_rejects_have_no_effect(cloud: Cloud, kv: KVSer
     assert not cloud.explore(work, kinds=("lose_response", "respond"), budget=40).anomalies
 
 
+def test_an_anomaly_shows_commands_as_the_story_does(cloud: Cloud, redis: Redis) -> None:
+    def begin() -> None:
+        redis.hset("job", values={"title": "two words", "error": "", "result": "x" * 1000})
+        redis.expire("job", 60)
+
+    with pytest.raises(BrokenPromiseError, match="key without TTL") as caught:
+        cloud.explore(begin, kinds="crash")
+    (shown,) = re.findall(r"anomaly: .*", str(caught.value))
+    assert 'HSET job title "two words" error "" result xxx' in shown
+    assert len(shown) < 500
+
+
 def test_a_search_for_a_promise_lists_the_anomalies(cloud: Cloud, kv: KVServer) -> None:
     result = cloud.explore(add_view(filled(kv)), holds, budget=10)
     assert "anomaly: lost update (views): ann: GET views, then bob: SET views 2" in str(result)

@@ -99,6 +99,20 @@ def test_an_answer_that_does_not_fit_into_the_sockets_buffers_is_read(
     assert not waits
 
 
+def test_an_object_of_another_event_loop_is_explained(cloud: Cloud) -> None:
+    shared = asyncio.Event()
+
+    async def client() -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(shared.wait(), 1)
+
+    with pytest.raises(RuntimeError, match="different event loop") as raised:
+        cloud.explore({"ann": client, "bob": client}, holds)
+    (note,) = raised.value.__notes__
+    assert "raised by bob in the undisturbed trial" in note
+    assert "so create its connections inside it" in note
+
+
 def test_a_request_whose_client_gave_up_is_handled(cloud: Cloud, kv: KVServer) -> None:
     async def client() -> None:
         async with redis_asyncio.Redis.from_url(kv.database_url) as own:

@@ -362,6 +362,30 @@ def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redi
     failure(cloud, pooled, expects(kv, "2"), kinds="switch", match="n is 1")
 
 
+@pytest.mark.parametrize("starts", ["thread", "to_thread"])
+def test_one_switch_lets_a_client_make_the_calls_of_its_thread(
+    cloud: Cloud, kv: KVServer, redis: Redis, starts: str
+) -> None:
+    def add() -> None:
+        redis.set("n", str(int(redis.get("n") or 0) + 1))
+
+    def client() -> None:
+        if starts == "to_thread":
+            asyncio.run(asyncio.to_thread(add))
+        else:
+            thread = threading.Thread(target=add)
+            thread.start()
+            thread.join()
+        redis.incr("done")
+
+    clients = {"ann": client, "bob": client}
+    error = failure(cloud, clients, expects(kv, "2"), kinds="switch", match="n is 1")
+    (disturbance,) = error.disturbances
+    assert re.fullmatch(r"ann\+\w+\.2 switch bob", disturbance)
+    pattern = r"bob\+\w+'s SET n 1 .* came between ann\+\w+'s GET n .* and ann\+\w+'s SET n 1 .*"
+    assert re.fullmatch(f"{pattern}, on key n", error.cause)
+
+
 def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     first, second = threading.Lock(), threading.Lock()
 

@@ -205,6 +205,15 @@ def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, redis: Re
     assert f"not reached within the budget: {result.unreached[0]}" in str(result)
 
 
+def test_switches_of_independent_calls_are_not_missing(cloud: Cloud, redis: Redis) -> None:
+    clients = {"ann": lambda: redis.incr("n"), "bob": lambda: redis.incr("m")}
+    result = cloud.explore(clients, holds, kinds="switch")
+    assert (result.is_exhaustive, result.orders) == (True, 1)
+    assert not result.untried
+    assert not result.unreached
+    assert "could only exchange independent calls: switch" in str(result)
+
+
 def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for number in range(20):

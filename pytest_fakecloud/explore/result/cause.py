@@ -190,11 +190,20 @@ def _is_lost_update(conflict: Conflict) -> bool:
 
 
 def _switch(first: Line, second: Line) -> Disturbance | None:
-    """Return the disturbance that lets the strand of one call run before another call."""
+    """Return the disturbance that lets the strand of one call run before another call, or the client
+    that starts the strand later.
+    """
     step = second.step
     if step is None or step.strand != second.strand:
         return None
-    return Disturbance(second.strand, step.point, "switch", first.strand)
+    owners = (name for name in step.options if _is_part_of(first.strand, name))
+    other = first.strand if first.strand in step.options else next(owners, first.strand)
+    return Disturbance(second.strand, step.point, "switch", other)
+
+
+def _is_part_of(strand: str, owner: str) -> bool:
+    """Return whether a strand is a task or a thread of another."""
+    return strand.startswith((f"{owner}:", f"{owner}+"))
 
 
 def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
@@ -209,11 +218,10 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
     calls = _calls(trial)
     places = _usual_places(trial, undisturbed)
     for delayed, since in reversed(list(_delays(trial))):
-        started = (f"{delayed}:", f"{delayed}+")  # the tasks and threads of the delayed strand
         own = [
             at
             for at, call in calls.items()
-            if call.strand == delayed or call.strand.startswith(started)
+            if call.strand == delayed or _is_part_of(call.strand, delayed)
         ]
         earlier = [calls[at] for at in own if at < since]
         later = [calls[at] for at in own if at > since]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
 from ..inputs import Inputs, replay_text, text_of_inputs
+from ..schedule import SWITCHES
 from ..search.shrinking import ReplayResult
 from ..search.tally import MOST_DISTURBANCES, ShownAnomaly, Tally
 from ..trial import Trial
@@ -64,7 +65,10 @@ class Exploration:
         missing = [kind for kind in wanted if kind not in covered.kinds]
         reachable = covered.possible - covered.attempted
         self.untried = tuple(kind for kind in missing if kind not in reachable)
-        self.unreached = tuple(kind for kind in missing if kind in reachable)
+        # After all interleavings, another switch would only exchange independent calls.
+        needless = SWITCHES if _has_all_interleavings(tally) else frozenset()
+        self._needless = [kind for kind in missing if kind in reachable & needless]
+        self.unreached = tuple(kind for kind in missing if kind in reachable - needless)
         self.likely = tally.priority_trials.likely
         self.notes = tuple(covered.notes)
         self.inputs = tally.inputs
@@ -99,6 +103,8 @@ class Exploration:
         lines += (f"anomaly: {text}" for text in self.anomalies)
         if self.untried:
             lines.append(f"never had a place: {', '.join(self.untried)}")
+        if self._needless:
+            lines.append(f"could only exchange independent calls: {', '.join(self._needless)}")
         if self.unreached:
             lines.append(f"not reached within the budget: {', '.join(self.unreached)}")
         if self._has_same_numbers:
@@ -225,8 +231,7 @@ def _summary(tally: Tally) -> str:
         return f"{which} {exhaustive} in {tally.seconds:.1f} s"
     parts = inputs
     if tally.orders > 1:
-        has_all = tally.has_all_orders and not tally.unfinished_order_searches
-        text = f"all {interleavings}" if has_all else interleavings
+        text = f"all {interleavings}" if _has_all_interleavings(tally) else interleavings
         exhaustive = " of calls to the fakes (exhaustive)" if tally.is_exhaustive else ""
         parts.append(text + exhaustive)
     if tally.is_complete and not tally.is_exhaustive:
@@ -242,6 +247,10 @@ def _summary(tally: Tally) -> str:
     many = f"{counted(tally.tried, 'schedule')} in {tally.seconds:.1f} s"
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{many} ({shown}seed {tally.seed!r}){_certainty(tally)}"
+
+
+def _has_all_interleavings(tally: Tally) -> bool:
+    return tally.has_all_orders and not tally.unfinished_order_searches
 
 
 def _certainty(tally: Tally) -> str:

@@ -41,9 +41,10 @@ class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
     By default a strand runs until it ends or waits. The next one to run is the strand that gave up
-    its turn last; then come clients in their order, deliveries in the order of their due times, and
-    workers, which are started again at most ``MOST_STARTS`` times. The clock moves when no strand
-    can run. The code that patches sockets, locks, event loops and the fakes calls the public parts.
+    its turn last, first among those of the same client; then come clients in their order, deliveries
+    in the order of their due times, and workers, which are started again at most ``MOST_STARTS``
+    times. The clock moves when no strand can run. The code that patches sockets, locks, event loops
+    and the fakes calls the public parts.
     """
 
     def __init__(self, subject: Subject, plan: TrialPlan) -> None:
@@ -65,6 +66,8 @@ class Simulation:
         self._noted: set[tuple[str, int, Kind]] = set()
         """The points that are recorded, at which other strands could run first."""
         self._times: frozenset[int] = frozenset()
+        self._last_root: Strand | None = None
+        """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts of workers that left the same records, by program and backlog."""
 
@@ -149,7 +152,9 @@ class Simulation:
                 chosen = self._start(self._decide(options))
                 if chosen is not None:
                     return chosen
-            elif not self._wait():
+            elif self._wait():
+                self._last_root = None
+            else:
                 return None
 
     def _endless(self) -> str:
@@ -187,8 +192,10 @@ class Simulation:
                 groups[group].append(strand)
         groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
-        options: list[Option] = [*groups["parked"], *groups["waiting"]]
-        options += [*groups["thread"], *groups["client"]]
+        strands = [*groups["parked"], *groups["waiting"], *groups["thread"]]
+        # A client that waits for its thread goes on there, so one switch lets it make its calls.
+        strands.sort(key=lambda s: s.root is not self._last_root)
+        options: list[Option] = [*strands, *groups["client"]]
         if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
@@ -290,11 +297,16 @@ class Simulation:
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
             self.clock.move(option, self._runnable(self._fakes.now_us()))
+            self._last_root = None
             return None
         if isinstance(option, DueDelivery):
-            return self.deliveries.begin(option)
-        option.yields_to_others = False
-        return option
+            strand = self.deliveries.begin(option)
+        else:
+            strand = option
+            strand.yields_to_others = False
+        if strand is not None:
+            self._last_root = strand.root
+        return strand
 
     def _wait(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the trial."""

@@ -21,6 +21,9 @@ from ..engine.sessions import RUN_IN_TRANSACTION, Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Reply, Status, to_resp
 
+_REJECTIONS = (b"NOAUTH ", b"WRONGPASS ")
+"""The beginnings of the errors for missing and for wrong credentials."""
+
 
 @dataclass
 class ReplyAnswer(Answer):
@@ -30,10 +33,16 @@ class ReplyAnswer(Answer):
 
 
 def answer_of(session: Session, reply: Reply, status: int | None = None) -> ReplyAnswer:
-    """Return an encoded reply. Its status is 400 for an error, unless a fault has chosen one."""
+    """Return an encoded reply. Its status is that of the same error over REST, unless a fault has
+    chosen one.
+    """
     if status is None:
-        status = 400 if isinstance(reply, CommandError) else 200
+        status = _status_of(reply) if isinstance(reply, CommandError) else 200
     return ReplyAnswer(to_resp(reply, session.resp), status)
+
+
+def _status_of(error: CommandError) -> int:
+    return 401 if error.text.startswith(_REJECTIONS) else 400
 
 
 def internal_error(session: Session, error: ServiceError) -> Answer:

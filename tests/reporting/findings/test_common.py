@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import redis as redis_py
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.calls import Lookups
@@ -76,6 +80,28 @@ OTHER = {"rejected": 1, "calls": 2, "reasons": [{"kind": "other", "other": "vect
 )  # fmt: skip
 def test_the_sentence_of_a_finding(kind: str, values: dict[str, Any], text: str) -> None:
     assert sentence(Finding(kind, values=values), Lookups()) == text
+
+
+@pytest.mark.parametrize(
+    ("password", "protocol", "reason"),
+    [
+        (None, 2, "no password was sent, use kv_server.database_url"),
+        (None, 3, "no password was sent, use kv_server.database_url"),
+        ("wrong", 3, "the user or the password is not that of kv_server.database_url"),
+    ],
+)
+def test_a_connection_without_the_password_is_explained(
+    cloud: Cloud, password: str | None, protocol: int, reason: str
+) -> None:
+    kv = cloud.kv_server()
+    address = urlsplit(kv.database_url)
+    assert address.port is not None
+    client = redis_py.Redis(
+        port=address.port, password=password, protocol=protocol, retry=Retry(NoBackoff(), 0)
+    )
+    with client, pytest.raises(redis_py.AuthenticationError):
+        client.get("k")
+    assert f"answered 401 to 1 of 1 call: {reason}" in " ".join(section(cloud).split())
 
 
 # -- cut calls and incomplete responses: fewer findings, and never false ones ----------------------
