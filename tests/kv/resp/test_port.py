@@ -534,7 +534,9 @@ class TestOrder:
         self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", PATIENCE)
-        server.execute(*["SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", "1", "p:", "SCHEMA", "f", "TEXT"])
+        server.execute(
+            *["SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", "1", "p:", "SCHEMA", "f", "TEXT"]
+        )
         for number in range(1, cases(20)):
             client.send("SEARCH.QUERY", "i", "{}")
             server.assert_searched("i", times=number)
