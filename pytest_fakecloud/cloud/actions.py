@@ -13,11 +13,9 @@ from ..core.recorder import Recorder
 
 
 class RecordsActions(Protocol):
-    """What actions and looks need of a fake."""
+    """A fake, of which actions and looks only need the recorder."""
 
     _recorder: Recorder
-
-    def _catch_up(self) -> None: ...
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -47,7 +45,7 @@ def look(method: Method) -> Method:
         __tracebackhide__ = True
         caller = sys._getframe(1)
         if not is_own(caller):
-            self._catch_up()
+            self._recorder.catch_up()
             self._recorder.note_look(method.__name__, code_place(caller), (positional, named))
         return method(self, *positional, **named)
 
@@ -109,8 +107,8 @@ def perform(
     with the method's name as its ``kind`` unless another is given.
     """
     __tracebackhide__ = True
-    fake._catch_up()
     recorder = fake._recorder
+    recorder.catch_up()
     number = recorder.reserve()
     result = method(fake, *positional, **named)
     shown = None

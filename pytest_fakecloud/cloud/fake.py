@@ -374,6 +374,7 @@ class Fake:
 
     def snapshot(self) -> Snapshot:
         """Return the current data, for a later ``restore()``."""
+        self._recorder.catch_up()
         return Snapshot(self.fixture, self._engine.snapshot())
 
     @action
@@ -384,6 +385,7 @@ class Fake:
                 f"{shown(snapshot)} is not a snapshot of a {self.fixture}: "
                 "pass a return value of its snapshot()"
             )
+        self._recorder.catch_up()
         self._engine.restore(snapshot.data)
         self._rewound = self._recorder.reserve()
 
@@ -433,11 +435,6 @@ class Fake:
     def _undelivered(self) -> str | None:
         """Describe published messages that were never delivered, if the fake delivers any."""
         return None
-
-    def _catch_up(self) -> None:
-        """Wait for requests that have arrived, before the test looks at the fake or changes it, if their
-        clients need not wait for the responses. Subclasses override this.
-        """
 
     def _forget_looks(self) -> None:
         """Forget that a test has looked at the fake, because the next test begins."""

@@ -285,7 +285,7 @@ class Call:
 
 
 def parsed_body(body: bytes) -> Any:
-    """Return a body parsed as JSON. The ``ValueError`` for a body that is not has a note with it."""
+    """Return a body parsed as JSON; raise ``ValueError`` with a note that shows the body if it is not."""
     try:
         return json.loads(body)
     except ValueError as error:

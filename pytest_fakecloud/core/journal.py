@@ -240,6 +240,7 @@ class Journal:
         """Forget all entries. Clearing a fake's journal also removes them from the cloud's, and
         clearing the cloud's journal clears those of all fakes.
         """
+        self._recorder.catch_up()
         self._recorder.clear()
 
     @property
@@ -252,6 +253,7 @@ class Journal:
 
     def _read(self) -> list[Entry]:
         self._recorder.was_read = True
+        self._recorder.catch_up()
         return self._recorder.entries
 
     def calls(

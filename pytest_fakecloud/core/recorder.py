@@ -161,13 +161,15 @@ class SharedRecords:
 
 
 class Filterable(Protocol):
-    """An app that declares the fields of its calls and events."""
+    """An app that declares the fields of its calls and events, and handles the requests."""
 
     fact_fields: ClassVar[Mapping[str, Field]]
     event_kinds: ClassVar[frozenset[str]]
     event_fields: ClassVar[Mapping[str, Field]]
 
     def words(self) -> Iterable[str]: ...
+
+    def catch_up(self) -> None: ...
 
 
 class Recorder:
@@ -222,6 +224,16 @@ class Recorder:
             app = reference()
             if app is not None:
                 yield from app.words()
+
+    def catch_up(self) -> None:
+        """Wait for requests that have arrived, because the test reads the journal, or looks at a fake or
+        changes it.
+        """
+        for recorder in self.children or [self]:
+            for _, reference in recorder.apps.values():
+                app = reference()
+                if app is not None:
+                    app.catch_up()
 
     @property
     def call_fields(self) -> Mapping[str, Field]:

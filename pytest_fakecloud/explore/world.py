@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ..cloud.base import BaseCloud
@@ -152,7 +152,7 @@ class World(Fakes):
         hooks = _no_hooks if self.is_in_promise() else self.sockets
         return OwnLoop(self, hooks, self.wait_in_check)
 
-    def _refuse_loop(self, simulation: Simulation, strand: Strand) -> None:
+    def _refuse_loop(self, simulation: Simulation, strand: Strand) -> NoReturn:
         """End a trial with an error, because a library such as gevent has replaced the threads."""
         library = threading.get_ident.__module__.partition(".")[0]
         simulation.turns.fail(

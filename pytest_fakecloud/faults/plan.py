@@ -301,6 +301,9 @@ class FaultPlan:
         return self._add(Fault(self, kind, description, matchers, respond, level))
 
     def _add(self, fault: Fault) -> Fault:
+        app = self._app()
+        if app is not None:
+            app.catch_up()  # Requests that have arrived before are not affected.
         with self._lock:
             self._activate(sorted((*self._active, fault), key=lambda fault: fault._level))
             self._all.append(fault)

@@ -244,6 +244,9 @@ class App:
             self.violations.report_bug(error, f"{self.name}: a timer failed", fake=self.name)
             return self.clock.now_us()
 
+    def catch_up(self) -> None:
+        """Wait for requests that have arrived, if their clients need not wait for the responses."""
+
     def step_aside(self) -> None:
         """Let other requests overtake that of the calling thread, which is about to wait for something
         or to call the test's code.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 0.1
 """Maximum real seconds to wait for the end of one turn: its client may read no replies."""
 _epoll: Any = getattr(select, "epoll", None)
-"""The class of the standard library, which a test may replace; None if the system has none."""
+"""``select.epoll``, also while a test has replaced it; None on systems without it."""
 
 
 class _Call:
@@ -115,8 +115,9 @@ class Arrivals:
                     if not isinstance(waiting, _Call):
                         self._holder, self._holding_thread = waiting, threading.get_ident()
                     return
-                sleeper = self._sleepers[waiting] = threading.Lock()
-                sleeper.acquire()
+                sleeper = threading.Lock()
+                sleeper.acquire()  # Before any other code can find it, and release it.
+                self._sleepers[waiting] = sleeper
             if not sleeper.acquire(timeout=PATIENCE_SECONDS):
                 with self._lock:
                     if waiting in self._order and self._first(waiting) is first:

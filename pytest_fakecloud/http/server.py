@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import gmtime, time
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.timers import monotonic
 from .messages import Answer, ConnectionEffect, Stream, asks_to_close
@@ -145,7 +145,9 @@ class Connection:
             watch.stop()
 
     def has_arrived(self) -> bool:
-        """Return whether bytes or the end can be read without waiting; not for a TLS socket."""
+        """Return whether bytes or the end have arrived. Those of a TLS connection are encrypted, so that
+        reading may still wait for more.
+        """
         return has_arrived(self.sock)
 
     def has_hung_up(self) -> bool:
@@ -210,10 +212,9 @@ class Connection:
             arrivals.end_turn(self)
         early, self.early = self.early, b""
         sock = self.sock
-        secured = isinstance(sock, ssl.SSLSocket)
         if not early:
-            if secured:
-                self._await_secured()
+            if isinstance(sock, ssl.SSLSocket):
+                _await_bytes(sock)
             elif arrivals is not None:
                 # Leave the bytes in the socket, so that other threads see that they have arrived.
                 sock.recv(1, socket.MSG_PEEK)
@@ -221,20 +222,10 @@ class Connection:
             arrivals.await_turn(self)
         if early:
             return early
-        if not secured:
+        if not isinstance(sock, ssl.SSLSocket):
             return sock.recv(_READ_BYTES)
         with self.socket_lock:
             return sock.recv(_READ_BYTES)
-
-    def _await_secured(self) -> None:
-        """Wait for bytes of a TLS connection. Take no lock, because others may write to it during the
-        wait.
-        """
-        sock = cast("ssl.SSLSocket", self.sock)
-        with selectors.DefaultSelector() as selector:
-            selector.register(sock, selectors.EVENT_READ)
-            while not sock.pending() and not selector.select():
-                pass
 
     def read_arrived(self) -> bytes | None:
         """Return bytes that can be read without waiting, an empty string at the end, or None."""
@@ -301,6 +292,14 @@ class Connection:
         # A handler that does not exist yet reads ``ended`` in enter().
         if self.handler is not None:
             self.handler.end()
+
+
+def _await_bytes(sock: ssl.SSLSocket) -> None:
+    """Wait for bytes of a TLS connection, without a lock: other threads may write to it meanwhile."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        while not sock.pending() and not selector.select():
+            pass
 
 
 class Watch:

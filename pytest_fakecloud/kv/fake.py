@@ -445,21 +445,14 @@ class KVServer(Fake):
                 f"{what} needs the in-memory engine, but this fake runs its commands on a real "
                 f"server: {advice}"
             )
+        self._recorder.catch_up()
         return self._engine
 
     # -- baseline and interruptions ------------------------------------------------------------------
 
-    def _catch_up(self) -> None:
-        self._app.arrivals.catch_up()
-
-    def snapshot(self) -> Snapshot:
-        self._catch_up()
-        return super().snapshot()
-
     @action
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
-        self._catch_up()
         super().restore(snapshot)
         self._app.set_password(self._password)
         self._app.interruptions.start_over()

@@ -87,8 +87,11 @@ class KVApp(App):
 
     def settle(self) -> int:
         """Also wait for commands that have arrived at the database port before."""
-        self.arrivals.catch_up()
+        self.catch_up()
         return super().settle()
+
+    def catch_up(self) -> None:
+        self.arrivals.catch_up()
 
     def step_aside(self) -> None:
         self.arrivals.step_aside()

@@ -94,8 +94,6 @@ class MergedSettings(NamedTuple):
     """The keyword arguments of ``Cloud``."""
     fakes: Mapping[str, Mapping[str, Any]]
     """The settings of the fixtures' fakes, by fixture name."""
-    per_test: PerTestConfig
-    """``strict`` and ``env``."""
 
 
 class RunOptions:
@@ -155,7 +153,8 @@ class RunOptions:
             for fixture, fake_settings in fakes.items():
                 read(settings_class(SERVICES[fixture]), fake_settings, fixture)
         self._check_ini_clock(cloud)
-        return MergedSettings(cloud, fakes, self.per_test_settings(node, returned_settings))
+        self.per_test_settings(node, returned_settings)  # Fails for invalid values.
+        return MergedSettings(cloud, fakes)
 
     def per_test_settings(
         self, node: Node | None, returned_settings: Mapping[str, Any]

@@ -414,7 +414,9 @@ async def run_async(engine: Engine, targets: Iterable[Target]) -> Attempts:
 
 
 def until_idle(engine: Engine, within: Duration) -> Iterator[Target]:
-    """Yield the due times of all messages; raise ``NotIdleError`` for one later than ``within``."""
+    """Yield the due times of all messages; raise ``NotIdleError`` before the moves of the clock to them
+    add up to more than ``within``.
+    """
     __tracebackhide__ = True
     clock = engine.clock
     # Limit the moves only. A running clock also moves during the deliveries, after which a message

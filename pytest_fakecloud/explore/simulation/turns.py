@@ -378,7 +378,7 @@ class Turns:
             strand.release()
         self._finished.release()
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> NoReturn:
         """End the trial and the calling strand with an error."""
         self.end(error)
         raise Crash

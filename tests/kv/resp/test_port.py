@@ -505,6 +505,42 @@ class TestOrder:
             server.restore(before)
             assert server.string("key") == f"sent {number}"
 
+    def test_the_journals_have_the_calls_that_a_client_has_sent(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", PATIENCE)
+        for number in range(cases(30)):
+            client.send("SET", f"key:{number}", "v")
+            if number % 2:
+                server.assert_called("SET", key=f"key:{number}")
+            else:
+                server._context.journal.assert_called("SET", key=f"key:{number}")
+        client.send("SET", "key", "v")
+        server.journal.clear()
+        assert server.string("key") == "v"
+        server.assert_not_called()
+
+    def test_a_fault_does_not_affect_commands_that_a_client_has_sent(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", PATIENCE)
+        for number in range(1, cases(20)):
+            client.send("INCR", "n")
+            with server.faults.respond(500, command="INCR"):
+                assert client.read() == number
+                assert isinstance(client("INCR", "n"), Error)
+
+    def test_searches_that_a_client_has_sent_are_found(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals, "PATIENCE_SECONDS", PATIENCE)
+        server.execute(
+            *["SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", "1", "p:", "SCHEMA", "f", "TEXT"]
+        )
+        for number in range(1, cases(20)):
+            client.send("SEARCH.QUERY", "i", "{}")
+            server.assert_searched("i", times=number)
+
     @pytest.mark.parametrize("moment", ["before", "after", "between"])
     def test_code_of_the_test_can_use_other_connections(
         self, moment: Any, server: KVServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
