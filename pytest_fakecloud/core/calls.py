@@ -285,7 +285,7 @@ class Call:
 
 
 def parsed_body(body: bytes) -> Any:
-    """Return a body parsed as JSON; raise ``ValueError`` with a note that shows the body if it is not."""
+    """Return a body parsed as JSON. A ``ValueError`` for another body has a note that shows the body."""
     try:
         return json.loads(body)
     except ValueError as error:

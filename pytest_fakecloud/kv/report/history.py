@@ -22,6 +22,8 @@ from ..table.ttl import Ttl, find_ttl
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
+_CONDITIONAL = kinds.IF_NEW | kinds.IF_EQUAL | {"COPY", "MOVE", "RENAMENX"}
+"""Commands that have no effect unless a condition holds, which their result shows."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,18 @@ class Command:
         return self.spec is not None and self.spec.changes_only_ttl
 
     @cached_property
+    def is_prevented(self) -> bool:
+        """Whether a condition did not hold, so that the command changed nothing."""
+        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
+        if not has_condition or self.result is UNKNOWN or "GET" in self.options:
+            return False
+        return not self.succeeded
+
+    @cached_property
     def replaces(self) -> bool:
         """Whether the command may have removed or replaced keys."""
-        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
-        if has_condition and self.result is not UNKNOWN and "GET" not in self.options:
-            return self.succeeded
+        if self.is_prevented:
+            return False
         return self.changes and (self.spec is None or not self.spec.keeps_key)
 
     def drop_replaced(self, by_key: dict[str, Any]) -> None:
@@ -122,7 +131,8 @@ class Command:
         if self.changes_any:
             by_key.clear()
         elif self.replaces:
-            for key in self.arguments:
+            keys = [] if self.spec is None else self.spec.keys_of(self.words)
+            for key in [key for key, spec in keys if spec.writes] or self.arguments:
                 by_key.pop(key, None)
 
     @cached_property
@@ -140,10 +150,6 @@ class Command:
     def finding(self, kind: str, /, **values: Any) -> Finding:
         """Return a finding about the command's key."""
         return about_key(kind, self.entry, self.key, **values)
-
-
-_CONDITIONAL = kinds.IF_NEW | kinds.IF_EQUAL | {"COPY", "MOVE", "RENAMENX"}
-"""Commands that have no effect unless a condition holds, which their result shows."""
 
 
 class Expiries(dict[str, Command]):
