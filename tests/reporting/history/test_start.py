@@ -24,6 +24,7 @@ from pytest_fakecloud.reporting.calls import Lookups, lookups_of
 from pytest_fakecloud.reporting.history_wording import (
     expected_texts,
     gap_texts,
+    headline,
     lines,
     start_text,
     who,
@@ -159,7 +160,7 @@ def test_a_vector_that_the_same_query_had_found_before(cloud: Cloud) -> None:
     result = history(cloud, fail)
     [update] = [row for row in result.rows if row.access.what.startswith("update cup (stock=4)")]
     assert (update.is_read, update.lost) == (False, ("room",))
-    assert start_text(result).startswith(
+    assert start_text(result, Lookups()).startswith(
         "The failing statement read tea; an earlier equal request had read cup ("
     )
 
@@ -283,7 +284,9 @@ def test_the_failure_of_a_test_without_a_failed_statement(
     violation = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
     result = report_of(cloud, raised=violation).history
     assert result is not None
-    assert start_text(result) == "No statement failed; this is the history of the last call"
+    assert (
+        start_text(result, Lookups()) == "No statement failed; this is the history of the last call"
+    )
 
 
 def test_a_last_call_that_read_what_nothing_has_written(cloud: Cloud, kv: KVServer) -> None:
@@ -292,7 +295,7 @@ def test_a_last_call_that_read_what_nothing_has_written(cloud: Cloud, kv: KVServ
     def fail() -> None:
         assert kv is None
 
-    start = start_text(history(cloud, fail))
+    start = start_text(history(cloud, fail), Lookups())
     assert start.startswith(
         "The failing statement read none of the fakes' data; this is the history"
     )
@@ -305,7 +308,9 @@ def test_a_failed_statement_without_source(cloud: Cloud, kv: KVServer, client: R
     raised = failed.value.with_traceback(failed.tb.tb_next)  # without the frame of this test
     result = report_of(cloud, raised=raised).history
     assert result is not None
-    assert start_text(result).startswith("The failing statement read none of the fakes' data")
+    assert start_text(result, Lookups()).startswith(
+        "The failing statement read none of the fakes' data"
+    )
 
 
 def test_rejected_and_unanswered_writes_and_deletions(
@@ -771,7 +776,7 @@ def in_next_test(cloud: Cloud) -> None:
 
 def start(cloud: Cloud, fail: Callable[[], None]) -> str:
     """Return the first line of a history without the place."""
-    return re.sub(r" \(test_start\.py:\d+\)", "", start_text(history(cloud, fail)))
+    return re.sub(r" \(test_start\.py:\d+\)", "", start_text(history(cloud, fail), Lookups()))
 
 
 def test_keys_of_the_baseline(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -1480,12 +1485,32 @@ def test_a_query_without_hits(cloud: Cloud) -> None:
     assert (last.what, last.result) == ("query (room = 'bedroom')", "no hits")
 
 
+def test_ids_are_as_short_as_in_the_rows(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    messages = queue.client().message
+    published = messages.publish(url="https://hotel.example.com", body="1", delay="1h")
+
+    def fail_publish() -> None:
+        assert messages.publish(url="https://hotel.example.com", body="2") is None
+
+    def fail_get() -> None:
+        assert messages.get(published.message_id).body == "2"
+
+    for fail, verb in ((fail_publish, "wrote"), (fail_get, "read")):
+        result, lookups = history(cloud, fail), lookups_of(cloud, list(cloud.journal.entries))
+        [sought] = result.start.sought
+        short = lookups.short(sought.subject.name)
+        assert len(short) < len(sought.subject.name)
+        assert start_text(result, lookups).startswith(f"The failing statement {verb} {short} (")
+        assert sought.subject.name not in headline(result, {}, lookups)
+
+
 def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         assert client.set("a", "new") is None
 
     result = history(cloud, fail)
-    assert start_text(result).startswith("The failing statement wrote a (")
+    assert start_text(result, Lookups()).startswith("The failing statement wrote a (")
     assert not any(row.is_read for row in result.rows)
 
 
