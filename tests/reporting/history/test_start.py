@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from upstash_workflow.flask import Serve
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.report.accesses import accesses
 from pytest_fakecloud.reporting.asserted import UnequalValues, compared_items, source_at
 from pytest_fakecloud.reporting.calls import Lookups, lookups_of
@@ -181,6 +183,74 @@ def test_a_function_that_changes_what_is_compared(
     result = history(cloud, fail)
     assert (result.start.kind, result.start.by) == ("changed", ("send",))
     assert [sought.subject.name for sought in result.start.sought] == ["c"]
+
+
+class Inbox:
+    """Destination handlers that make no calls, each of which changes an attribute."""
+
+    def __init__(self) -> None:
+        self.received: list[object] = []
+        self.others: list[object] = []
+        self.as_lambda = lambda request: self.received.append(request.json())
+        self.pair = (lambda request: self.received.append(1), lambda request: self.others.append(1))
+
+    def as_method(self, request: DeliveredRequest) -> None:
+        self.received.append(request.json())
+
+    async def as_coroutine(self, request: DeliveredRequest) -> None:
+        self.received.append(request.json())
+
+    def of_others(self, request: DeliveredRequest) -> None:
+        self.others.append(request.json())
+
+
+def decorated(handler: Callable[[DeliveredRequest], None]) -> Callable[[DeliveredRequest], None]:
+    @wraps(handler)
+    def handle(request: DeliveredRequest) -> None:
+        handler(request)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("handler_of", "by"),
+    [
+        (lambda inbox: inbox.as_lambda, "a lambda"),
+        (lambda inbox: inbox.as_method, "as_method()"),
+        (lambda inbox: inbox.as_coroutine, "as_coroutine()"),
+        (lambda inbox: decorated(inbox.as_method), "as_method()"),
+        (lambda inbox: inbox.of_others, ""),
+        (lambda inbox: inbox.pair[0], ""),
+    ],
+    ids=["lambda", "method", "coroutine", "decorated", "of others", "two lambdas in one line"],
+)
+def test_deliveries_to_a_handler_that_changes_what_is_compared(
+    cloud: Cloud, handler_of: Callable[[Inbox], Any], by: str
+) -> None:
+    queue = cloud.queue()
+    inbox = Inbox()
+    queue.destinations.call("https://hotel.example.com/bookings", handler_of(inbox))
+    queue.destinations.call("https://hotel.example.com/meals", lambda request: None)
+    messages = queue.client().message
+    published = [messages.publish_json(url="https://hotel.example.com/bookings", body=number)
+                 for number in range(3)]  # fmt: skip
+    messages.publish_json(url="https://hotel.example.com/meals", body="tea")
+    queue.run_until_idle()
+
+    def fail() -> None:
+        assert inbox.received == [0, 1]
+
+    result = history(cloud, fail)
+    if not by:
+        assert result.start.kind == "last_call"
+        return
+    ids = [message.message_id for message in published]
+    assert [sought.subject.name for sought in result.start.sought] == ids
+    assert start_text(result, Lookups()).endswith(
+        f" in {by} (test_start.py:{result.start.place.line})"
+    )
+    rows = [row.access.subject.name for row in result.rows if row.access.what.startswith("attempt")]
+    assert rows == ids
 
 
 @pytest.mark.parametrize(
