@@ -68,7 +68,17 @@ class AsMisuse(AbstractContextManager[None]):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, BrokerError):
             text = error.message if error.unknown is None else unknown_name(*error.unknown)
-            raise ContractError(text) from error
+            advice = "" if error.unknown is None else _advice(*error.unknown[:2])
+            raise ContractError(f"{text}{advice}") from error
+
+
+def _advice(noun: str, name: str) -> str:
+    """Return what a test can do about an unknown name; empty for groups and instances, which clients
+    create.
+    """
+    if noun != "topic":
+        return ""
+    return f". Using a topic never creates it: call broker.create_topic({name!r}) first"
 
 
 def illegal_argument(message: str) -> BrokerError:

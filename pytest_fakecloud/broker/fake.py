@@ -474,8 +474,9 @@ class Broker(Fake):
         for an unknown topic.
         """
         __tracebackhide__ = True
-        string("group", group)
-        self._time.settle()
+        with self._settled(group=group):
+            if isinstance(topic, str) and "*" not in topic:
+                self._engine.topics.check(topic)
         wanted = {"topic": topic, "partition": partition, "offset": offset}
         fields = {
             **OFFSET_FIELDS,

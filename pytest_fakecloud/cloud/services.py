@@ -112,7 +112,7 @@ SERVICES: Mapping[str, Service] = {
             "queue",
             "queue",
             "Queue",
-            ["accesses:unsent", "findings:unfinished"],
+            ["accesses:handlers", "accesses:unsent", "findings:unfinished"],
             development=_QUEUE,
             delivers=True,
         ),
@@ -170,9 +170,10 @@ def report_part(name: str, part: str) -> Any:
     (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
     (sentences). Or import a function that only some services have: ``expiries`` (of keys),
     ``script_runs`` (what scripts executed), ``stored`` (the data in a state that histories are
-    about), ``may_wait`` (whether a call may wait), ``unsent``
-    (destinations that received nothing), ``callers`` (of events), ``unfinished`` (findings of
-    unfinished work), ``frames`` (states after each event) or ``event_text``.
+    about), ``may_wait`` (whether a call may wait), ``handlers``
+    (functions that received messages), ``unsent`` (destinations that received nothing),
+    ``callers`` (of events), ``unfinished`` (findings of unfinished work), ``frames`` (states after
+    each event) or ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

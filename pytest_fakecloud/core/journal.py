@@ -141,12 +141,14 @@ def expect(
     not_counted: Iterable[tuple[T, str]] = (),
     notes: Callable[[int], Iterable[str]] = lambda count: (),
     if_empty: str = "there are none",
+    is_minor: Callable[[T], bool] = lambda item: False,
 ) -> Results[T]:
     """Return the items that match; fail unless at least one does, or exactly ``times``.
 
     The failure begins with ``what`` ("a call") and lists the matches, and then the other items with
     their differences, nearest first. ``not_counted`` are pairs of an item that does not count and
-    the reason. ``notes`` receives the number of matches and returns further lines. Raises
+    the reason. ``notes`` receives the number of matches and returns further lines. Items that are
+    ``is_minor`` are listed among the others only if there is nothing else to list. Raises
     ``CannotTell`` if the result depends on items that the journal has cut.
     """
     __tracebackhide__ = True
@@ -165,7 +167,10 @@ def expect(
         raise undecided
     if count == times or (times is None and count):
         return results_of(matched, query.fields, query.kind)
-    misses = [(item, query.differences(item)) for item in others]
+    listed_others = [item for item in others if not is_minor(item)]
+    if not (listed_others or matched):
+        listed_others = others
+    misses = [(item, query.differences(item)) for item in listed_others]
     misses += [
         (item, [*query.differences(item), Mismatch(False, why)]) for item, why in not_counted
     ]
@@ -295,7 +300,8 @@ class Journal:
         """Return the calls that match; fail unless there is at least one, or exactly ``times``.
 
         ``what`` is ``"POST /path"``, ``"/path"``, or the name of a route or command; ``where`` are
-        fields or facts of the call. The failure lists the most similar calls and their differences.
+        fields or facts of the call. The failure lists the most similar calls and their differences. It
+        leaves out the commands with which clients set up connections, unless a condition names one.
         """
         __tracebackhide__ = True
         fields = self._recorder.call_fields
@@ -312,6 +318,7 @@ class Journal:
             Query(conditions, fields, "call"),
             times=times,
             if_empty="no client has made a call",
+            is_minor=self._recorder.other_handshakes(conditions),
         )
 
     def assert_not_called(

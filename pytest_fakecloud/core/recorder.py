@@ -171,6 +171,10 @@ class Filterable(Protocol):
 
     def catch_up(self) -> None: ...
 
+    def is_handshake(self, call: Call) -> bool: ...
+
+    def names_handshake(self, conditions: Mapping[str, object]) -> bool: ...
+
 
 class Recorder:
     """Records the calls and events of one fake, or of a whole cloud, in order.
@@ -234,6 +238,14 @@ class Recorder:
                 app = reference()
                 if app is not None:
                     app.catch_up()
+
+    def other_handshakes(self, conditions: Mapping[str, object]) -> Callable[[Call], bool]:
+        """Return a function that returns true for the calls that client libraries make by themselves, to
+        set up or end a connection. If the conditions name such calls, it returns false for all.
+        """
+        apps = {service: app for service, (_, reference) in self.apps.items()
+                if (app := reference()) is not None and not app.names_handshake(conditions)}  # fmt: skip
+        return lambda call: call.service in apps and apps[call.service].is_handshake(call)
 
     @property
     def call_fields(self) -> Mapping[str, Field]:

@@ -195,6 +195,10 @@ class App:
         """Return whether client libraries make a call by themselves, to set up or end a connection."""
         return False
 
+    def names_handshake(self, conditions: Mapping[str, object]) -> bool:
+        """Return whether conditions on calls name commands for which ``is_handshake()`` is true."""
+        return False
+
     def words(self) -> Iterable[str]:
         """Yield the names of routes and commands, by which calls can be filtered."""
         return (route.name for route in self.table.routes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import orjson
 
 from ..core.calls import Call, field_of
 from ..core.errors import ContractError, did_you_mean
-from ..core.field_types import TEXT, FieldType
+from ..core.field_types import TEXT, FieldType, is_text_pattern
 from ..core.matching import Field, Question
 from .model import HANDSHAKE
 from .table.registry import COMMANDS, spec_of
@@ -111,6 +112,28 @@ def keys_of(line: Sequence[str]) -> list[str]:
     """Return the keys in a command line, in order; none if the command is unknown."""
     spec = spec_of(line)
     return [] if spec is None else [key for key, _ in spec.keys_of(line)]
+
+
+def names_handshake(conditions: Mapping[str, Any]) -> bool:
+    """Return whether conditions on calls name one of the commands in ``HANDSHAKE``."""
+    lines = _listed(conditions.get("words"))
+    if not any(map(LINES.accepts, lines)):
+        lines = [lines]
+    names = [name for line in lines for name in _listed(line)[:1]]
+    names += [*_listed(conditions.get("command")), conditions.get("what")]
+    return any(map(_is_of_handshake, names))
+
+
+def _listed(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple) else [value]
+
+
+def _is_of_handshake(name: Any) -> bool:
+    """Return whether a name, which may contain ``*``, or a pattern matches one of ``HANDSHAKE``."""
+    if is_text_pattern(name):
+        return any(map(name.search, HANDSHAKE))
+    wanted = name.upper().partition(" ")[0] if isinstance(name, str) else ""
+    return any(fnmatchcase(command, wanted) for command in HANDSHAKE)
 
 
 COMMAND_FIELDS: Mapping[str, Field] = {

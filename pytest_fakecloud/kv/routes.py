@@ -32,7 +32,7 @@ from ..http.messages import (
 )
 from ..http.routing import Route
 from . import errors
-from .command_fields import COMMAND_FIELDS, facts_of
+from .command_fields import COMMAND_FIELDS, facts_of, names_handshake
 from .errors import CommandError, RestError
 from .interruptions import CommandSender, Grouping, Interruptions
 from .model import HANDSHAKE, TURN_SECONDS, AnyEngine, AnySession, CommandLimits
@@ -154,10 +154,13 @@ class KVApp(App):
         return {**facts_of(words), "encoding": option(request, "encoding")}
 
     def is_handshake(self, call: Call) -> bool:
-        if call.route != "database-port":
+        if call.route != "database-port" or call.cut:
             return False
         [line] = call.facts["words"]
         return line[0].upper() in HANDSHAKE
+
+    def names_handshake(self, conditions: Mapping[str, object]) -> bool:
+        return names_handshake(conditions)
 
     def words(self) -> Iterable[str]:
         return (*super().words(), "database-port", *COMMANDS)

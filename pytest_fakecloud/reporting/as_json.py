@@ -89,7 +89,7 @@ def _history(report: Report) -> dict[str, Any]:
         "text": headline(history, rows, lookups),
         "start": {
             "kind": history.start.kind,
-            "text": start_text(history),
+            "text": start_text(history, lookups),
             "rows": list(history.start.rows),
             "subjects": [asdict(sought.subject) for sought in history.start.sought],
         },

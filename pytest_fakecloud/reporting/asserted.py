@@ -16,7 +16,7 @@ from functools import cache
 from inspect import getattr_static
 from itertools import takewhile
 from traceback import walk_tb
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from ..core.errors import chain_of
@@ -301,7 +301,10 @@ def changing(statement: FailedStatement, codes: Iterable[CodeType]) -> LineGroup
         tree = _tree(code.co_filename)
         node = None if tree is None else _node_of(tree, code)
         changes = [] if node is None else list(_changes(node, statement.names))
-        if changes and code is statement.code:
+        if isinstance(node, ast.Lambda):
+            if statement.names & set(map(_changed, ast.walk(node.body))):
+                functions.add(code)
+        elif changes and code is statement.code:
             spans += [_span(code.co_filename, change) for change in changes]
         elif changes:
             functions.add(code)
@@ -309,7 +312,13 @@ def changing(statement: FailedStatement, codes: Iterable[CodeType]) -> LineGroup
 
 
 def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
-    """Return the syntax tree of a function, given its code."""
+    """Return the syntax tree of a function, given its code; None for one of several lambdas in one
+    line.
+    """
+    if code.co_name == "<lambda>":
+        lambdas = [node for node in ast.walk(tree)
+                   if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]  # fmt: skip
+        return lambdas[0] if len(lambdas) == 1 else None
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS) and node.name == code.co_name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
@@ -377,6 +386,23 @@ def _function(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
         value = None if owner is None else getattr_static(type(owner), node.attr, None)
     is_application = isinstance(value, FunctionType) and not is_library(value.__code__.co_filename)
     return value if is_application else None
+
+
+def codes_of(functions: Iterable[object]) -> Iterator[CodeType]:
+    """Yield the code of each value that is a function or method, without its decorators."""
+    for function in functions:
+        while (inner := _inner_function(function)) is not None:
+            function = inner
+        if isinstance(function, FunctionType):
+            yield function.__code__
+
+
+def _inner_function(function: object) -> object:
+    """Return the function of a method, or the one that a decorator wrapped; else None."""
+    # Not an attribute as such: a parameter may be lazy, or have a property of this name.
+    if type(function) is MethodType:
+        return function.__func__
+    return getattr_static(function, "__wrapped__", None)
 
 
 def _with_inner(code: CodeType) -> Iterator[CodeType]:

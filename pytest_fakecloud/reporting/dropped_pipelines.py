@@ -6,13 +6,13 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from inspect import getattr_static
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..core.libraries import is_library
+from .asserted import codes_of
 from .inspection import place_in, trees
 
 _PIPELINE = re.compile(rb"\.(pipeline|multi)\(")
@@ -52,22 +52,12 @@ def dropped_pipelines(
     dropped = [drop for file, tree in files for drop in _drops(file, tree)]
     if not dropped:
         return
-    names = _names_in([*_codes_of(functions), *_codes_on_stacks(cloud, frames)])
+    names = _names_in([*codes_of(functions), *_codes_on_stacks(cloud, frames)])
     for _, tree in files:
         names = _with_names_of_called(tree, names)
     # An inner function follows those around it.
     hints = {id(drop.opened): str(drop) for drop in dropped if drop.function in names}
     yield from hints.values()
-
-
-def _codes_of(functions: Iterable[object]) -> Iterator[CodeType]:
-    for value in functions:
-        # Not an attribute as such: a parameter may be lazy, or have a property of this name.
-        function = getattr_static(value, "__func__", value)
-        while (wrapped := getattr_static(function, "__wrapped__", None)) is not None:
-            function = wrapped
-        if isinstance(function, FunctionType):
-            yield function.__code__
 
 
 def _codes_on_stacks(cloud: BaseCloud, frames: Sequence[FrameType]) -> Iterator[CodeType]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud.fake import Fake
@@ -27,6 +28,7 @@ from .asserted import (
     LineGroup,
     application_places,
     changing,
+    codes_of,
     compared_items,
     failed_statements,
     has_failed_statement,
@@ -110,6 +112,7 @@ class _HistoryBuilder:
         requests = {row.number: application_places(row.entry.stack.places) for row in rows
                     if isinstance(row.entry, ServedRequest) and row.entry.stack}  # fmt: skip
         self._places = {**requests, **stacks, **sites}
+        self._handled = self._deliveries_by_handler()
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test, uses)
         self.uses = sorted(uses, key=lambda use: use.order)
@@ -142,6 +145,19 @@ class _HistoryBuilder:
                     expired.append(TimedAccess(order, self._rows[number], access, at_us))
         return expired
 
+    def _deliveries_by_handler(self) -> dict[CodeType, list[int]]:
+        """Return the numbers of the deliveries to each function that is a destination, by its code."""
+        numbers: dict[CodeType, list[int]] = {}
+        for fake in self._fakes.values():
+            handlers = report_part(fake.fixture, "handlers")
+            for handler, message_ids in handlers(fake) if handlers else ():
+                delivered = [row.number for row in self._rows.values()
+                             if row.delivery is not None and row.delivery.fake == fake.name
+                             and row.delivery.data.get("message_id") in message_ids]  # fmt: skip
+                for code in codes_of([handler] if delivered else []):
+                    numbers.setdefault(code, []).extend(delivered)
+        return numbers
+
     # -- the start -------------------------------------------------------------------------------
 
     def start(
@@ -169,8 +185,10 @@ class _HistoryBuilder:
                 # A promise can be looked at again after it was broken, by trials that confirm the cause.
                 until = max((look.number for look in promised or chosen), default=None)
                 return replace(start, sought=sought, looks=shown, until=until)
-            group = changing(statement, codes)
-            start = self._start_of_calls("changed", statement, self._made_from(group))
+            group = changing(statement, {*codes, *self._handled})
+            handled = (number for code in group.codes for number in self._handled.get(code, ()))
+            numbers = self._made_from(group) or tuple(sorted(handled))
+            start = self._start_of_calls("changed", statement, numbers)
             if start.sought:
                 self._items = self._items_of(statement)
                 return replace(start, by=tuple(sorted({code.co_name for code in group.codes})))
@@ -566,7 +584,9 @@ class _HistoryBuilder:
             is_expected = use.access.subject.kind == "key" and any(
                 sought.covers(use.access) for sought in expected
             )
-            if is_of_data and use.row.number in start.rows and not is_expected:
+            # The row of a delivery is among the writes of its message.
+            is_delivery = use.row.kind == "attempt"
+            if is_of_data and use.row.number in start.rows and not (is_expected or is_delivery):
                 command = use.row.number, use.access.what
                 reads.setdefault(command, use)
                 results.setdefault(command, {})[use.access.result] = None

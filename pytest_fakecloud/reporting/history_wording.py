@@ -62,7 +62,7 @@ def headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Look
 def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
-        return f"{_start(history)}{_unwritten(history)}"
+        return f"{_start(history, lookups)}{_unwritten(history, lookups)}"
     compared = [row for row in writes
                 if any(sought.has(row.access.subject) for sought in history.start.sought)]  # fmt: skip
     last = (compared or writes)[-1]
@@ -82,7 +82,7 @@ def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Loo
     source = f"; {shortened(source_of(last.where), _LONGEST_SOURCE)}" if last.where else ""
     what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
     if history.unwritten:
-        return f"{_start(history)}{_unwritten(history)}; the last writes: {what}"
+        return f"{_start(history, lookups)}{_unwritten(history, lookups)}; the last writes: {what}"
     return f"last call: {what}" if history.start.kind == "last_call" else what
 
 
@@ -227,8 +227,8 @@ def source_of(place: Place | None) -> str:
     return f"{name} {line}" if line else name
 
 
-def start_text(history: ValueHistory) -> str:
-    text = f"{_start(history)}{_at(history.start.place)}{_unwritten(history)}"
+def start_text(history: ValueHistory, lookups: Lookups) -> str:
+    text = f"{_start(history, lookups)}{_at(history.start.place)}{_unwritten(history, lookups)}"
     has_writes = any(row.access.writes and not row.step for row in history.rows)
     return f"{text}; the last writes of the test:" if history.unwritten and has_writes else text
 
@@ -247,7 +247,7 @@ _OF_NAMES: Mapping[UnwrittenKind, str] = {
 }
 
 
-def _unwritten(history: ValueHistory) -> str:
+def _unwritten(history: ValueHistory, lookups: Lookups) -> str:
     """Return why there is no write of the data that the failing statement compared; empty if there is
     one.
     """
@@ -256,20 +256,22 @@ def _unwritten(history: ValueHistory) -> str:
         return f", {_WHICH[next(iter(kinds))]}"
     texts = []
     for kind in kinds:
-        names = _names(sought for sought in history.unwritten if history.unwritten[sought] == kind)
+        unwritten = [sought for sought in history.unwritten if history.unwritten[sought] == kind]
+        names = _names(unwritten, lookups)
         texts.append(_OF_NAMES[kind].format(names))
     return "".join(f"; {text}" for text in texts)
 
 
-def _start(history: ValueHistory) -> str:
+def _start(history: ValueHistory, lookups: Lookups) -> str:
     start = history.start
     if start.kind == "last_call":
         read = "The failing statement read none of the fakes' data"
         reason = read if start.is_of_statement else "No statement failed"
         return f"{reason}; this is the history of the last call"
-    names = _names([sought for sought in start.sought if sought not in start.earlier])
+    names = _names([sought for sought in start.sought if sought not in start.earlier], lookups)
     if start.kind == "changed":
-        functions = listed([f"{name}()" for name in start.by], 3)
+        names_of = ["a lambda" if name == "<lambda>" else f"{name}()" for name in start.by]
+        functions = listed(names_of, 3)
         verb = "reads" if start.is_read else "writes"
         text = f"The failing statement compared the result of {verb} of {names}"
         return f"{text} in {functions}" if functions else text
@@ -278,15 +280,17 @@ def _start(history: ValueHistory) -> str:
     text = f"The failing statement {'read' if start.is_read else 'wrote'} {names}"
     if not start.earlier:
         return text
-    return f"{text}; an earlier equal request had read {_names(start.earlier)}"
+    return f"{text}; an earlier equal request had read {_names(start.earlier, lookups)}"
 
 
-def _names(all_sought: Iterable[Sought]) -> str:
+def _names(all_sought: Iterable[Sought], lookups: Lookups) -> str:
+    """Return the names of data, with ids as short as in the rows."""
     names = []
     for sought in all_sought:
         kind = sought.subject.kind
         default = "the default namespace" if kind == "namespace" else f"the {kind}"
         name = "" if sought.part and not sought.subject.name else sought.subject.name or default
+        name = lookups.short(name)
         names.append(f"{name} {sought.part}".strip())
     return listed(names, 4)
 

@@ -142,7 +142,7 @@ class _Writer:
         if history is None:
             return []
         rows = {row.number: row for row in self._report.rows}
-        texts = _wrapped(start_text(history), "  ", self._width)
+        texts = _wrapped(start_text(history, self._lookups), "  ", self._width)
         texts += list(filter(None, [left_out_text(history)]))
         sources: set[str] = set()
         answers: set[str] = set()

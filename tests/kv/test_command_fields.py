@@ -142,6 +142,44 @@ def test_assert_not_called_fails_for_a_path(server: KVServer, what: Any) -> None
         server.assert_not_called(what)
 
 
+NAMES_HANDSHAKE: list[dict[str, Any]] = [
+    {"what": "AUTH"},
+    {"what": "hello", "status": 500},
+    {"what": re.compile("^SELECT")},
+    {"command": "CLIENT INFO"},
+    {"command": "SEL*", "key": "k"},
+    {"command": ["GET", "CLIENT SETINFO"]},
+    {"words": ["SELECT", "4"]},
+    {"words": [["GET", "k"], ["SELECT", "4"]]},
+]
+
+
+@pytest.mark.parametrize("asked", [
+    {"key": "b"}, {"what": "SET", "key": "HELLO"}, {"what": re.compile("DEL")}, {"command": "HSET"},
+    {"words": ["SET", "SELECT"]}, {"route": "database-port", "status": 500}, *NAMES_HANDSHAKE,
+], ids=steady)  # fmt: skip
+def test_failures_list_the_set_up_of_connections_if_a_condition_names_it(
+    server: KVServer, asked: dict[str, Any]
+) -> None:
+    with redis.Redis.from_url(server.database_url) as client:
+        client.get("a")
+    handshake = server.journal.calls(command="CLIENT")
+    with pytest.raises(AssertionError) as failed:
+        server.assert_called(**asked, times=70)
+    listed = [call for call in handshake if f"<Call {call.number} " in str(failed.value)]
+    assert handshake
+    assert bool(listed) is (asked in NAMES_HANDSHAKE)
+
+
+def test_failures_list_the_set_up_of_connections_if_there_was_nothing_else(
+    server: KVServer,
+) -> None:
+    with redis.Redis.from_url(server.database_url) as client:
+        client.connection_pool.get_connection()
+    with pytest.raises(AssertionError, match="CLIENT SETINFO"):
+        server.assert_called("GET")
+
+
 def test_unknown_names_match_with_a_pattern(server: KVServer) -> None:
     httpx.post(server.url, json=["NoSuch", "word"], headers=server.headers)
     assert server.assert_called(command=re.compile("^NOSUCH$"), status=400)

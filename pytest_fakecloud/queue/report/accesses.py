@@ -13,6 +13,7 @@ from ...http.routing import RouteTable
 from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import compact, items_of, parsed, readable, shortened, shortened_json
+from ..delivery.routes import FunctionRoute
 from ..rest.app import PUBLISHING, QueueApp
 from .wording import attempt_summary, callback_report, sent_steps, summary
 
@@ -145,6 +146,13 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
         ids = [getattr(view, "message_id", None) or view.id for view in views]
     names = list(dict.fromkeys(ids)) or ["*"]
     return [Sought(ReportSubject(kind, name, fake.name)) for name in names]
+
+
+def handlers(fake: Any) -> Iterator[tuple[object, set[str]]]:
+    """Yield each function that is a destination, and the ids of the messages that it received."""
+    for route in fake.destinations.routes():
+        if isinstance(route, FunctionRoute):
+            yield route._to, {received.message_id for received in route.deliveries}
 
 
 def unsent(fake: Any) -> Iterator[tuple[str, set[str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from upstash_workflow.flask import Serve
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.report.accesses import accesses
 from pytest_fakecloud.reporting.asserted import UnequalValues, compared_items, source_at
 from pytest_fakecloud.reporting.calls import Lookups, lookups_of
 from pytest_fakecloud.reporting.history_wording import (
     expected_texts,
     gap_texts,
+    headline,
     lines,
     start_text,
     who,
@@ -159,7 +162,7 @@ def test_a_vector_that_the_same_query_had_found_before(cloud: Cloud) -> None:
     result = history(cloud, fail)
     [update] = [row for row in result.rows if row.access.what.startswith("update cup (stock=4)")]
     assert (update.is_read, update.lost) == (False, ("room",))
-    assert start_text(result).startswith(
+    assert start_text(result, Lookups()).startswith(
         "The failing statement read tea; an earlier equal request had read cup ("
     )
 
@@ -180,6 +183,74 @@ def test_a_function_that_changes_what_is_compared(
     result = history(cloud, fail)
     assert (result.start.kind, result.start.by) == ("changed", ("send",))
     assert [sought.subject.name for sought in result.start.sought] == ["c"]
+
+
+class Inbox:
+    """Destination handlers that make no calls, each of which changes an attribute."""
+
+    def __init__(self) -> None:
+        self.received: list[object] = []
+        self.others: list[object] = []
+        self.as_lambda = lambda request: self.received.append(request.json())
+        self.pair = (lambda request: self.received.append(1), lambda request: self.others.append(1))
+
+    def as_method(self, request: DeliveredRequest) -> None:
+        self.received.append(request.json())
+
+    async def as_coroutine(self, request: DeliveredRequest) -> None:
+        self.received.append(request.json())
+
+    def of_others(self, request: DeliveredRequest) -> None:
+        self.others.append(request.json())
+
+
+def decorated(handler: Callable[[DeliveredRequest], None]) -> Callable[[DeliveredRequest], None]:
+    @wraps(handler)
+    def handle(request: DeliveredRequest) -> None:
+        handler(request)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("handler_of", "by"),
+    [
+        (lambda inbox: inbox.as_lambda, "a lambda"),
+        (lambda inbox: inbox.as_method, "as_method()"),
+        (lambda inbox: inbox.as_coroutine, "as_coroutine()"),
+        (lambda inbox: decorated(inbox.as_method), "as_method()"),
+        (lambda inbox: inbox.of_others, ""),
+        (lambda inbox: inbox.pair[0], ""),
+    ],
+    ids=["lambda", "method", "coroutine", "decorated", "of others", "two lambdas in one line"],
+)
+def test_deliveries_to_a_handler_that_changes_what_is_compared(
+    cloud: Cloud, handler_of: Callable[[Inbox], Any], by: str
+) -> None:
+    queue = cloud.queue()
+    inbox = Inbox()
+    queue.destinations.call("https://hotel.example.com/bookings", handler_of(inbox))
+    queue.destinations.call("https://hotel.example.com/meals", lambda request: None)
+    messages = queue.client().message
+    published = [messages.publish_json(url="https://hotel.example.com/bookings", body=number)
+                 for number in range(3)]  # fmt: skip
+    messages.publish_json(url="https://hotel.example.com/meals", body="tea")
+    queue.run_until_idle()
+
+    def fail() -> None:
+        assert inbox.received == [0, 1]
+
+    result = history(cloud, fail)
+    if not by:
+        assert result.start.kind == "last_call"
+        return
+    ids = [message.message_id for message in published]
+    assert [sought.subject.name for sought in result.start.sought] == ids
+    assert start_text(result, Lookups()).endswith(
+        f" in {by} (test_start.py:{result.start.place.line})"
+    )
+    rows = [row.access.subject.name for row in result.rows if row.access.what.startswith("attempt")]
+    assert rows == ids
 
 
 @pytest.mark.parametrize(
@@ -283,7 +354,9 @@ def test_the_failure_of_a_test_without_a_failed_statement(
     violation = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
     result = report_of(cloud, raised=violation).history
     assert result is not None
-    assert start_text(result) == "No statement failed; this is the history of the last call"
+    assert (
+        start_text(result, Lookups()) == "No statement failed; this is the history of the last call"
+    )
 
 
 def test_a_last_call_that_read_what_nothing_has_written(cloud: Cloud, kv: KVServer) -> None:
@@ -292,7 +365,7 @@ def test_a_last_call_that_read_what_nothing_has_written(cloud: Cloud, kv: KVServ
     def fail() -> None:
         assert kv is None
 
-    start = start_text(history(cloud, fail))
+    start = start_text(history(cloud, fail), Lookups())
     assert start.startswith(
         "The failing statement read none of the fakes' data; this is the history"
     )
@@ -305,7 +378,9 @@ def test_a_failed_statement_without_source(cloud: Cloud, kv: KVServer, client: R
     raised = failed.value.with_traceback(failed.tb.tb_next)  # without the frame of this test
     result = report_of(cloud, raised=raised).history
     assert result is not None
-    assert start_text(result).startswith("The failing statement read none of the fakes' data")
+    assert start_text(result, Lookups()).startswith(
+        "The failing statement read none of the fakes' data"
+    )
 
 
 def test_rejected_and_unanswered_writes_and_deletions(
@@ -771,7 +846,7 @@ def in_next_test(cloud: Cloud) -> None:
 
 def start(cloud: Cloud, fail: Callable[[], None]) -> str:
     """Return the first line of a history without the place."""
-    return re.sub(r" \(test_start\.py:\d+\)", "", start_text(history(cloud, fail)))
+    return re.sub(r" \(test_start\.py:\d+\)", "", start_text(history(cloud, fail), Lookups()))
 
 
 def test_keys_of_the_baseline(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -1480,12 +1555,32 @@ def test_a_query_without_hits(cloud: Cloud) -> None:
     assert (last.what, last.result) == ("query (room = 'bedroom')", "no hits")
 
 
+def test_ids_are_as_short_as_in_the_rows(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    messages = queue.client().message
+    published = messages.publish(url="https://hotel.example.com", body="1", delay="1h")
+
+    def fail_publish() -> None:
+        assert messages.publish(url="https://hotel.example.com", body="2") is None
+
+    def fail_get() -> None:
+        assert messages.get(published.message_id).body == "2"
+
+    for fail, verb in ((fail_publish, "wrote"), (fail_get, "read")):
+        result, lookups = history(cloud, fail), lookups_of(cloud, list(cloud.journal.entries))
+        [sought] = result.start.sought
+        short = lookups.short(sought.subject.name)
+        assert len(short) < len(sought.subject.name)
+        assert start_text(result, lookups).startswith(f"The failing statement {verb} {short} (")
+        assert sought.subject.name not in headline(result, {}, lookups)
+
+
 def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         assert client.set("a", "new") is None
 
     result = history(cloud, fail)
-    assert start_text(result).startswith("The failing statement wrote a (")
+    assert start_text(result, Lookups()).startswith("The failing statement wrote a (")
     assert not any(row.is_read for row in result.rows)
 
 
