@@ -473,7 +473,7 @@ class Hub:
     ) -> bool:
         """Handle one ready socket; return whether the thread continues."""
         if key.data is None:
-            return self._catch_up(inner)
+            return self._run_later(inner)
         owner: Mount | Watch | None = key.data()
         if owner is None:
             return True
@@ -495,7 +495,7 @@ class Hub:
             give_way(0.01)
         return True
 
-    def _catch_up(self, inner: socket.socket) -> bool:
+    def _run_later(self, inner: socket.socket) -> bool:
         """Call the functions of ``later()``; return False if ``stop()`` has closed the other end."""
         try:
             if not inner.recv(4096):

@@ -594,9 +594,10 @@ class Queue(QueueActions, Fake):
         runs = [time for schedule in active for time in schedule.next_runs(1)]
         if not runs:
             return "the queue has no messages"
+        time = min(runs).isoformat()
         return (
-            f"the queue has no messages; its next schedule runs at {min(runs).isoformat()}: move the "
-            f"clock, such as with {self.name}.clock.advance_to_next()"
+            f"the queue has no messages; its next schedule runs at {time}: move the clock with "
+            f"{self.name}.clock.move_to({time!r})"
         )
 
 
