@@ -79,7 +79,7 @@ PARTS: dict[str, tuple[tuple[object, str], ...]] = {
         (inprocess._HttpxRequest, "exchange"),
         (Shortcut, "send"),
     ),
-    "HTTP pipeline and journal": ((App, "answer"),),
+    "HTTP pipeline and journal": ((App, "respond"),),
     "engine": ((App, "call_endpoint"),),
     "points and disturbances of calls": ((Calls, "at_call"),),
     "accesses of steps": ((TrialState, "touch"),),

@@ -27,7 +27,7 @@ import urllib3
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.base import Transport
+from pytest_fakecloud.cloud.config import Transport
 from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.http.messages import Request
 
@@ -303,7 +303,7 @@ def first_requests() -> list[bool]:
                 app, headers = fake._app, list(fake.headers.items())
                 times = [perf_counter()]
                 for _ in range(2):
-                    app.answer(Request("POST", target, headers, body))
+                    app.respond(Request("POST", target, headers, body))
                     times.append(perf_counter())
                 taken.append((times[1] - times[0], times[2] - times[1]))
         first, second = (median(column) * 1e6 for column in zip(*taken, strict=True))

@@ -73,9 +73,9 @@ class HookServer(Fake):
     service = "hook"
     fixture = "hook"
 
-    def __init__(self, context: Context) -> None:
+    def _make_app(self) -> App:
         self._engine = NoEngine()
-        super().__init__(context, Hook())
+        return Hook(self._instruments)
 
 
 def ladder() -> bool:

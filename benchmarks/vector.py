@@ -27,7 +27,7 @@ from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.vector.engine import vectors as dense
+from pytest_fakecloud.similarity import dense
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.fake import VectorIndex
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
@@ -191,7 +191,7 @@ def over_http(rounds: int) -> Iterator[bool]:
         query_vector = np.asarray(query, np.float32)
         servers = {
             "hub": index.url,
-            "werkzeug": stack.enter_context(stock_werkzeug(index._app.answer)),
+            "werkzeug": stack.enter_context(stock_werkzeug(index._app.respond)),
             "floor": stack.enter_context(raw_answers(lambda: vectors @ query_vector)),
             "at once, raw": stack.enter_context(raw_answers(lambda: None)),
             "at once, werkzeug": stack.enter_context(stock_werkzeug(lambda _: Answer(SAME_HITS))),
@@ -279,7 +279,7 @@ def upsert_over_http(rounds: int) -> Iterator[bool]:
         headers = list(index.headers.items())
 
         def serve() -> object:
-            answer = index._app.answer(Request("POST", "/upsert", headers, body))
+            answer = index._app.respond(Request("POST", "/upsert", headers, body))
             index.journal.clear()
             return answer
 
