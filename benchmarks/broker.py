@@ -211,7 +211,11 @@ def client_process(url: str, authorization: str, pipe: Connection) -> None:
     for client in [*waiting, plain, consumer]:
         client.close()
 
-    options = {"base_url": url, "headers": {"Authorization": authorization}, "trust_env": False}
+    options: dict[str, Any] = {
+        "base_url": url,
+        "headers": {"Authorization": authorization},
+        "trust_env": False,
+    }
     with httpx.Client(**options) as sender, httpx.Client(**options) as other:
 
         def caller(client: httpx.Client) -> Call:

@@ -12,8 +12,10 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
+from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
@@ -65,20 +68,25 @@ def keys() -> None:
                 session, [b"ZADD", b"z", b"%d" % (number * 7919 % size), b"m%d" % number]
             )
 
-        def run(*words: bytes, engine: KVEngine = engine, session: object = session) -> object:
-            return engine.execute(session, list(words))  # type: ignore[arg-type]
-
         def at(number: int, size: int = size) -> bytes:
             return b"%d" % (number * 104_729 % size)
 
-        for name, call in {
-            "GET": lambda n, run=run, at=at: run(b"GET", b"key:" + at(n)),
-            "SET": lambda n, run=run, at=at: run(b"SET", b"key:" + at(n), b"other"),
-            "ZADD": lambda n, run=run, at=at: run(b"ZADD", b"z", at(n + 1), b"m" + at(n)),
-            "SCAN 10": lambda n, run=run: run(b"SCAN", b"0", b"COUNT", b"10"),
-        }.items():
-            series[name].append((size, typical(call)))  # type: ignore[arg-type]
+        lines: dict[str, Callable[[int], list[bytes]]] = {
+            "GET": lambda number: [b"GET", b"key:" + at(number)],
+            "SET": lambda number: [b"SET", b"key:" + at(number), b"other"],
+            "ZADD": lambda number: [b"ZADD", b"z", at(number + 1), b"m" + at(number)],
+            "SCAN 10": lambda number: [b"SCAN", b"0", b"COUNT", b"10"],
+        }
+        for name, line_of in lines.items():
+            call = partial(_run, engine, session, line_of)
+            series[name].append((size, typical(call)))
     curve("key-value commands", "keys", series)
+
+
+def _run(
+    engine: KVEngine, session: Session, line_of: Callable[[int], list[bytes]], number: int
+) -> object:
+    return engine.execute(session, line_of(number))
 
 
 def vectors() -> None:
@@ -90,11 +98,11 @@ def vectors() -> None:
         engine.upsert("", [VectorRecord(str(number), row) for number, row in enumerate(rows)])
         queries = [VectorQuery(vector=rows[0], top_k=10, include=Include())]
 
-        def upsert(number: int, engine: VectorEngine = engine, rows: np.ndarray = rows) -> None:
+        def upsert(number: int, engine: VectorEngine = engine, rows: Any = rows) -> None:
             at = number * 104_729 % len(rows)
             engine.upsert("", [VectorRecord(str(at), rows[at - 1])])
 
-        def query(number: int, engine: VectorEngine = engine, queries: list = queries) -> None:
+        def query(number: int, engine: VectorEngine = engine, queries: Any = queries) -> None:
             assert engine.query("", queries)
 
         series["upsert"].append((size, typical(upsert)))

@@ -17,7 +17,7 @@ import functools
 import socket
 import sys
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from resource import RUSAGE_CHILDREN, getrusage
@@ -300,7 +300,7 @@ def ten_calls(cloud: Cloud, clients: int) -> Callable[[], None]:
 
 def print_shares(cloud: Cloud, runs: list[Callable[[], None]]) -> None:
     """Print the processor time that each part of a schedule takes, without the parts it calls."""
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     inner = threading.local()
 
     def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -326,7 +326,7 @@ def print_shares(cloud: Cloud, runs: list[Callable[[], None]]) -> None:
         tried = cloud.explore(runs, holds, budget=SCHEDULES // 2, trust=False).tried
         busy = process_time() - busy
     spent["other"] = busy - sum(spent.values())
-    for part, took in spent.most_common():
+    for part, took in sorted(spent.items(), key=lambda item: -item[1]):
         print(f"      {100 * took / busy:5.1f} %  {1000 * took / tried:5.2f} ms  {part}")
 
 

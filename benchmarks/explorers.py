@@ -27,6 +27,7 @@ from pytest_fakecloud import BrokenPromiseError, Cloud, History
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.search.explorer import Explorer
+from pytest_fakecloud.queue.fake import Queue
 from tests.docs.recipes import Recipe, recipes
 
 ROOT = Path(__file__).parents[1]
@@ -98,7 +99,7 @@ class Subject:
 
     def deliver(self) -> None:
         """Let the queues deliver until they are idle, with three firings of each schedule."""
-        for queue in (fake for fake in self.cloud.fakes() if fake.fixture == "queue"):
+        for queue in (fake for fake in self.cloud.fakes() if isinstance(fake, Queue)):
             if queue.schedules():
                 queue.clock.advance("3m")
             else:
@@ -220,7 +221,7 @@ def by_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
         @rule()
         def deliver(self) -> None:
             with counted():
-                for queue in (fake for fake in cloud.fakes() if fake.fixture == "queue"):
+                for queue in (fake for fake in cloud.fakes() if isinstance(fake, Queue)):
                     queue.deliver_due()
 
         @invariant()
@@ -238,7 +239,7 @@ def by_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
     chosen = settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
     with explored(cloud):
         try:
-            run_state_machine_as_test(Machine, settings=chosen)  # type: ignore[no-untyped-call]
+            run_state_machine_as_test(Machine, settings=chosen)
         except AssertionError:
             return True, until_broken[0]
     return False, subject.runs

@@ -134,6 +134,7 @@ def pipelines() -> list[bool]:
         httpx.Client(base_url=server.url, headers=server.headers, trust_env=False) as http,
     ):
         engine = server._engine
+        assert isinstance(engine, KVEngine)
         # A session of REST, because that of the test makes fewer checks.
         session = engine.session(engine.users.default, "rest", "127.0.0.1:1")
 
@@ -174,10 +175,10 @@ def memory() -> None:
             return
         with redis.Redis.from_url(url) as client:
             client.set(keys[0], b"value:0")
-            real = client.memory_usage(keys[0])
+            real = int(client.memory_usage(keys[0]) or 0)
     print(
         f"     memory per small key: {ours:.0f} bytes (its own text not counted), a real server's "
-        f"MEMORY USAGE {real}, ours reports {reported}"
+        f"MEMORY USAGE {real}, ours reports {reported!r}"
     )
 
 

@@ -332,7 +332,9 @@ def random_vectors(rows: int, dimension: int) -> np.ndarray[Any, np.dtype[np.flo
     """Return unit vectors of a fixed seed."""
     generator = np.random.default_rng(rows + dimension)
     vectors = generator.standard_normal((rows, dimension), np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: np.ndarray[Any, np.dtype[np.float32]]
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
 
 
 def filled_engine(
