@@ -51,7 +51,7 @@ from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Crash, Strand, carried_strand, innermost
 from .trial import Program
 from .trio_runs import trio_patches
-from .world import World, watch
+from .world import World, watch, without_patching
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
 _CELERY_ADVICE = (
@@ -286,8 +286,7 @@ def _check_sockets() -> None:
         raise ContractError(
             f"{library} has replaced socket.socket by {kind.__module__}.{kind.__qualname__}, which has "
             f"no methods {', '.join(missing)}, but explore() has to replace them to connect clients to "
-            f"the fakes. Run this test in a process in which {library} replaces nothing: leave its "
-            "patching out of conftest.py and of the modules that the test imports"
+            f"the fakes: {without_patching(library)}"
         )
 
 

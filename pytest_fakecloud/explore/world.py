@@ -160,9 +160,7 @@ class World(Fakes):
                 f"{strand.title} runs an event loop, but {library} has replaced the threads of this "
                 "process by its own, which share one thread of the system. explore() runs each client "
                 "in a thread, and only one event loop can run in a thread of the system. Let the "
-                "clients be functions without an event loop, or run this test in a process in which "
-                f"{library} replaces nothing: leave its patching out of conftest.py and of the modules "
-                "that the test imports"
+                f"clients be functions without an event loop, or {without_patching(library)}"
             )
         )
 
@@ -317,6 +315,14 @@ class World(Fakes):
             return self.wait_in_check(lambda: False, seconds)
         self._check_wait(seconds)
         return await self.simulation.clock.sleep_in_loop(seconds)
+
+
+def without_patching(library: str) -> str:
+    """Return the advice for a library that has replaced parts of the standard library."""
+    return (
+        f"run this test in a process in which {library} replaces nothing: leave its patching out of "
+        "conftest.py and of the modules that the test imports"
+    )
 
 
 def _no_hooks() -> None:

@@ -132,8 +132,8 @@ def _is_of_handshake(name: Any) -> bool:
     """Return whether a name, which may contain ``*``, or a pattern matches one of ``HANDSHAKE``."""
     if is_text_pattern(name):
         return any(map(name.search, HANDSHAKE))
-    wanted = name.upper().partition(" ")[0] if isinstance(name, str) else ""
-    return any(fnmatchcase(command, wanted) for command in HANDSHAKE)
+    pattern = name.upper().partition(" ")[0] if isinstance(name, str) else ""
+    return any(fnmatchcase(command, pattern) for command in HANDSHAKE)
 
 
 COMMAND_FIELDS: Mapping[str, Field] = {

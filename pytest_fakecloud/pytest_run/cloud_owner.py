@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -47,41 +47,30 @@ class CloudState(NamedTuple):
 
     def since(self, before: CloudState) -> CloudState:
         """Return what was missing or different before."""
-        return CloudState(
-            _changes(before.credentials, self.credentials),
-            _changes(before.interceptions, self.interceptions),
-            _changes(before.kept_entries, self.kept_entries),
-            _changes(before.kept_bytes, self.kept_bytes),
-        )
+        return CloudState(*map(_changes, before, self))
 
     def with_changes(self, changes: CloudState) -> CloudState:
-        return CloudState(
-            {**self.credentials, **changes.credentials},
-            {**self.interceptions, **changes.interceptions},
-            {**self.kept_entries, **changes.kept_entries},
-            {**self.kept_bytes, **changes.kept_bytes},
-        )
+        return CloudState(*map(_changed, self, changes))
 
     def without_ended(self, now: CloudState) -> CloudState:
         """Return the state without fakes that have closed and interceptions that have ended."""
-        return CloudState(
-            _remaining(self.credentials, now.credentials),
-            _remaining(self.interceptions, now.interceptions),
-            _remaining(self.kept_entries, now.kept_entries),
-            _remaining(self.kept_bytes, now.kept_bytes),
-        )
+        return CloudState(*map(_remaining, self, now))
 
 
 _NOTHING = CloudState({}, {}, {}, {})
-K = TypeVar("K")
-V = TypeVar("V")
+_Entries: TypeAlias = Any
+"""One of the mappings of a state, whose types differ."""
 
 
-def _changes(before: Mapping[K, V], now: Mapping[K, V]) -> Mapping[K, V]:
+def _changes(before: _Entries, now: _Entries) -> _Entries:
     return {key: now[key] for key in now if key not in before or before[key] != now[key]}
 
 
-def _remaining(entries: Mapping[K, V], now: Mapping[K, V]) -> Mapping[K, V]:
+def _changed(entries: _Entries, changes: _Entries) -> _Entries:
+    return {**entries, **changes}
+
+
+def _remaining(entries: _Entries, now: _Entries) -> _Entries:
     return {key: entries[key] for key in entries if key in now}
 
 

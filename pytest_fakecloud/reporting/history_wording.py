@@ -270,8 +270,8 @@ def _start(history: ValueHistory, lookups: Lookups) -> str:
         return f"{reason}; this is the history of the last call"
     names = _names([sought for sought in start.sought if sought not in start.earlier], lookups)
     if start.kind == "changed":
-        names_of = ["a lambda" if name == "<lambda>" else f"{name}()" for name in start.by]
-        functions = listed(names_of, 3)
+        function_names = ["a lambda" if name == "<lambda>" else f"{name}()" for name in start.by]
+        functions = listed(function_names, 3)
         verb = "reads" if start.is_read else "writes"
         text = f"The failing statement compared the result of {verb} of {names}"
         return f"{text} in {functions}" if functions else text

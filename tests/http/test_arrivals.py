@@ -50,6 +50,21 @@ class Recorder:
         pass
 
 
+class HeldHandler:
+    """Notes the bytes that it handles. At ``held``, it waits until it may go on."""
+
+    def __init__(self, held: bytes) -> None:
+        self.held = held
+        self.started, self.go_on = threading.Event(), threading.Event()
+        self.handled: list[bytes] = []
+
+    def __call__(self, connection: Connection, data: bytes) -> None:
+        if data == self.held:
+            self.started.set()
+            self.go_on.wait(10)
+        self.handled.append(data)
+
+
 Clients = Callable[[int, Handle], list[socket.socket]]
 
 
@@ -107,43 +122,28 @@ def test_connections_handle_bytes_in_the_order_of_arrival(
 def test_bytes_that_are_read_together_have_the_place_of_the_first(
     clients: Clients, arrivals: Arrivals
 ) -> None:
-    go_on = threading.Event()
-    handled: list[bytes] = []
-
-    def handle(connection: Connection, data: bytes) -> None:
-        if data == b"wait":
-            go_on.wait(10)
-        handled.append(data)
-
-    waiting, first, second = clients(3, handle)
+    handler = HeldHandler(b"wait")
+    waiting, first, second = clients(3, handler)
     for sock, data in ((waiting, b"wait"), (first, b"a"), (second, b"b"), (first, b"c")):
         sock.sendall(data)
-    go_on.set()
+    handler.go_on.set()
     arrivals.catch_up()
-    assert handled == [b"wait", b"ac", b"b"]
+    assert handler.handled == [b"wait", b"ac", b"b"]
 
 
 @needs_epoll
 def test_bytes_that_arrive_during_a_turn_of_their_connection_keep_their_place(
     clients: Clients, arrivals: Arrivals
 ) -> None:
-    started, go_on = threading.Event(), threading.Event()
-    handled: list[bytes] = []
-
-    def handle(connection: Connection, data: bytes) -> None:
-        if data == b"wait":
-            started.set()
-            go_on.wait(10)
-        handled.append(data)
-
-    first, second = clients(2, handle)
+    handler = HeldHandler(b"wait")
+    first, second = clients(2, handler)
     first.sendall(b"wait")
-    assert started.wait(10)
+    assert handler.started.wait(10)
     first.sendall(b"a")
     second.sendall(b"b")
-    go_on.set()
+    handler.go_on.set()
     arrivals.catch_up()
-    assert handled == [b"wait", b"a", b"b"]
+    assert handler.handled == [b"wait", b"a", b"b"]
 
 
 @needs_epoll
@@ -198,27 +198,23 @@ def test_a_handler_does_not_wait_for_its_own_bytes(clients: Clients, arrivals: A
 def test_bytes_that_arrive_early_are_handled_in_a_turn(
     clients: Clients, arrivals: Arrivals
 ) -> None:
-    started, go_on = threading.Event(), threading.Event()
-    handled: list[bytes] = []
+    handler = HeldHandler(b"early")
 
     def handle(connection: Connection, data: bytes) -> None:
         if data == b"wait":
             with connection.watched(lambda: None):
                 wait_until(lambda: connection.early)
-        elif data == b"early":
-            started.set()
-            go_on.wait(10)
-        handled.append(data)
+        handler(connection, data)
 
     first, second = clients(2, handle)
     first.sendall(b"wait")
     wait_until(lambda: arrivals._aside)
     first.sendall(b"early")
-    assert started.wait(10)
+    assert handler.started.wait(10)
     second.sendall(b"a")
-    go_on.set()
+    handler.go_on.set()
     arrivals.catch_up()
-    assert handled == [b"wait", b"early", b"a"]
+    assert handler.handled == [b"wait", b"early", b"a"]
 
 
 @needs_epoll

@@ -21,8 +21,8 @@ from ..engine.sessions import RUN_IN_TRANSACTION, Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Reply, Status, to_resp
 
-_REJECTIONS = (b"NOAUTH ", b"WRONGPASS ")
-"""The beginnings of the errors for missing and for wrong credentials."""
+_REJECTIONS = frozenset({errors.NOAUTH, errors.HELLO_NOAUTH, errors.WRONGPASS})
+"""The errors for missing and for wrong credentials."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ def answer_of(session: Session, reply: Reply, status: int | None = None) -> Repl
 
 
 def _status_of(error: CommandError) -> int:
-    return 401 if error.text.startswith(_REJECTIONS) else 400
+    return 401 if error.text in _REJECTIONS else 400
 
 
 def internal_error(session: Session, error: ServiceError) -> Answer:
