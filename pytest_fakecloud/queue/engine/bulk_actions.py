@@ -3,7 +3,8 @@
 Source: the vendor's pages on bulk actions and its OpenAPI file. An action is in progress until it has
 cancelled all messages or runs that matched when it was accepted. A request with ``async=true`` is
 answered immediately. Any other request waits for the end, for a minute at most (429), and the action
-continues. The same filters again, while an action is in progress, return that action.
+continues. The same filters again, while an action is in progress, return that action; so does the same
+``count``, which limits how many messages or runs match.
 
 Decided here: ids start with ``bulk_``, and only the response to a request with ``async=true`` has the
 id. An action takes the time of the setting ``bulk_action_time``, by default none, and cancels its
@@ -35,7 +36,7 @@ MOST_IN_PROGRESS = 1000
 
 @dataclass(frozen=True)
 class BulkAction:
-    """A bulk action. ``filters`` are the values of its filters by name.
+    """A bulk action. ``filters`` are the values of its filters by name, ``count`` its limit.
 
     ``remaining`` are the ids of the messages, or of the workflow runs, that it has not cancelled yet.
     ``completed_us`` is None while it is in progress.
@@ -49,6 +50,7 @@ class BulkAction:
     created_us: int
     remaining: tuple[str, ...] = ()
     completed_us: int | None = None
+    count: int | None = None
 
     @property
     def state(self) -> str:
@@ -74,17 +76,19 @@ class BulkActions:
         ids: Sequence[str],
         *,
         asynchronous: bool,
+        count: int | None,
     ) -> BulkAction:
-        """Cancel messages or workflow runs, or return the action in progress with the same filters.
+        """Cancel messages or workflow runs, or return the action in progress with the same filters and
+        the same ``count``.
 
         Raises ``QueueError``: 412 if too many actions are in progress, 429 if the request waits and
         the action takes too long.
         """
-        action = self._in_progress(source, filters)
+        action = self._in_progress(source, filters, count)
         if action is None:
             if sum(other.completed_us is None for other in self.by_id.values()) >= MOST_IN_PROGRESS:
                 raise quota("maxBulkActions", MOST_IN_PROGRESS)
-            action = self._proceed(self._new(source, filters, tuple(ids)))
+            action = self._proceed(self._new(source, filters, tuple(ids), count))
         if asynchronous or action.completed_us is not None:
             return action
         end_us = action.created_us + self._duration_us
@@ -118,26 +122,33 @@ class BulkActions:
         return self._engine.settings.bulk_action_time_us
 
     def _new(
-        self, source: Source, filters: Mapping[str, Sequence[str]], ids: tuple[str, ...]
+        self,
+        source: Source,
+        filters: Mapping[str, Sequence[str]],
+        ids: tuple[str, ...],
+        count: int | None,
     ) -> BulkAction:
         engine = self._engine
         action_id, number = engine.new_id("bulk_"), engine.next_sequence()
         now = engine.clock.now_us()
-        return BulkAction(action_id, number, source, filters, len(ids), now, remaining=ids)
+        return BulkAction(
+            action_id, number, source, filters, len(ids), now, remaining=ids, count=count
+        )
 
     def _add(self, action: BulkAction) -> BulkAction:
         self.by_id[action.id] = action
         return action
 
     def _in_progress(
-        self, source: Source, filters: Mapping[str, Sequence[str]]
+        self, source: Source, filters: Mapping[str, Sequence[str]], count: int | None
     ) -> BulkAction | None:
-        """Return the action in progress with the same filters, in any order, or None."""
+        """Return the action in progress with the same filters, in any order, and count, or None."""
         expected = _unordered(filters)
         for action in self.by_id.values():
             if (
                 action.completed_us is None
                 and action.source == source
+                and action.count == count
                 and _unordered(action.filters) == expected
             ):
                 return action

@@ -1,4 +1,10 @@
-"""Read bulk requests, which select messages, dead letters or runs by ids or filters."""
+"""Read bulk requests, which select messages, dead letters or runs by ids or filters.
+
+Decided here: the sources disagree about the ``count`` of a cancellation. It limits how many of the
+messages or runs that match are cancelled, oldest first, as live tests of the JavaScript client expect,
+although a page of the vendor says that it is ignored. It is ignored if the request lists ids. Without
+it, all that match are cancelled.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,8 @@ from .requests import query_of, read_json
 
 _ID = r"(?a)(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z"
 """Matches ids of messages, of workflow runs and of dead letters."""
+UNLIMITED = 2**62
+"""The largest ``count`` of a cancellation."""
 _IDENTIFIED = {"messageIds": "message", "dlqIds": "dlq message", "workflowRunIds": "workflow run"}
 """For each field for ids in a bulk request, the kind of object that the ids identify."""
 

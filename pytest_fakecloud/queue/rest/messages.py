@@ -19,7 +19,14 @@ from ..model import HeaderList, Message
 from ..wire import records
 from ..wire.values import as_text, as_wire, check_name, first_setting, json_headers
 from ..workflow.runs import report_rejected_step
-from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
+from .bulk_requests import (
+    UNLIMITED,
+    bulk_filters,
+    cancelled_record,
+    has_id_field,
+    lists_ids,
+    split_async,
+)
 from .requests import caller_of, destination_of, field_of, json_array
 from .routing import QueueRoute
 
@@ -100,10 +107,9 @@ def retry_message(engine: Engine, request: Request) -> object:
 
 def cancel_messages(engine: Engine, request: Request) -> Json:
     pairs, asynchronous = split_async(bulk_filters(request, "messageIds", keep_empty=True))
-    chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
+    chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=UNLIMITED)
     if chosen.empty and has_id_field(request, "messageIds"):
         return Json({"cancelled": 0}, 202)
-    # The service ignores the deprecated count.
     messages = [
         message
         for message in _candidates(engine, chosen)
@@ -112,8 +118,10 @@ def cancel_messages(engine: Engine, request: Request) -> Json:
     filters = records.filters_by_name(pairs)
     if lists_ids(filters):
         return Json({"cancelled": engine.cancel_all(messages)}, 202)
-    ids = [message.id for message in messages]
-    action = engine.bulk_actions.cancel("qstash", filters, ids, asynchronous=asynchronous)
+    ids = [message.id for message in messages[: chosen.count]]
+    action = engine.bulk_actions.cancel(
+        "qstash", filters, ids, asynchronous=asynchronous, count=chosen.count
+    )
     return Json(cancelled_record(action, asynchronous=asynchronous), 202)
 
 

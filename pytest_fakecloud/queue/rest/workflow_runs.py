@@ -24,7 +24,14 @@ from ..wire.headers import read_given
 from ..wire.values import as_text, as_wire, first_setting, read_flag, unprefixed, without_none
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
 from ..workflow.runs import wire_pairs
-from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids, split_async
+from .bulk_requests import (
+    UNLIMITED,
+    bulk_filters,
+    cancelled_record,
+    has_id_field,
+    lists_ids,
+    split_async,
+)
 from .requests import caller_of, destination_of, json_array, query_of
 from .routing import QueueRoute
 
@@ -83,14 +90,18 @@ def cancel_runs(engine: Engine, request: Request) -> object:
     narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
     if not narrowed and has_id_field(request, "workflowRunIds"):
         return {"cancelled": 0}
-    runs, cursor = _select(engine, pairs, only_live=True, url_prefix=not exact)
-    filters = records.filters_by_name(sent)
+    filters, chosen = records.filters_by_name(sent), _filters(pairs, most=UNLIMITED)
+    if lists_ids(filters):
+        chosen.count = None
+    runs, cursor = _select(engine, chosen, only_live=True, url_prefix=not exact, default=UNLIMITED)
     if lists_ids(filters):
         for run in runs:
             engine.workflow.cancel(run)
         return {"cancelled": len(runs)} | without_none(cursor=cursor)
     ids = [run.id for run in runs]
-    action = engine.bulk_actions.cancel("workflow", filters, ids, asynchronous=asynchronous)
+    action = engine.bulk_actions.cancel(
+        "workflow", filters, ids, asynchronous=asynchronous, count=chosen.count
+    )
     cancelled = cancelled_record(action, asynchronous=asynchronous)
     return cancelled | without_none(cursor=cursor)
 
@@ -102,24 +113,27 @@ def list_runs(engine: Engine, request: Request) -> object:
             raise bad_request(f"invalid groupBy: {value!r}, expected workflowRunId")
         if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
             pairs.append((name, value))
-    runs, cursor = _select(engine, pairs, latest_first=True, default=10)
+    runs, cursor = _select(engine, _filters(pairs), latest_first=True, default=10)
     return {"runs": [run_record(engine, run) for run in runs]} | without_none(cursor=cursor)
 
 
 def _select(
     engine: Engine,
-    pairs: list[tuple[str, str]],
+    chosen: records.Filters,
     *,
     only_live: bool = False,
     url_prefix: bool = False,
     latest_first: bool = False,
-    default: int = 100,
+def _filters(pairs: list[tuple[str, str]], most: int = 100) -> records.Filters:
+    return records.read_filters(pairs, _FILTERS, most, states=get_args(RunState))
+
+
+    default: int,
 ) -> tuple[list[WorkflowRun], str | None]:
     """Return a page of the runs that match the filters, and the cursor of the next page.
 
     ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
     """
-    chosen = records.read_filters(pairs, _FILTERS, states=get_args(RunState))
     # Compare the beginnings of URLs here, because filters compare whole values.
     prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
 

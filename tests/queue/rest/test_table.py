@@ -511,7 +511,7 @@ def test_a_thousand_bulk_actions_are_in_progress_at_most() -> None:
         message_id = scene.publish({"Upstash-Delay": "1h"})
         for number in range(1000):
             scene.queue._engine.bulk_actions.cancel(
-                "qstash", {"label": [str(number)]}, [message_id], asynchronous=True
+                "qstash", {"label": [str(number)]}, [message_id], asynchronous=True, count=None
             )
         assert scene.request("DELETE", "/v2/messages?label=999&async=true").status == 202
         for path in ("/v2/messages", "/v2/workflows/runs"):
