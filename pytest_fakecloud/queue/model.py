@@ -257,6 +257,11 @@ class WorkflowPart(NamedTuple):
     created_ms: int | None = None
     number: int = 0
 
+    @property
+    def is_call(self) -> bool:
+        """Whether the message makes the HTTP request of a call step."""
+        return self.call_type == "tocallback"
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Message:
@@ -336,10 +341,14 @@ class Message:
         return self.state in ("DELIVERED", "FAILED", "CANCELED")
 
     @property
+    def in_run(self) -> bool:
+        """Whether the message belongs to a workflow run, or reports that the run has failed."""
+        return self.workflow is not None or self.failure_of is not None
+
+    @property
     def response_redaction(self) -> Redaction:
         """The redaction of responses to the message, which only that of a workflow run covers."""
-        in_run = self.workflow is not None or self.failure_of is not None
-        return self.settings.redaction if in_run else NOTHING_REDACTED
+        return self.settings.redaction if self.in_run else NOTHING_REDACTED
 
     def copy(self) -> Message:
         """Return a copy that further attempts do not change."""

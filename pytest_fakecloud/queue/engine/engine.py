@@ -396,10 +396,10 @@ class Engine(Publisher):
         error = failure_text(outcome)
         cancelled = message.state == "CANCEL_REQUESTED"
         self.log(message, "ERROR", at_us, error=error, outcome=outcome)
-        attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
-        self._report_outcome(message, "callback", outcome, at_us)
+        attempt.is_final = cancelled or retried >= message.max_retries or _non_retryable(outcome)
+        if attempt.is_final or message.workflow is None or not message.workflow.is_call:
+            self._report_outcome(message, "callback", outcome, at_us)
         if cancelled:
-            attempt.is_final = True
             self.end_message(message, "CANCELED", at_us)
         elif attempt.is_final:
             self.dead_letters.add(message, at_us)

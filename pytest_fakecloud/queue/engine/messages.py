@@ -327,12 +327,15 @@ class Messages(Admission):
     def log_page(self, filters: Filters, most: int) -> tuple[list[LogEntry], str | None]:
         """Return a page of matching log entries, newest first, and the next page's cursor.
 
-        The page has up to ``most`` entries unless the filters say otherwise.
+        The page has up to ``most`` entries unless the filters say otherwise. Messages of workflow runs
+        are not in this log, but in that of the runs (*observed* in a user's report).
         """
         self.sweep()
         no_answer = self.settings.no_answer_status
         rows = []
         for message in self.messages.values():
+            if message.in_run:
+                continue
             for entry in message.log:
                 status = None if entry.outcome is None else entry.outcome.status_or(no_answer)
                 own = {"state": entry.state, "responseStatus": status}

@@ -12,7 +12,9 @@ redaction of the message on which it reports. Headers that a body repeats, such 
 of a callback, are hidden only with the body.
 
 **Callbacks** are published after every attempt, failure callbacks after the last one (not for v1
-messages). Both are messages themselves. ``notBefore`` and ``createdAt`` are Unix milliseconds as
+messages). The callback of a workflow's call step is the result of the step, so it is published after
+the last attempt only (*observed* in live tests of the JavaScript workflow client). Both are messages
+themselves. ``notBefore`` and ``createdAt`` are Unix milliseconds as
 strings. The message's id is in ``sourceMessageId`` (the service's name) and in ``sourceMessasgeId``
 (the specification's spelling).
 
@@ -428,8 +430,14 @@ def _workflow_headers(message: Message) -> HeaderList:
 
     A message with the feature ``WF_StepConfig`` has the settings of a single step, which a header
     marks. Source: the JavaScript client, which reads both headers from every delivery.
+
+    The request of a call step has none of these headers. Source: the same client, which forwards
+    ``Upstash-Workflow-Sdk-Version`` with every step except a call, so that a called workflow starts a
+    run. Decided here: the other headers are not delivered either.
     """
     headers, part = list(message.settings.workflow), message.workflow
+    if part is not None and part.is_call:
+        return []
     headers = [pair for pair in headers if pair[0].lower() != _STEP_CONFIG.lower()]
     if "wf_stepconfig" in features_of(message.settings):
         headers.append((_STEP_CONFIG, "true"))

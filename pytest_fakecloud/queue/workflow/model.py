@@ -339,7 +339,7 @@ def _step(
         "state": "STEP_SUCCESS",
         "retries": 0 if message is None else message.max_retries,
         "createdAt": ms(step.at_us if message is None else message.created_us),
-        "headers": {} if message is None else shown_headers(message.settings.forward, redaction),
+        "headers": {},
     }
     record |= {name: read[name] for name in _COPIED if read.get(name) is not None}
     if message is not None:
@@ -365,6 +365,10 @@ def _call_request(message: Message) -> Record:
         "callMethod": message.settings.method,
         "callBody": shown_text(message.body, redaction),
         "callHeaders": shown_headers(destination_headers(message.settings), redaction),
+        settings = message.settings
+        # Only the first step is logged with its Content-Type.
+        headers = settings.forward if index else destination_headers(settings)
+        record["headers"] = shown_headers(headers, redaction)
     }
 
 
