@@ -109,6 +109,8 @@ NO_WORKFLOW = (
     " the correct endpoint"
 )
 """*Observed* for a run whose URL does not serve a workflow."""
+OLD_CLIENT = "trigger rest api is only usable with sdk versions after v1.0.0 major version"
+"""*Observed* for a run that a REST trigger starts at a URL that no workflow client of 1.0 serves."""
 RUN_EXISTS = "a workflow already exists, can not initialize a new one with same id"
 """*Observed* for a run with the id of one that is in progress."""
 STEP_CONFIGURED = "can not append a step configuration after another"

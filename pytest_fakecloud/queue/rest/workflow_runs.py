@@ -18,11 +18,18 @@ from urllib.parse import SplitResult, urlsplit
 from ...http.messages import Json, Request
 from ..engine.engine import Engine
 from ..errors import QueueError, bad_request
-from ..model import HeaderList
+from ..model import HeaderList, PublishSettings
 from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_text, as_wire, first_setting, read_flag, unprefixed, without_none
-from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
+from ..workflow.model import (
+    SDK_VERSION,
+    UNKNOWN_SDK,
+    RunState,
+    WorkflowRun,
+    delivered_header,
+    run_record,
+)
 from ..workflow.runs import wire_pairs
 from .bulk_requests import (
     UNLIMITED,
@@ -97,7 +104,7 @@ def cancel_runs(engine: Engine, request: Request) -> object:
     if lists_ids(filters):
         for run in runs:
             engine.workflow.cancel(run)
-        return {"cancelled": len(runs)} | without_none(cursor=cursor)
+        return {"cancelled": len(runs)}
     ids = [run.id for run in runs]
     action = engine.bulk_actions.cancel(
         "workflow", filters, ids, asynchronous=asynchronous, count=chosen.count
@@ -117,6 +124,10 @@ def list_runs(engine: Engine, request: Request) -> object:
     return {"runs": [run_record(engine, run) for run in runs]} | without_none(cursor=cursor)
 
 
+def _filters(pairs: list[tuple[str, str]], most: int = 100) -> records.Filters:
+    return records.read_filters(pairs, _FILTERS, most, states=get_args(RunState))
+
+
 def _select(
     engine: Engine,
     chosen: records.Filters,
@@ -124,10 +135,6 @@ def _select(
     only_live: bool = False,
     url_prefix: bool = False,
     latest_first: bool = False,
-def _filters(pairs: list[tuple[str, str]], most: int = 100) -> records.Filters:
-    return records.read_filters(pairs, _FILTERS, most, states=get_args(RunState))
-
-
     default: int,
 ) -> tuple[list[WorkflowRun], str | None]:
     """Return a page of the runs that match the filters, and the cursor of the next page.
@@ -185,7 +192,8 @@ def _trigger(
     engine.check_destination(target)
     if engine.url_groups.find(target) is not None:
         raise bad_request(f"invalid destination: {target} is a URL group, not a workflow")
-    if "cron" in read_given(headers):
+    settings = PublishSettings(**read_given(headers))
+    if settings.cron is not None:
         raise bad_request("invalid trigger: publish a schedule to the workflow instead")
     run_id = first_setting(headers, "workflow-runid") or engine.new_id("wfr_")
     own = {"workflow-init", "workflow-runid", "workflow-url"}
@@ -194,8 +202,9 @@ def _trigger(
         ("Upstash-Workflow-Init", "true"),
         ("Upstash-Workflow-RunId", run_id),
         ("Upstash-Workflow-Url", target),
-        (f"Upstash-Forward-{SDK_VERSION}", "1"),
     ]
+    if not any(delivered_header(settings, name) for name in (UNKNOWN_SDK, SDK_VERSION)):
+        sent.append((UNKNOWN_SDK, "true"))
     if first_setting(sent, "feature-set") is None:
         sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
     if first_setting(sent, "failure-callback") is None:

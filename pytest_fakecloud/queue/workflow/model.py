@@ -65,6 +65,8 @@ RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
 
 SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 """Name of the forwarded header by which clients recognize a request of a workflow."""
+UNKNOWN_SDK = "Upstash-Workflow-Unknown-Sdk"
+"""Name of the header of a delivery that asks which client serves the URL."""
 
 
 class RunStep(NamedTuple):
@@ -135,6 +137,10 @@ class WorkflowRun:
     """Position in the order in which runs were created."""
     former: WorkflowRun | None = None
     """An earlier run with the same id, of which messages may be left."""
+    question_id: str | None = None
+    """The message that asks which client serves the URL. The client's answer takes its place as first
+    message.
+    """
 
     @property
     def live(self) -> bool:
@@ -144,6 +150,17 @@ class WorkflowRun:
     @property
     def created_ms(self) -> int:
         return self.created_us // 1000
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a client has answered the question of the first message."""
+        return self.question_id is not None and self.question_id != self.first_message_id
+
+    def accept_answer(self, message: Message) -> None:
+        """Replace the first message, which asked for the client, by the client's answer."""
+        self.message_ids.remove(self.first_message_id)
+        self.steps[:1] = [RunStep(message.id, message.body, message.created_us)]
+        self.first_message_id = message.id
 
     def position(self, message_id: str) -> int | None:
         return next((i for i, step in enumerate(self.steps) if step.message_id == message_id), None)
@@ -203,6 +220,11 @@ def _shown_settings(headers: object, redaction: Redaction) -> dict[str, list[str
 
 def call_type_of(message: Message) -> str | None:
     return None if message.workflow is None else message.workflow.call_type
+
+
+def delivered_header(settings: PublishSettings, name: str) -> str | None:
+    """Return a header that clients read from the delivery of a message, or None."""
+    return first(settings.workflow, name) or first(settings.forward, name)
 
 
 def called_step(message: Message) -> str:
@@ -343,6 +365,10 @@ def _step(
     }
     record |= {name: read[name] for name in _COPIED if read.get(name) is not None}
     if message is not None:
+        settings = message.settings
+        # Only the first step is logged with its Content-Type.
+        headers = settings.forward if index else destination_headers(settings)
+        record["headers"] = shown_headers(headers, redaction)
         record |= without_none(retryDelay=message.settings.retry_delay)
         record |= _wait(message) | _invoked(engine, message, redaction)
     if record["stepType"] == "Call":
@@ -365,10 +391,6 @@ def _call_request(message: Message) -> Record:
         "callMethod": message.settings.method,
         "callBody": shown_text(message.body, redaction),
         "callHeaders": shown_headers(destination_headers(message.settings), redaction),
-        settings = message.settings
-        # Only the first step is logged with its Content-Type.
-        headers = settings.forward if index else destination_headers(settings)
-        record["headers"] = shown_headers(headers, redaction)
     }
 
 

@@ -11,7 +11,12 @@ run. A run that is started with ``Upstash-Workflow-Invoke: true`` has an invoker
 waits for its result. When the run ends, the result is published as a step of the invoker. A new run
 may continue or repeat a failed one.
 
-Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation. A
+A run that a request triggers (``/v2/trigger``) does not know which client serves its URL. Its first
+delivery asks with the header ``Upstash-Workflow-Unknown-Sdk``. A client of version 1.0 or later answers
+with a first message of its own (``Upstash-Workflow-Trigger-By-Sdk``), which takes the place of the
+question. Otherwise, the run fails.
+
+Source: the official clients' code (Python 2.0, JavaScript 0.2 and 1.3) and the vendor's documentation. A
 client that wants to execute a step with its own flow control and retries publishes a request for the
 settings of the step (call type ``stepConfig``), whose delivery has these settings and the list of
 steps so far. Messages with the feature ``WF_StepConfig`` have their own settings, and those of the
@@ -27,15 +32,20 @@ retry of a dead letter. A request for the settings of a step that repeats the la
 and any other such request that follows another is rejected with 400. A trigger fails without retries,
 with a dead letter and a failure callback, if its URL answers with a 2xx but does not serve a workflow
 (``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither ended
-nor published, waited for or invoked anything. Later steps are not checked. A step with which its run
-exceeds a limit of the service (1,000 steps, 100 MB of input and results) is rejected with 429 and
-fails the run. A parallel step counts once. If a run at a depth of 100 invokes another, the request is
-rejected with 429, and all runs of the chain fail, even if the handler ignores the error.
+nor published, waited for or invoked anything. Later steps are not checked. The delivery that asks for
+the client lacks ``Upstash-Workflow-Sdk-Version``, with which clients before 1.0 would execute a step, so
+the Python client starts another run, as they do. A handler that acts for its run, or whose response
+names a version from 1.0 on (``Upstash-Workflow-Sdk``), counts as a client that has answered. A trigger
+that forwards ``Upstash-Workflow-Sdk-Version`` does not ask. A step with which its run exceeds a limit of
+the service (1,000 steps, 100 MB of input and results) is rejected with 429 and fails the run. A parallel
+step counts once. If a run at a depth of 100 invokes another, the request is rejected with 429, and all
+runs of the chain fail, even if the handler ignores the error.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +80,7 @@ from ..wire.values import (
 )
 from .model import (
     SDK_VERSION,
+    UNKNOWN_SDK,
     EventWait,
     Invoker,
     RunState,
@@ -77,6 +88,7 @@ from .model import (
     WorkflowRun,
     call_type_of,
     callback_state,
+    delivered_header,
     is_step,
     is_step_config,
     read_step,
@@ -92,6 +104,10 @@ MOST_CONTEXT = 100 * 1024 * 1024
 """Maximum size of the input and the results of a run in bytes (vendor's page on limits)."""
 MOST_INVOCATIONS = 100
 """Maximum number of runs that invoke each other (vendor's page on ``invoke``)."""
+_TRIGGERED_BY_SDK = "workflow-trigger-by-sdk"
+"""The setting with which a client answers the question which client serves a URL."""
+_CLIENT_VERSION = "Upstash-Workflow-Sdk"
+"""Name of the response header with the version of a JavaScript client, such as ``v1.3.2``."""
 _DEFAULT_TIMEOUT_US = 7 * DAY
 _DELAYS = ("delay", "not-before", "notbefore")
 _INHERITED = ("retry_delay", "failure_callback", "flow")
@@ -128,11 +144,17 @@ class WorkflowRuns:
             return None
         message.workflow = part
         run = self.runs.get(part.run_id)
+        answers = False
         if _is_true(message, "Upstash-Workflow-Init"):
-            if run is not None and run.live:
-                raise bad_request(errors.RUN_EXISTS)
-            self._start(part, message, at_us)
-            return None
+            answers = _is_answer(run, message.settings.workflow)
+            if not answers:
+                if run is not None and run.live:
+                    raise bad_request(errors.RUN_EXISTS)
+                self._start(part, message, at_us)
+                return None
+            if run is not None and run.live and run.is_answered:
+                # The client was asked again, because its response was lost or failed.
+                return run.first_message_id
         former = self._former_run_of(message, run)
         if message.kind != "message" and (former or run is None or run.state == "RUN_CANCELED"):
             # Drop the callback by reporting it as a duplicate.
@@ -143,7 +165,7 @@ class WorkflowRuns:
             raise bad_request(f"workflow run {as_text(part.run_id)} not found")
         if run.is_configured and is_step_config(message) and message.retry_of is None:
             raise bad_request(errors.STEP_CONFIGURED)
-        self._join(run, message)
+        self._join(run, message, answers=answers)
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         return None
 
@@ -155,7 +177,7 @@ class WorkflowRuns:
             return None
         return run
 
-    def _join(self, run: WorkflowRun, message: Message) -> None:
+    def _join(self, run: WorkflowRun, message: Message, *, answers: bool) -> None:
         failed = message.retry_of
         # Several branches of a run can fail. Each has a dead letter, whatever failed the run.
         if failed is not None and (
@@ -165,6 +187,8 @@ class WorkflowRuns:
             run.reopen(failed, message.id)
         elif message.kind == "message" and not run.live:
             raise _already_finished(run)
+        elif answers:
+            run.accept_answer(message)
         elif is_step(message):
             run.is_configured = is_step_config(message)
             run.step_count += _counts(message)
@@ -197,10 +221,11 @@ class WorkflowRuns:
         begun = set()
         for headers in requests:
             run_id = first_setting(headers, "workflow-runid") or ""
+            run = self.runs.get(run_id)
             begins = (first_setting(headers, "workflow-init") or "").lower() == "true"
+            begins = begins and not _is_answer(run, headers)
             if begins:
                 begun.add(run_id)
-            run = self.runs.get(run_id)
             if run is not None and run.live and begins:
                 raise bad_request(errors.RUN_EXISTS)
             if run is not None and not run.live and run_id not in begun:
@@ -215,6 +240,9 @@ class WorkflowRuns:
             # Never leave the list out, because the list that clients can fetch lacks this message.
             return _listed(run.steps)
         position = run.position(message.id)
+        if position is None and message.id == run.question_id and run.is_answered:
+            # The response was lost or failed, so the client is asked again.
+            position = 0
         if position is None:
             # The first delivery of a timeout message makes the timeout the result.
             self._drop_wait(message.id)
@@ -254,7 +282,7 @@ class WorkflowRuns:
         # Do not fail the run: the callback of a failed call reports it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
-        if message.state == "FAILED":
+        if message.state == "FAILED" and not (message.id == run.question_id and run.is_answered):
             run.failed_message_id, run.dlq_id = message.id, message.dlq_id
             answer = message.last_outcome.body if message.last_outcome else b""
             self._finish_run(run, "RUN_FAILED", at_us, answer)
@@ -274,25 +302,38 @@ class WorkflowRuns:
             return outcome
         if run.is_too_deep and is_step(message):
             return outcome._replace(run_error=_too_deep().message)
-        if (
-            run.position(message.id) != 0
-            or "wf_detecttrigger" not in features_of(message.settings)
-            or first(outcome.headers, SDK_VERSION) is not None
-            or run.message_ids[-1] != message.id
-            or any(other.invoker and other.invoker.run_id == run.id for other in self.runs.values())
-        ):
+        if run.position(message.id) != 0 or "wf_detecttrigger" not in features_of(message.settings):
             return outcome
         url, run_id, status = as_text(message.url), as_text(run.id), outcome.status
-        self._engine.report(
-            "no_workflow",
-            f"{url} is not a workflow: it answered {status} to the trigger of workflow run {run_id}"
-            f" without the header {SDK_VERSION} of a workflow client, and published no step. The"
-            " run failed. Trigger the URL at which the workflow is served, or answer with that"
-            " header",
-            run_id=run_id,
-            url=url,
+        if message.id == run.question_id:
+            version = first(outcome.headers, _CLIENT_VERSION)
+            if not _is_old(version) if version else self._has_acted(run, message):
+                return outcome
+            sign = f"with {_CLIENT_VERSION}: {version}" if version else "and published no step"
+            text = (
+                f"{url} is not served by a workflow client of version 1.0 or later: it answered"
+                f" {status} to the trigger of workflow run {run_id}, {sign}. The run failed. Start"
+                f" the run with the client, or send Upstash-Forward-{SDK_VERSION}: 1 with the trigger"
+            )
+            error = errors.OLD_CLIENT
+        else:
+            if first(outcome.headers, SDK_VERSION) is not None or self._has_acted(run, message):
+                return outcome
+            text = (
+                f"{url} is not a workflow: it answered {status} to the trigger of workflow run"
+                f" {run_id} without the header {SDK_VERSION} of a workflow client, and published no"
+                " step. The run failed. Trigger the URL at which the workflow is served, or answer"
+                " with that header"
+            )
+            error = errors.NO_WORKFLOW
+        self._engine.report("no_workflow", text, run_id=run_id, url=url)
+        return outcome._replace(run_error=error)
+
+    def _has_acted(self, run: WorkflowRun, message: Message) -> bool:
+        """Return whether the delivery of a run's first message published or invoked anything in it."""
+        return run.message_ids[-1] != message.id or any(
+            other.invoker and other.invoker.run_id == run.id for other in self.runs.values()
         )
-        return outcome._replace(run_error=errors.NO_WORKFLOW)
 
     def exceeded(self, message: Message) -> Outcome | None:
         """Return the outcome of a delivery that is not made, because the run exceeds a limit."""
@@ -400,6 +441,8 @@ class WorkflowRuns:
         run = WorkflowRun(
             part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip
         )
+        if delivered_header(message.settings, UNKNOWN_SDK) is not None:
+            run.question_id = message.id
         run.number = self._engine.next_sequence()
         run.former = self._latest_with_messages(self.runs.get(run.id))
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
@@ -715,6 +758,18 @@ def report_rejected_step(
     )
 
 
+def _is_answer(run: WorkflowRun | None, headers: HeaderPairs) -> bool:
+    """Return whether the first message of a run is the answer of a client that the run asked for."""
+    if run is None or run.question_id is None:
+        return False
+    return (first_setting(headers, _TRIGGERED_BY_SDK) or "").lower() == "true"
+
+
+def _is_old(version: str) -> bool:
+    """Return whether the version of a client is one before 1.0."""
+    return re.match(r"v?0*[1-9]", version.strip()) is None
+
+
 def _already_finished(run: WorkflowRun) -> QueueError:
     if run.state == "RUN_CANCELED":
         return bad_request(f"{errors.RUN_CANCELLED}: {as_text(run.id)}")
@@ -729,7 +784,7 @@ def inherited_settings(
     Unless ``own_first``, the flow control and the retry delay of the trigger replace its own.
     """
     own = message.settings
-    skipped = {name.lower() for name, _ in own.forward}
+    skipped = {name.lower() for name, _ in own.forward} | {UNKNOWN_SDK.lower()}
     if not is_step(message):
         # Omit the version header, with which a client would mistake the callback for a step.
         skipped.add(SDK_VERSION.lower())

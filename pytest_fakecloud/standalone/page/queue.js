@@ -164,7 +164,8 @@ const runs = {
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
 };
-const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, headers_);
+// The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
+const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {...headers_, "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"});
 // An error of a workflow as its message and its stack, any other text indented.
 function failure(text) {
   try { const {error, message, stack} = JSON.parse(text); if (message) return stack?.includes(message) ? stack : [`${error}: ${message}`, stack].filter(Boolean).join("\n"); } catch { /* Not JSON. */ }

@@ -121,6 +121,8 @@ test("run, sleep, sleepUntil, call: days within milliseconds", async () => {
   for (const group of run.steps) {
     for (const step of group.steps) assert.ok(StepTypes.includes(step.stepType));
   }
+  const callbacks = server.requests.filter((request) => request.headers["upstash-workflow-callback"]);
+  assert.equal(callbacks.length, 1);
   const call = run.steps.at(-1).steps[0];
   assert.equal(call.callUrl, `${third.url}/x`);
   assert.equal(call.callMethod, "PUT");
@@ -444,6 +446,60 @@ test("cancelling: from outside, from inside, by filter", async () => {
   assert.deepEqual(events, []);
   assert.equal((await logOf(inside.workflowRunId)).workflowState, "RUN_CANCELED");
   assert.equal((await logOf(one)).workflowState, "RUN_CANCELED");
+});
+
+test("a REST trigger starts one run, after the client has answered", async () => {
+  workflow("rest", async (context) => {
+    events.push(await context.run("first", () => context.requestPayload));
+  });
+  const response = await fetch(`${connection.baseUrl}/v2/trigger/${url("rest")}`, {
+    method: "POST",
+    headers: {
+      Authorization: `Bearer ${connection.token}`,
+      "Content-Type": "application/json",
+      "Upstash-Forward-X-User": "me",
+      "Upstash-Label": "mine",
+      "Upstash-Retries": "1",
+    },
+    body: '{"order":7}',
+  });
+  const { workflowRunId } = await response.json();
+  await idle();
+  assert.deepEqual(events, [{ order: 7 }]);
+  const { runs } = await client.logs();
+  assert.deepEqual(runs.map((run) => run.workflowRunId), [workflowRunId]);
+  assert.equal(runs[0].workflowState, "RUN_SUCCESS");
+  assert.equal(runs[0].label, "mine");
+  assert.deepEqual(names(runs[0]), ["init", "first"]);
+  const logged = runs[0].steps[0].steps[0].headers;
+  assert.deepEqual(logged["Content-Type"], ["application/json"]);
+  assert.deepEqual(logged["X-User"], ["me"]);
+  const [question, ...later] = server.requests.map((request) => request.headers);
+  assert.ok(question["upstash-workflow-unknown-sdk"]);
+  assert.ok(later.every((headers) => !headers["upstash-workflow-unknown-sdk"]));
+  assert.ok(later.every((headers) => headers["upstash-max-retries"] === "1"));
+  assert.ok(later.every((headers) => headers["x-user"] === "me"));
+});
+
+test("a call of another workflow starts a run there", async () => {
+  workflow("called", async (context) => {
+    await context.run("first", () => events.push(context.requestPayload));
+  });
+  workflow("calling", async (context) => {
+    const { status } = await context.call("other", {
+      url: url("called"),
+      method: "POST",
+      body: JSON.stringify({ order: 7 }),
+    });
+    events.push(status);
+  });
+  const { workflowRunId } = await client.trigger({ url: url("calling") });
+  await idle();
+  assert.deepEqual(events, [{ order: 7 }, 200]);
+  const { runs } = await client.logs();
+  assert.equal(runs.length, 2);
+  assert.ok(runs.every((run) => run.workflowState === "RUN_SUCCESS"));
+  assert.equal((await logOf(workflowRunId)).steps.at(-1).steps[0].callResponseStatus, 200);
 });
 
 test("a run id is taken once while the run lives", async () => {

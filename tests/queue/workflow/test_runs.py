@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
-from pytest_fakecloud.queue.errors import NO_WORKFLOW
+from pytest_fakecloud.queue.errors import NO_WORKFLOW, OLD_CLIENT
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import PublishSettings
 from pytest_fakecloud.queue.report.steps import StepView, cause_of, steps_of
@@ -584,22 +584,138 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     assert run["workflowState"] == "RUN_FAILED"
     following = run["steps"][1]
     (failed,) = following["steps"]
-    assert (failed["state"], [error["error"] for error in failed["errors"]]) == (
-        "STEP_FAILED",
-        [NO_WORKFLOW],
-    )
-    logged = scene.ask("GET", "/v2/events?state=FAILED")["events"]
-    assert [entry["error"] for entry in logged if entry["url"] == APP][-1] == NO_WORKFLOW
-    assert scene.ask("GET", f"/v2/dlq/{run['dlqId']}")["error"] == NO_WORKFLOW
+    asked = "trigger" in path
+    error = OLD_CLIENT if asked else NO_WORKFLOW
+    assert (failed["state"], [row["error"] for row in failed["errors"]]) == ("STEP_FAILED", [error])
+    assert scene.ask("GET", "/v2/events")["events"] == []
+    assert scene.ask("GET", f"/v2/dlq/{run['dlqId']}")["error"] == error
     assert attempts.where(url=APP)[0].state == "failed"
     (letter,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
     assert (letter["dlqId"], letter["responseStatus"]) == (run["dlqId"], status)
     assert [request.url for request in scene.came] == ([FAILURE] if failing else [])
-    assert "detected a non-workflow destination" in scene.queue.messages(url=APP)[0].timeline
+    assert error in scene.queue.messages(url=APP)[0].timeline
     (violation,) = scene.violations
     facts = {"run_id": run["workflowRunId"], "url": APP, "fake": "queue"}
     assert (violation.kind, violation.facts) == ("no_workflow", facts)
-    assert violation.text.startswith(f"queue: {APP} is not a workflow: it answered {status} ")
+    client = "served by a workflow client of version 1.0 or later" if asked else "a workflow"
+    assert violation.text.startswith(f"queue: {APP} is not {client}: it answered {status} ")
+
+
+def starts_another_run(scene: RunScene) -> dict[str, str]:
+    scene.start("other")
+    return {"Upstash-Workflow-Sdk-Version": "1"}
+
+
+def executes_a_step(scene: RunScene) -> dict[str, str]:
+    scene.send("r", step(1))
+    return {"Upstash-Workflow-Sdk-Version": "1", "Upstash-Workflow-Sdk": "v0.3.0-rc1"}
+
+
+@pytest.mark.parametrize("answer", [starts_another_run, executes_a_step])
+@pytest.mark.parametrize("path", ["trigger", "batch/trigger"])
+def test_a_client_before_version_1_fails_a_run_that_a_request_triggers(
+    scene: RunScene, path: str, answer: Callable[[RunScene], dict[str, str]]
+) -> None:
+    def old_client(request: DeliveredRequest) -> Any:
+        is_question = "Upstash-Workflow-Unknown-Sdk" in request.headers
+        return 200, "", answer(scene) if is_question else {}
+
+    scene.queue.destinations.call(APP, old_client)
+    headers = {"Upstash-Workflow-RunId": "r", "Upstash-Failure-Callback": FAILURE}
+    if path == "trigger":
+        scene.ask("POST", f"/v2/trigger/{APP}", headers=headers)
+    else:
+        scene.ask("POST", "/v2/batch/trigger", 201, json=[{"url": APP, "headers": headers}])
+    scene.queue.run_until_idle()
+    (run,) = scene.runs("workflowRunId=r")
+    assert (run["workflowState"], run["failureFunction"]["url"]) == ("RUN_FAILED", FAILURE)
+    assert scene.ask("GET", f"/v2/dlq/{run['dlqId']}")["error"] == OLD_CLIENT
+    assert [facts["run_id"] for facts in no_workflows(scene)] == ["r"]
+
+
+def answer_of_a_client(scene: RunScene) -> Any:
+    headers = {**DETECTING, **STARTING, "upstash-workflow-trigger-by-sdk": "true"}
+    item = {"destination": APP, "headers": headers, "body": "input"}
+    return scene.request("POST", "/v2/batch", json=[item])
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_client_that_is_asked_again_starts_no_second_run(scene: RunScene, status: int) -> None:
+    statuses, answers = [status, 200], []
+
+    def client(request: DeliveredRequest) -> Any:
+        assert bodies(request) == [b"input"]
+        if "Upstash-Workflow-Unknown-Sdk" in request.headers:
+            answers.append(answer_of_a_client(scene).json()[0])
+            return statuses.pop(0), "", {"Upstash-Workflow-Sdk": "v1.3.2"}
+        return 200, "", {"Upstash-Workflow-Sdk-Version": "1"}
+
+    scene.queue.destinations.call(APP, client)
+    headers = {"Upstash-Workflow-RunId": "r"}
+    scene.ask("POST", f"/v2/trigger/{APP}", headers=headers, body=b"input")
+    scene.queue.run_until_idle()
+    (run,) = scene.runs()
+    assert run["workflowState"] == "RUN_STARTED"
+    (group,) = run["steps"]
+    assert [logged["messageId"] for logged in group["steps"]] == [answers[0]["messageId"]]
+    repeated = [answer.get("deduplicated", False) for answer in answers]
+    assert repeated == ([False] if status == 200 else [False, True])
+    assert list(scene.ask("GET", "/v2/workflows/runs/r")) == [
+        {"messageId": answers[0]["messageId"], "body": "aW5wdXQ=", "callType": "step"}
+    ]
+    engine = scene.queue._engine
+    assert steps_of(engine, engine.workflow.runs["r"]) == []
+
+
+def test_a_question_that_fails_after_its_answer_does_not_fail_the_run(scene: RunScene) -> None:
+    def client(request: DeliveredRequest) -> Any:
+        if "Upstash-Workflow-Unknown-Sdk" in request.headers:
+            answer_of_a_client(scene)
+            return 500
+        return 200, "", {"Upstash-Workflow-Sdk-Version": "1"}
+
+    scene.queue.destinations.call(APP, client)
+    headers = {"Upstash-Workflow-RunId": "r", "Upstash-Retries": "0"}
+    scene.ask("POST", f"/v2/trigger/{APP}", headers=headers, body=b"input")
+    scene.queue.deliver_due()
+    assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
+
+
+@pytest.mark.parametrize("cancel", ["true", "false"])
+def test_an_answer_does_not_continue_a_run_that_has_ended(scene: RunScene, cancel: str) -> None:
+    scene.ask("POST", f"/v2/trigger/{APP}", headers={"Upstash-Workflow-RunId": "r"})
+    scene.ask("DELETE", f"/v2/workflows/runs/r?cancel={cancel}")
+    assert answer_of_a_client(scene).status == 400
+    assert [run["workflowState"] != "RUN_STARTED" for run in scene.runs()] == [True]
+
+
+@pytest.mark.parametrize("again", ["restart", "resume", "retry"])
+def test_an_answer_whose_delivery_fails_can_be_repeated(scene: RunScene, again: str) -> None:
+    def client(request: DeliveredRequest) -> Any:
+        if "Upstash-Workflow-Unknown-Sdk" in request.headers:
+            answer_of_a_client(scene)
+            return 200, "", {"Upstash-Workflow-Sdk": "v1.3.2"}
+        return 200 if request.headers.get("Upstash-Workflow-Is-Failure") else 500
+
+    scene.queue.destinations.call(APP, client)
+    headers = {"Upstash-Workflow-RunId": "r", "Upstash-Retries": "0"}
+    scene.ask("POST", f"/v2/trigger/{APP}", headers=headers, body=b"input")
+    scene.queue.run_until_idle()
+    (failed,) = scene.runs()
+    assert failed["workflowState"] == "RUN_FAILED"
+    scene.queue.destinations.respond(
+        APP, (200, "", {"Upstash-Workflow-Sdk": "v1.3.2", "Upstash-Workflow-Sdk-Version": "1"})
+    )
+    path = "/v2/dlq/retry" if again == "retry" else f"/v2/workflows/dlq/{again}"
+    scene.ok("POST", f"{path}/{failed['dlqId']}")
+    scene.queue.run_until_idle()
+    states = {run["workflowRunId"]: run["workflowState"] for run in scene.runs()}
+    if again == "retry":
+        assert states == {"r": "RUN_STARTED"}
+    else:
+        assert states.pop("r") == "RUN_FAILED"
+        assert list(states.values()) == ["RUN_STARTED"]
+    assert no_workflows(scene) == []
 
 
 @pytest.mark.parametrize("again", ["restart", "resume", "retry"])
