@@ -1,8 +1,8 @@
 """Error responses of the queue.
 
 Texts marked *observed* were reported verbatim by users of the live service. The others are decided
-here, in the same style. A request beyond a plan limit is rejected with 412 (*decided here*: both
-400 and 412 have been seen), a malformed request with 400.
+here, in the same style. A request beyond a plan limit is rejected with 412 (*observed* for steps of
+workflow runs; 400 has been seen, too), a malformed request with 400.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from ..core.errors import FakecloudError, ServiceError
 from .model import DAY, SECOND, HeaderList
 
 T = TypeVar("T")
+
+OVER_QUOTA = 412
+"""Status of a request that exceeds a limit of the plan."""
 
 
 class QueueError(ServiceError):
@@ -53,7 +56,7 @@ def existing(value: T | None, what: str, name: str) -> T:
     return value
 
 
-def quota(name: str, limit: int | None = None, *, status: int = 412) -> QueueError:
+def quota(name: str, limit: int | None = None, *, status: int = OVER_QUOTA) -> QueueError:
     """Return the error (412; 413 for a body) for exceeding a plan limit (*observed*: ``maxDelay``)."""
     tail = "" if limit is None else f", current limit: {limit}"
     return QueueError(status, f"quota {name} exceeded{tail}")

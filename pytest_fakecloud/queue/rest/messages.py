@@ -1,9 +1,12 @@
 """Endpoints for publishing and for messages.
 
+A batch whose only item is a message of a workflow run is rejected with 412 if the message exceeds a
+limit of the plan (observed).
+
 Decided here: publish requests, batches and new schedules return 200, as in the vendor's OpenAPI
-file, although other pages say 201, and 202 for a duplicate. ``/v1`` returns 201. A batch returns 200
-even if some items are rejected, except that a step of a finished workflow run rejects the whole
-batch (400). ``POST /v2/messages/{id}/retry`` returns ``{}``.
+file, although other pages say 201, and 202 for a duplicate. ``/v1`` returns 201. Any other batch
+returns 200 even if some items are rejected, except that a step of a finished workflow run rejects
+the whole batch (400). ``POST /v2/messages/{id}/retry`` returns ``{}``.
 """
 
 from __future__ import annotations
@@ -60,11 +63,17 @@ def batch(engine: Engine, request: Request) -> Json:
     items = json_array(request)
     # No run can finish between two items, because the lock is held for the whole batch.
     engine.workflow.check_steps(map(_headers_of, items))
-    answers = [_batch_item(engine, item, number, request) for number, item in enumerate(items, 1)]
+    is_only = len(items) == 1
+    answers = [
+        _batch_item(engine, item, number, request, is_only=is_only)
+        for number, item in enumerate(items, 1)
+    ]
     return Json(answers, 200, engine.quota.daily_headers())
 
 
-def _batch_item(engine: Engine, item: Any, number: int, request: Request) -> object:
+def _batch_item(
+    engine: Engine, item: Any, number: int, request: Request, *, is_only: bool
+) -> object:
     try:
         destination, headers, body, queue = read_batch_item(item)
         result = engine.publish(
@@ -73,6 +82,8 @@ def _batch_item(engine: Engine, item: Any, number: int, request: Request) -> obj
     except QueueError as error:
         run_id = _run_id_of(item)
         if run_id is not None:
+            if is_only and error.status == errors.OVER_QUOTA:
+                raise
             url, what = _shown(item.get("destination")), f"item {number} of a batch"
             report_rejected_step(engine.report, what, run_id, url, error)
         return records.error_record(error)
