@@ -1,19 +1,27 @@
 """Workflow runs: their data, and their records in ``/v2/workflows/events``.
 
-A record contains groups of steps with their states. Source: the type definitions of the JavaScript
-client and the vendor's OpenAPI file. Decided here: undelivered messages are in a last group of type
-``next``, which a successful run does not have. The deadline of a wait and the time of the next
-delivery are in Unix milliseconds, the duration of a wait in whole seconds (``3600s``).
+A record contains groups of steps with their states. A failed step is in the group of its parallel
+steps, or in a last group of type ``next`` if it is not parallel. This last group also has the
+cancelled steps of a cancelled run. Source: the type definitions of the JavaScript client, its tests
+of the service, and the vendor's OpenAPI file.
+
+Decided here: a step that waits for its delivery or for a retry, and a cancelled parallel step, are in
+the same groups as a failed one. A successful run has none of them. The error of an attempt that got a
+response is the status with its standard phrase (``500 Internal Server Error``). The deadline of a wait
+and the time of the next delivery are in Unix milliseconds, the duration of a wait in whole seconds
+(``3600s``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..model import (
     NOTHING_REDACTED,
     SECOND,
+    Attempt,
     Message,
     Outcome,
     PublishSettings,
@@ -26,6 +34,7 @@ from ..wire.values import (
     as_text,
     destination_headers,
     encoded,
+    failure_text,
     header_map,
     json_headers,
     read_json,
@@ -70,11 +79,15 @@ UNKNOWN_SDK = "Upstash-Workflow-Unknown-Sdk"
 
 
 class RunStep(NamedTuple):
-    """A step in a run's list of steps, with its message and its body."""
+    """A step in a run's list of steps, with its message and its body.
+
+    ``invoked_run_id`` is the invoked run whose result the step is, if no message has brought it.
+    """
 
     message_id: str
     body: bytes
     at_us: int
+    invoked_run_id: str | None = None
 
     def raw(self) -> dict[str, str]:
         """Return the step as clients receive it in a delivery."""
@@ -112,7 +125,9 @@ class WorkflowRun:
     caller_ip: str = "127.0.0.1"
     state: RunState = "RUN_STARTED"
     steps: list[RunStep] = field(default_factory=list)
-    """The first body and the steps that have been delivered, in this order."""
+    """The first body and the steps that have been delivered, in this order. The results of invoked
+    runs that ended after this run had failed are not delivered, but follow them.
+    """
     message_ids: list[str] = field(default_factory=list)
     """All messages of the run, including undelivered ones and those that are not steps."""
     completed_us: int | None = None
@@ -237,6 +252,15 @@ def is_step(message: Message) -> bool:
     return call_type_of(message) not in _RAW_CALLS
 
 
+def starts_run(message: Message) -> bool:
+    """Return whether a message starts a run. Its body is then the input of the run, and not a step."""
+    return is_true(message, "Upstash-Workflow-Init")
+
+
+def is_true(message: Message, header: str) -> bool:
+    return (first(message.settings.workflow, header) or "").lower() == "true"
+
+
 def is_step_config(message: Message) -> bool:
     """Return whether a message only asks to be delivered with the settings of a step.
 
@@ -300,20 +324,27 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
             # Skip entries that only announce a parallel step, because its result is another entry.
             continue
         record = _step(engine, run, step, index, calls)
-        parallel = record["concurrent"] > 1
-        last = groups[-1] if groups else None
-        if parallel and last is not None and last["type"] == "parallel":
-            last["steps"].append(record)
+        _add_step(groups, record)
+    following: list[Record] = []
+    for message_id in run.message_ids:
+        message = engine.messages.get(message_id)
+        if message is None or not _is_pending(message, run, shown):
+            continue
+        if _is_of_parallel_step(message, shown):
+            _add_step(groups, _unfinished_parallel_step(engine, run, message, calls))
         else:
-            groups.append({"type": "parallel" if parallel else "sequential", "steps": [record]})
-    following = [
-        _pending_step(engine.messages[message_id])
-        for message_id in run.message_ids
-        if message_id in engine.messages and _is_pending(engine.messages[message_id], run, shown)
-    ]
+            following.append(_pending_step(message))
     if following:
         groups.append({"type": "next", "steps": following})
     return groups
+
+
+def _add_step(groups: list[Record], record: Record) -> None:
+    parallel = record["concurrent"] > 1
+    if parallel and groups and groups[-1]["type"] == "parallel":
+        groups[-1]["steps"].append(record)
+    else:
+        groups.append({"type": "parallel" if parallel else "sequential", "steps": [record]})
 
 
 def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
@@ -334,13 +365,22 @@ def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
 
 
 def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
-    """Return whether a message belongs to the group of messages that are still to be delivered."""
+    """Return whether the step that the delivery of a message brings or runs has not succeeded."""
     if run.state == "RUN_SUCCESS" or is_step_config(message):
         return False
     if message.id in shown:
         # Show the message until the steps that its delivery will trigger are in the list.
-        return message.state in ("ACTIVE", "RETRY", "FAILED")
-    return not message.finished and message.id != run.failure_message_id
+        return message.state not in ("CREATED", "DELIVERED")
+    return message.state not in ("DELIVERED", "FAILED") and message.failure_of is None
+
+
+def _is_of_parallel_step(message: Message, shown: set[str]) -> bool:
+    """Return whether a pending message announces a parallel step, or brings its result."""
+    if not is_step(message) or starts_run(message):
+        return False
+    read = read_step(message.body)
+    # The deliveries of a result run the step that follows the parallel ones.
+    return _concurrent(read) > 1 and (read.get("stepId") == 0 or message.id not in shown)
 
 
 def _step(
@@ -370,7 +410,9 @@ def _step(
         headers = settings.forward if index else destination_headers(settings)
         record["headers"] = shown_headers(headers, redaction)
         record |= without_none(retryDelay=message.settings.retry_delay)
-        record |= _wait(message) | _invoked(engine, message, redaction)
+        record |= _wait(message)
+    invoked_run_id = step.invoked_run_id if message is None else message.invoked_run_id
+    record |= _invoked(engine, invoked_run_id, redaction)
     if record["stepType"] == "Call":
         request = calls.get(str(record["stepId"]))
         record |= {} if request is None else _call_request(request)
@@ -418,9 +460,9 @@ def _wait(message: Message) -> Record:
     }
 
 
-def _invoked(engine: Engine, message: Message, redaction: Redaction) -> Record:
-    """Return the fields about the invoked run that a message is the result of. Both redactions apply."""
-    run = engine.workflow.runs.get(message.invoked_run_id or "")
+def _invoked(engine: Engine, run_id: str | None, redaction: Redaction) -> Record:
+    """Return the fields about the invoked run whose result a step is. Both redactions apply."""
+    run = engine.workflow.runs.get(run_id or "")
     if run is None:
         return {}
     redaction = redaction.with_other(run.settings.redaction)
@@ -435,13 +477,25 @@ def _invoked(engine: Engine, message: Message, redaction: Redaction) -> Record:
     }
 
 
+def _unfinished_parallel_step(
+    engine: Engine, run: WorkflowRun, message: Message, calls: dict[str, Message]
+) -> Record:
+    """Return a parallel step without a result, of which a pending message is the plan or the result."""
+    step = RunStep(message.id, message.body, message.created_us)
+    record = _step(engine, run, step, 0, calls) | _pending_step(message)
+    del record["out"]
+    # A plan has the id 0, and the id of the step that it announces.
+    return record | without_none(stepId=record.get("targetStep"))
+
+
 def _pending_step(message: Message) -> Record:
     record: Record = {
         "messageId": message.id,
         "state": _NEXT_STATES.get(message.state, "STEP_PROGRESS"),
         "retries": message.max_retries,
         **without_none(
-            retryDelay=message.settings.retry_delay, nextDeliveryTime=ms(message.due_us)
+            retryDelay=message.settings.retry_delay,
+            nextDeliveryTime=ms(message.due_us) if message.pending else None,
         ),
     }
     if call_type_of(message) == "tocallback":
@@ -459,10 +513,9 @@ def _errors(message: Message) -> Record:
     errors = []
     for attempt in message.attempts:
         if attempt.state == "failed":
-            reason = attempt.run_error or attempt.exception
             errors.append(
                 {
-                    "error": "" if reason is None else str(reason),
+                    "error": _error_text(attempt),
                     "body": shown_text(attempt.body, message.response_redaction),
                     "headers": shown_headers(attempt.headers.pairs, message.response_redaction),
                     "status": attempt.status or 0,
@@ -470,6 +523,17 @@ def _errors(message: Message) -> Record:
                 }
             )
     return {"errors": errors} if errors else {}
+
+
+def _error_text(attempt: Attempt) -> str:
+    """Return why an attempt failed, which is the status of the response if there is one."""
+    outcome = Outcome(attempt.status, exception=attempt.exception, run_error=attempt.run_error)
+    if outcome.status is None or outcome.run_error is not None:
+        return failure_text(outcome)
+    try:
+        return f"{outcome.status} {HTTPStatus(outcome.status).phrase}"
+    except ValueError:
+        return str(outcome.status)
 
 
 def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:

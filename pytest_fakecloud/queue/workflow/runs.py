@@ -8,8 +8,9 @@ message's own body, its deliveries contain the list up to this step, as ``[{mess
 
 The queue publishes some steps itself: the end of a wait for an event, and the result of an invoked
 run. A run that is started with ``Upstash-Workflow-Invoke: true`` has an invoker, another run that
-waits for its result. When the run ends, the result is published as a step of the invoker. A new run
-may continue or repeat a failed one.
+waits for its result. When the run ends, the result is published as a step of the invoker. If the
+invoker has failed before, the result is one of its steps without a delivery. A new run may continue or
+repeat a failed one.
 
 A run that a request triggers (``/v2/trigger``) does not know which client serves its URL. Its first
 delivery asks with the header ``Upstash-Workflow-Unknown-Sdk``. A client of version 1.0 or later answers
@@ -91,8 +92,10 @@ from .model import (
     delivered_header,
     is_step,
     is_step_config,
+    is_true,
     read_step,
     response_fields,
+    starts_run,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +148,7 @@ class WorkflowRuns:
         message.workflow = part
         run = self.runs.get(part.run_id)
         answers = False
-        if _is_true(message, "Upstash-Workflow-Init"):
+        if starts_run(message):
             answers = _is_answer(run, message.settings.workflow)
             if not answers:
                 if run is not None and run.live:
@@ -345,7 +348,7 @@ class WorkflowRuns:
 
     def rejection(self, message: Message) -> QueueError | None:
         """Return the error for the sender of a stored step with which its run exceeds a limit."""
-        if not is_step(message) or _is_true(message, "Upstash-Workflow-Init"):
+        if not is_step(message) or starts_run(message):
             return None
         return self._exceeded_limit(self._find_run_of(message))
 
@@ -451,7 +454,7 @@ class WorkflowRuns:
         repeated = None if retried is None else self._find_run_of(retried)
         if repeated is not None:
             run.invoker, run.depth = repeated.invoker, repeated.depth
-        elif _is_true(message, "Upstash-Workflow-Invoke"):
+        elif is_true(message, "Upstash-Workflow-Invoke"):
             run.invoker, message.body = read_invocation(message.body)
             invoking = self.runs.get(run.invoker.run_id)
             run.depth = 1 if invoking is None else invoking.depth + 1
@@ -505,17 +508,21 @@ class WorkflowRuns:
         run.state, run.completed_us, run.response = state, at_us, response
         self._release_waits(run.id)
         invoker = run.invoker
-        if invoker is not None and invoker.run_id in self.runs and self.runs[invoker.run_id].live:
-            self._publish_result(run, invoker)
+        invoking = None if invoker is None else self.runs.get(invoker.run_id)
+        if invoker is None or invoking is None:
+            return
+        step = {**invoker.step, "out": json.dumps(_result_of(run))}
+        if invoking.live:
+            self._publish_result(run, invoker, step)
+        elif invoking.state == "RUN_FAILED":
+            # Deliver nothing to the failed run. A run that resumes it begins with this step.
+            body = json.dumps(step).encode()
+            invoking.steps.append(RunStep(self._engine.new_message_id(), body, at_us, run.id))
+            invoking.step_count += 1
+            invoking.context_bytes += len(body)
 
-    def _publish_result(self, run: WorkflowRun, invoker: Invoker) -> None:
+    def _publish_result(self, run: WorkflowRun, invoker: Invoker, step: dict[str, Any]) -> None:
         """Publish the result of a finished run as a step of its invoker."""
-        result = {
-            "body": (run.response or b"").decode("utf-8", "replace"),
-            "isFailed": run.state == "RUN_FAILED",
-            "isCanceled": run.state == "RUN_CANCELED",
-        }
-        step = {**invoker.step, "out": json.dumps(result)}
         try:
             pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
             message_id = self._publish_step(invoker.url, pairs, step)
@@ -707,6 +714,13 @@ class WorkflowRuns:
         self._engine.publish_again(message, settings, body)
 
 
+def _result_of(run: WorkflowRun) -> dict[str, object]:
+    """Return the result of a finished run for its invoker. A failed run has no body (observed)."""
+    is_failed = run.state == "RUN_FAILED"
+    body = {} if is_failed else {"body": (run.response or b"").decode("utf-8", "replace")}
+    return {**body, "isFailed": is_failed, "isCanceled": run.state == "RUN_CANCELED"}
+
+
 def _identity(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
 
@@ -739,10 +753,6 @@ def _context_size(message: Message) -> int:
 
 def _listed(steps: Sequence[RunStep]) -> bytes:
     return json.dumps([step.raw() for step in steps]).encode()
-
-
-def _is_true(message: Message, header: str) -> bool:
-    return (first(message.settings.workflow, header) or "").lower() == "true"
 
 
 def report_rejected_step(

@@ -154,6 +154,26 @@ test("parallel steps", async () => {
   assert.equal(steps.find((step) => step.stepName === "third").callUrl, third.url);
 });
 
+test("a parallel step over a quota", async () => {
+  workflow("quota", async (context) => {
+    await Promise.all([
+      context.run("a", () => 1),
+      context.call("third", { url: third.url, retries: 1_000_000 }),
+    ]);
+  });
+  const { workflowRunId } = await client.trigger({ url: url("quota"), retries: 3 });
+  await idle();
+  const run = await logOf(workflowRunId);
+  assert.equal(run.workflowState, "RUN_FAILED");
+  assert.deepEqual(run.steps.map((group) => group.type), ["sequential", "parallel"]);
+  const [done, failed] = run.steps[1].steps;
+  assert.deepEqual([done.stepName, done.state], ["a", "STEP_SUCCESS"]);
+  assert.deepEqual([failed.stepName, failed.state], ["third", "STEP_FAILED"]);
+  assert.deepEqual(failed.errors.map((error) => error.status), [489]);
+  assert.match(failed.errors[0].body, /quota maxRetries exceeded/);
+  assert.equal(failures.length, 1);
+});
+
 test("waiting for an event: notified, timed out, and notified before", async () => {
   workflow("waits", async (context) => {
     const { eventData, timeout } = await context.waitForEvent("wait", "event", { timeout: "2d" });
@@ -236,7 +256,7 @@ test("invoking another workflow", async () => {
     await context.sleep("nap", "1h");
     const good = await context.invoke("good", { workflow: inner, body: { n: 4 } });
     const bad = await context.invoke("bad", { workflow: inner, body: { n: -1 }, retries: 0 });
-    events.push([good.body, good.isFailed, bad.isFailed]);
+    events.push([good.body, good.isFailed, bad.body, bad.isFailed]);
   });
   const many = serveMany(
     { inner, outer },
@@ -246,7 +266,7 @@ test("invoking another workflow", async () => {
   const start = await now();
   const { workflowRunId } = await client.trigger({ url: url("outer") });
   await idle();
-  assert.deepEqual(events, [[{ doubled: 8 }, false, true]]);
+  assert.deepEqual(events, [[{ doubled: 8 }, false, undefined, true]]);
   const { runs } = await client.logs({ count: 10 });
   const invoked = runs.filter((run) => run.invoker?.workflowRunId === workflowRunId);
   assert.deepEqual(invoked.map((run) => run.workflowState).sort(), ["RUN_FAILED", "RUN_SUCCESS"]);
