@@ -69,7 +69,7 @@ def _versions() -> Iterator[str]:
         and spec.name not in VALKEYS
     }
     later = {word: since for word, since in words.items() if is_later(since, announced)}
-    documented = sorted(word for word in later if COMMANDS[word.split()[0]].documented)
+    documented = sorted(word for word in later if _is_documented(word))
     others = sorted({*later, *VALKEYS} - {*documented})
     yield "\n## Versions\n"
     for text in (
@@ -95,6 +95,12 @@ def _versions() -> Iterator[str]:
         "and option was added.",
     ):
         yield f"\n{fill(text, 118)}\n"
+
+
+def _is_documented(word: str) -> bool:
+    """Return whether the vendor documents a command or an option; no behaviour is documented."""
+    spec = COMMANDS.get(word.split()[0])
+    return spec is not None and spec.documented
 
 
 def _code(words: list[str]) -> str:

@@ -340,6 +340,8 @@ pending_limit = Template(
 
 # -- JSON ------------------------------------------------------------------------------------------
 
+JSON_OTHER_TYPE = b"Existing key has wrong Redis type"
+"""Sent by RedisJSON as it is, without an error code."""
 JSON_NO_KEY = b"ERR could not perform this operation on a key that doesn't exist"
 JSON_NOT_AT_ROOT = b"ERR new objects must be created at the root"
 JSON_NOT_STATIC = b"ERR Err wrong static path"
@@ -349,6 +351,7 @@ JSON_NOT_FINITE = b"ERR result is not a number"
 JSON_TOO_DEEP = b"ERR the document would be nested too deeply"
 invalid_json_path = Template("ERR invalid path: <reason>")
 missing_json_path = Template("ERR Path '<path>' does not exist")
+unusable_json_path = Template("ERR Path '<path>' does not exist or <reason>")
 wrong_json_type = Template(
     "WRONGTYPE wrong type of path value - expected <expected> but found <found>"
 )

@@ -4,8 +4,16 @@ With a ``$`` path, a reply has one item per match; the item is nil if the match 
 With a legacy path, the reply is the result for the first match, and a path without a match is an
 error. If the key is missing, a read with a legacy path returns nil, and every other command raises
 an error. This is the behaviour of RedisJSON (decided here where the tests of the vendor's clients
-do not show it). The dialects differ in one point: if an array command changes several matches of a
-legacy path, RedisJSON returns the result for the last match.
+do not show it). RedisJSON, and the stock dialect, differ from the vendor's dialect as follows:
+
+- A command that changes several matches of a legacy path returns the result for the last, and other
+  matches may have other types.
+- JSON.SET and JSON.MERGE return nil, not an error, if the parent of a new member does not exist.
+  They add a member only at a path of single names and indexes.
+- JSON.MSET finds the matches of all paths before it writes, and then skips those that an earlier
+  write has removed or created. The vendor documents that it writes all values or none.
+- From Redis 8.0 on, JSON.DEL removes a key whose document loses its last member.
+- Error texts of keys with another type, and of legacy paths without a value of the right type.
 """
 
 from __future__ import annotations
@@ -15,7 +23,7 @@ import operator
 from collections.abc import Callable, Sized
 from contextlib import suppress
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
 from ..engine.sessions import Session
@@ -23,6 +31,7 @@ from ..errors import CommandError, one_line
 from ..reply import OK, Reply, Status
 from ..syntax import parse_int
 from ..table.registry import Args, command, variant
+from ..table.versions import ANY_OF_SEVERAL, NO_EMPTY_DOCUMENTS
 from ..values.json import (
     DEEPEST,
     TYPE_WORDS,
@@ -36,12 +45,13 @@ from ..values.json import (
     parse_json,
     write_json,
 )
-from .arguments import arity_error, existing, only_option
+from .arguments import arity_error, only_option
 
 if TYPE_CHECKING:
-    from ..values.json_path import Location, Path
+    from ..values.json_path import Location, Parts, Path
 
 
+_NO_ARRAY = "not an array"
 _MAX_LEVELS = 2 * DEEPEST
 """Maximum depth of a document into which clients have inserted values, each of ``DEEPEST`` levels."""
 LEGACY_ROOT = b"."
@@ -51,7 +61,10 @@ def read_path(session: Session, text: bytes) -> Path:
     """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
     from ..values.json_path import compile_path  # slow to import and rarely needed
 
-    return compile_path(text, outer_first=session.engine.dialect == "redis")
+    engine = session.engine
+    return compile_path(
+        text, redis_json=engine.dialect == "redis", any_value=engine.table.knows[ANY_OF_SEVERAL]
+    )
 
 
 def optional_path(session: Session, args: Args, most: int = 2) -> Path:
@@ -59,6 +72,24 @@ def optional_path(session: Session, args: Args, most: int = 2) -> Path:
     if len(args) > most:
         raise arity_error(session)
     return read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)
+
+
+def find_document(session: Session, key: bytes) -> JsonValue | None:
+    """Return the document under a key, or None; raise an error for a value of another type."""
+    value = session.db.lookup(key)
+    if value is None or value.__class__ is JsonValue:
+        document: JsonValue | None = value
+        return document
+    is_redis = session.engine.dialect == "redis"
+    raise CommandError(errors.JSON_OTHER_TYPE if is_redis else errors.WRONGTYPE)
+
+
+def existing_document(session: Session, key: bytes) -> JsonValue:
+    """Return the document under a key; raise an error if there is none."""
+    document = find_document(session, key)
+    if document is None:
+        raise CommandError(errors.JSON_NO_KEY)
+    return document
 
 
 def read_value(text: bytes) -> Any:
@@ -88,31 +119,42 @@ _Check = Callable[["Location"], None]
 
 
 def _results(
-    path: Path, matches: list[Location], compute: Operation, *kinds: type, needs_first: bool = True
+    session: Session,
+    path: Path,
+    matches: list[Location],
+    compute: Operation,
+    *kinds: type,
+    reason: str = "",
+    needs_first: bool = True,
 ) -> list[Any]:
     """Return the result of an operation for each match; None for a match not of these types.
 
     With a legacy path, raise an error unless the first match, or with ``needs_first=False`` any
-    match, is of these types. The error names the last of them.
+    match, is of these types. The error names the last of them. If RedisJSON has the same error for
+    a missing and for a wrong value, its text ends with ``reason``.
     """
     # Types are compared with `in`, because a boolean is also an instance of `int`.
     fits = [match.value.__class__ in kinds for match in matches]
-    if path.legacy:
+    if path.legacy and not any(fits[:1] if needs_first else fits):
+        if reason and session.engine.dialect == "redis":
+            raise CommandError(errors.unusable_json_path(path.text, reason))
         if not matches:
             raise CommandError(errors.missing_json_path(path.text))
-        if not (fits[0] if needs_first else any(fits)):
-            raise wrong_type(TYPE_WORDS[kinds[-1]], matches[0].value)
+        raise wrong_type(TYPE_WORDS[kinds[-1]], matches[0].value)
     return [compute(match.value) if fit else None for match, fit in zip(matches, fits, strict=True)]
 
 
-def read(session: Session, key: bytes, path: Path, kind: type, operation: Operation) -> Reply:
+def read(
+    session: Session, key: bytes, path: Path, kind: type, operation: Operation, reason: str = ""
+) -> Reply:
     """Return the reply of a reading operation; without the key, nil or an error for a ``$`` path."""
-    document = session.db.get(key, JsonValue)
+    document = find_document(session, key)
     if document is None:
         if path.legacy:
             return None
         raise CommandError(errors.JSON_NO_KEY)
-    results = _results(path, path.find(document.root), operation, kind)
+    matches = path.find(document.root)
+    results = _results(session, path, matches, operation, kind, reason=reason)
     return results[0] if path.legacy else results
 
 
@@ -120,7 +162,7 @@ def change_arrays(
     session: Session, key: bytes, path: Path, operation: Operation, check: _Check | None = None
 ) -> Reply:
     """Return the reply of an operation that adds or removes elements of the matched arrays."""
-    document = existing(session, key, JsonValue, errors.JSON_NO_KEY)
+    document = existing_document(session, key)
     matches = path.find(document.root)
     arrays = [match for match in matches if match.value.__class__ is list]
     reserve(session, arrays)
@@ -129,7 +171,9 @@ def change_arrays(
             check(match)
     lengths = [len(match.value) for match in arrays]
     is_redis = session.engine.dialect == "redis"
-    results = _results(path, matches, operation, list, needs_first=not is_redis)
+    results = _results(
+        session, path, matches, operation, list, reason=_NO_ARRAY, needs_first=not is_redis
+    )
     if lengths != [len(match.value) for match in arrays]:
         session.db.touch(key)
     shown = 0
@@ -162,13 +206,16 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 
 
 def replace(
-    session: Session, key: bytes, path: Path, operation: Operation, *kinds: type
+    session: Session, key: bytes, path: Path, operation: Operation, *kinds: type, reason: str
 ) -> list[Any]:
     """Replace the matches of some types with the results of an operation, and return these."""
-    document = existing(session, key, JsonValue, errors.JSON_NO_KEY)
+    is_redis = session.engine.dialect == "redis"
+    document = existing_document(session, key)
     matches = path.find(document.root)
     reserve(session, matches)
-    results = _results(path, matches, operation, *kinds)
+    results = _results(
+        session, path, matches, operation, *kinds, reason=reason, needs_first=not is_redis
+    )
     for match, result in zip(matches, results, strict=True):
         if result is not None:
             put(document, match, result)
@@ -177,54 +224,99 @@ def replace(
     return results
 
 
+def legacy_result(session: Session, results: list[Any]) -> Any:
+    """Return the result of ``replace()`` for the first match; in RedisJSON, for the last one changed."""
+    if session.engine.dialect == "redis":
+        return next(result for result in reversed(results) if result is not None)
+    return results[0]
+
+
 def check_depth(levels: int, *values: Any) -> None:
     """Raise an error if ``values``, placed ``levels`` deep, would nest the document too deeply."""
     if levels + max(map(depth, values)) > _MAX_LEVELS:
         raise CommandError(errors.JSON_TOO_DEEP)
 
 
-def put_all(
-    session: Session,
-    document: JsonValue,
-    matches: list[Location],
-    value: Any,
-    make: Callable[[Any], Any],
-) -> None:
-    """Replace each match with what ``make`` returns for it; first check the depth of ``value``."""
+def check_room(session: Session, matches: list[Location], value: Any) -> None:
+    """Raise an error if a value is too large or too deep to be stored at every match."""
     reserve(session, matches)
     for match in matches:
         check_depth(len(match.parts), value)
-    for match in matches:
-        put(document, match, make(match.value))
+
+
+def exists(value: Any, parts: Parts) -> bool:
+    """Return whether names and indexes lead to a part of a value."""
+    for part in parts:
+        if value.__class__ is dict:
+            if part not in value:
+                return False
+        elif value.__class__ is not list or part.__class__ is not int or part >= len(value):
+            return False
+        value = value[part]
+    return True
 
 
 # -- commands --------------------------------------------------------------------------------------
 
 
-def _assign(
+class _Write(NamedTuple):
+    """A value to set at some locations, which either all exist or are new members of objects."""
+
+    locations: list[Location]
+    is_new: bool
+    value: Any
+
+
+def _prepare(
     session: Session, document: JsonValue, path: Path, value: Any, condition: bytes = b""
-) -> bool:
-    """Set the value at a path; return whether anything was set.
+) -> _Write:
+    """Return what JSON.SET has to write, which has no locations if a condition is not met.
 
     If only the last member is missing, it is added to every object that matches the rest.
     """
-    matches = outermost(path.find(document.root))
-    if matches and condition == b"NX":
-        return False
-    if not matches:
-        created = path.parent_and_name()
-        if created is None:
-            raise CommandError(errors.JSON_NOT_STATIC)
-        if condition == b"XX":
+    locations = outermost(path.find(document.root))
+    is_new = not locations
+    if is_new:
+        locations = [] if condition == b"XX" else _new_members(session, document, path)
+    elif condition == b"NX":
+        locations = []
+    check_room(session, locations, value)
+    return _Write(locations, is_new, value)
+
+
+def _new_members(session: Session, document: JsonValue, path: Path) -> list[Location]:
+    """Return the locations of the members that JSON.SET adds at a path without a match."""
+    is_redis = session.engine.dialect == "redis"
+    created = path.parent_and_name()
+    if created is None or (is_redis and not path.is_static):
+        raise CommandError(errors.JSON_NOT_STATIC)
+    parent_path, name = created
+    parents = parent_path.find(document.root)
+    objects = [parent for parent in parents if parent.value.__class__ is dict]
+    if not objects and not is_redis:
+        raise CommandError(errors.missing_json_path(path.text))
+    return [parent._replace(parts=(*parent.parts, name)) for parent in objects]
+
+
+def _set(document: JsonValue, write: _Write) -> bool:
+    """Set a value at its locations; return whether there are any."""
+    for location in write.locations:
+        put(document, location, copy_json(write.value))
+    return bool(write.locations)
+
+
+def _without_lost_locations(document: JsonValue, write: _Write) -> _Write:
+    """Return a write without matches that no longer exist, and new members that cannot be added."""
+
+    def is_possible(location: Location) -> bool:
+        if not write.is_new:
+            return exists(document.root, location.parts)
+        if not exists(document.root, location.parts[:-1]):
             return False
-        parent_path, name = created
-        parent_matches = parent_path.find(document.root)
-        parents = [match for match in parent_matches if match.value.__class__ is dict]
-        if not parents:
-            raise CommandError(errors.missing_json_path(path.text))
-        matches = [match._replace(parts=(*match.parts, name)) for match in parents]
-    put_all(session, document, matches, value, lambda _: copy_json(value))
-    return True
+        parent = parent_of(document, location)
+        return parent.__class__ is dict and location.parts[-1] not in parent
+
+    return write._replace(locations=list(filter(is_possible, write.locations)))
 
 
 @command("JSON.SET")
@@ -233,7 +325,7 @@ def json_set(session: Session, args: Args) -> Reply:
     key, path = args[0], read_path(session, args[1])
     condition = only_option(session, args[3:])
     value = read_value(args[2])
-    document = session.db.get(key, JsonValue)
+    document = find_document(session, key)
     if document is None:
         if not path.is_root:
             raise CommandError(errors.JSON_NOT_AT_ROOT)
@@ -241,7 +333,7 @@ def json_set(session: Session, args: Args) -> Reply:
             return None
         session.db.set(key, JsonValue(value))
         return OK
-    if not _assign(session, document, path, value, condition):
+    if not _set(document, _prepare(session, document, path, value, condition)):
         return None
     session.db.touch(key)
     return OK
@@ -249,13 +341,51 @@ def json_set(session: Session, args: Args) -> Reply:
 
 @command("JSON.MSET")
 def json_mset(session: Session, args: Args) -> Reply:
-    """Set values in several documents atomically."""
+    """Set values in several documents atomically.
+
+    RedisJSON sets those that can be set.
+    """
     if len(args) % 3:
         raise arity_error(session)
+    values = [
+        (args[at], read_path(session, args[at + 1]), read_value(args[at + 2]))
+        for at in range(0, len(args), 3)
+    ]
+    if session.engine.dialect == "redis":
+        _set_possible(session, values)
+    else:
+        _set_all(session, values)
+    return OK
+
+
+_Values = list[tuple[bytes, "Path", Any]]
+"""Keys, each with a path and the value to set there."""
+
+
+def _set_possible(session: Session, values: _Values) -> None:
+    """Set values as RedisJSON does: find the matches of all paths first."""
+    writes: list[tuple[bytes, _Write]] = []
+    for key, path, value in values:
+        document = find_document(session, key)
+        if document is not None:
+            writes.append((key, _prepare(session, document, path, value)))
+        elif path.is_root:
+            writes.append((key, _Write(path.find(None), False, value)))
+        else:
+            raise CommandError(errors.JSON_NOT_AT_ROOT)
+    for key, write in writes:
+        document = find_document(session, key)
+        if document is None:
+            session.db.set(key, JsonValue(write.value))
+        elif _set(document, _without_lost_locations(document, write)):
+            session.db.touch(key)
+
+
+def _set_all(session: Session, values: _Values) -> None:
+    """Set values one after the other, or change nothing if one of them cannot be set."""
     changed: dict[bytes, JsonValue] = {}
-    for at in range(0, len(args), 3):
-        key, path, value = args[at], read_path(session, args[at + 1]), read_value(args[at + 2])
-        document = changed.get(key) or session.db.get(key, JsonValue)
+    for key, path, value in values:
+        document = changed.get(key) or find_document(session, key)
         if path.is_root:
             changed[key] = JsonValue(value)
         elif document is None:
@@ -263,22 +393,24 @@ def json_mset(session: Session, args: Args) -> Reply:
         else:
             if key not in changed:
                 changed[key] = document.copy()
-            _assign(session, changed[key], path, value)
+            _set(changed[key], _prepare(session, changed[key], path, value))
     for key, document in changed.items():
-        present = session.db.get(key, JsonValue)
+        present = find_document(session, key)
         if present is None:
             session.db.set(key, document)
         else:
             present.root = document.root
             session.db.touch(key)
-    return OK
 
 
 @command("JSON.MERGE")
 def json_merge(session: Session, args: Args) -> Reply:
-    """Merge a JSON value into the values at a path as in RFC 7396, where null deletes."""
+    """Merge a JSON value into the values at a path as in RFC 7396, where null deletes.
+
+    It is merged into every match, also into one inside another match, which comes later.
+    """
     key, path, patch = args[0], read_path(session, args[1]), read_value(args[2])
-    document = session.db.get(key, JsonValue)
+    document = find_document(session, key)
     if document is None:
         if not path.is_root:
             raise CommandError(errors.JSON_NOT_AT_ROOT)
@@ -288,12 +420,16 @@ def json_merge(session: Session, args: Args) -> Reply:
     if patch is None:
         _remove(session, key, document, matches, "json.merge")
     elif matches:
-        outer = outermost(matches)
-        put_all(session, document, outer, patch, lambda target: merge(target, patch))
+        check_room(session, matches, patch)
+        for match in sorted(matches, key=lambda match: len(match.parts)):
+            if exists(document.root, match.parts):
+                target = reduce(operator.getitem, match.parts, document.root)
+                put(document, match, merge(target, patch))
+        session.db.touch(key)
+    elif _set(document, _prepare(session, document, path, merge(None, patch))):
         session.db.touch(key)
     else:
-        _assign(session, document, path, merge(None, patch))
-        session.db.touch(key)
+        return None
     return OK
 
 
@@ -309,7 +445,7 @@ def json_get(session: Session, args: Args) -> Reply:
             layout[word] = value.decode("utf-8", "replace")
         elif word != "noescape":  # accepted without effect, as in RedisJSON 2
             paths.append(read_path(session, text))
-    document = session.db.get(args[0], JsonValue)
+    document = find_document(session, args[0])
     if document is None:
         return None
     paths = paths or [read_path(session, LEGACY_ROOT)]
@@ -372,17 +508,25 @@ def _remove(
 def json_del(session: Session, args: Args) -> Reply:
     """Delete the values at a path, or the whole document, and return the number of deleted values."""
     path = optional_path(session, args)
-    document = session.db.get(args[0], JsonValue)
+    document = find_document(session, args[0])
     if document is None:
         return 0
-    return _remove(session, args[0], document, path.find(document.root), "json.del")
+    removed = _remove(session, args[0], document, path.find(document.root), "json.del")
+    if removed and not document.root and _removes_empty_documents(session):
+        session.db.delete(args[0])
+    return removed
+
+
+def _removes_empty_documents(session: Session) -> bool:
+    engine = session.engine
+    return engine.dialect == "redis" and engine.table.knows[NO_EMPTY_DOCUMENTS]
 
 
 @command("JSON.CLEAR")
 def json_clear(session: Session, args: Args) -> Reply:
     """Empty the arrays and objects at a path, set numbers to 0, and return the number of changes."""
     path = optional_path(session, args)
-    document = existing(session, args[0], JsonValue, errors.JSON_NO_KEY)
+    document = existing_document(session, args[0])
     changed = 0
     deepest_first = sorted(path.find(document.root), key=lambda match: -len(match.parts))
     # Clearing a parent before its children would remove them without counting them.
@@ -404,7 +548,7 @@ def json_clear(session: Session, args: Args) -> Reply:
 def json_type(session: Session, args: Args) -> Reply:
     """Return the types of the values at a path."""
     path = optional_path(session, args)
-    document = session.db.get(args[0], JsonValue)
+    document = find_document(session, args[0])
     word: Reply = None
     if document is not None:
         words = [TYPE_WORDS[value.__class__].encode() for value in _values(path, document)]
@@ -419,15 +563,23 @@ def json_type(session: Session, args: Args) -> Reply:
     kind=str,
     operation=lambda text: len(text.encode()),
 )
-@variant("JSON.ARRLEN", "Return the lengths of the arrays at a path.", kind=list, operation=len)
+@variant(
+    "JSON.ARRLEN",
+    "Return the lengths of the arrays at a path.",
+    kind=list,
+    operation=len,
+    reason=_NO_ARRAY,
+)
 @variant(
     "JSON.OBJKEYS",
     "Return the member names of the objects at a path.",
     kind=dict,
     operation=lambda value: [name.encode() for name in value],
 )
-def json_strlen(session: Session, args: Args, *, kind: type, operation: Operation) -> Reply:
-    return read(session, args[0], optional_path(session, args), kind, operation)
+def json_strlen(
+    session: Session, args: Args, *, kind: type, operation: Operation, reason: str = ""
+) -> Reply:
+    return read(session, args[0], optional_path(session, args), kind, operation, reason)
 
 
 @command("JSON.OBJLEN")
@@ -437,7 +589,7 @@ def json_objlen(session: Session, args: Args) -> Reply:
     In RedisJSON, a legacy path without a match is not an error.
     """
     path = optional_path(session, args)
-    document = session.db.get(args[0], JsonValue)
+    document = find_document(session, args[0])
     excused = session.engine.dialect == "redis" and path.legacy
     if excused and (document is None or not path.find(document.root)):
         return None
@@ -452,7 +604,7 @@ def json_resp(session: Session, args: Args) -> Reply:
     """
     path = optional_path(session, args)
     doubles = session.resp > 2 and session.engine.dialect == "redis"
-    document = session.db.get(args[0], JsonValue)
+    document = find_document(session, args[0])
     if document is None:
         return None
     replies = [_resp(value, doubles) for value in _values(path, document)]
@@ -485,7 +637,7 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     The size is the length of the value as JSON, plus 8 bytes (decided here).
     """
     path = optional_path(session, args)
-    document = session.db.get(args[0], JsonValue)
+    document = find_document(session, args[0])
     if document is None:
         return 0 if path.legacy else []
     sizes = [8 + len(write_json(value)) for value in _values(path, document)]
@@ -514,7 +666,9 @@ def json_numincrby(
                 return result
         raise CommandError(errors.JSON_NOT_FINITE)
 
-    results = replace(session, args[0], path, operation, int, float)
+    # RedisJSON's own words.
+    reason = "does not contains a number"
+    results = replace(session, args[0], path, operation, int, float, reason=reason)
     if path.legacy:
         results = [result for result in results if result is not None][-1:]
     if session.resp > 2 and session.engine.dialect == "redis":
@@ -531,18 +685,20 @@ def json_strappend(session: Session, args: Args) -> Reply:
     addition = read_value(args[-1])
     if addition.__class__ is not str:
         raise wrong_type("string", addition)
-    results = replace(session, args[0], path, lambda text: text + addition, str)
+    results = replace(
+        session, args[0], path, lambda text: text + addition, str, reason="not a string"
+    )
     lengths = [None if text is None else len(text.encode()) for text in results]
-    return lengths[0] if path.legacy else lengths
+    return legacy_result(session, lengths) if path.legacy else lengths
 
 
 @command("JSON.TOGGLE")
 def json_toggle(session: Session, args: Args) -> Reply:
     """Negate the booleans at a path and return their new values."""
     path = read_path(session, args[1])
-    results = replace(session, args[0], path, lambda value: not value, bool)
+    results = replace(session, args[0], path, lambda value: not value, bool, reason="not a bool")
     if path.legacy:
-        return b"true" if results[0] else b"false"
+        return b"true" if legacy_result(session, results) else b"false"
     return [None if result is None else int(result) for result in results]
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 VENDOR = "vendor"
 """Used instead of a version for option words that no stock server has."""
 
+ANY_OF_SEVERAL = "JSON filters match if one of several values does"
 EARLY_CONSUMERS = "consumers are created before they receive an entry"
 ALL_KEYS_AGAIN = "blocked commands are retried with all their keys, not with the ready one"
 ESTIMATED_COUNTERS = "the counter of groups before the first entry is estimated"
 MESSAGES_FOLLOW = "messages that a transaction sends to its own client follow its reply"
+NO_EMPTY_DOCUMENTS = "JSON.DEL and JSON.FORGET remove keys with their last member"
 SHORTEST_DOUBLES = "doubles are printed with the fewest digits"
 
 LATER_OPTIONS = {
@@ -45,9 +47,11 @@ LATER_BEHAVIOURS = {
     "lists and sets are listpacks": "7.2.0",
     "timeouts that overflow are out of range": "7.2.0",
     ALL_KEYS_AGAIN: "7.2.0",
+    ANY_OF_SEVERAL: "8.8.0",
     EARLY_CONSUMERS: "7.2.0",
     ESTIMATED_COUNTERS: "7.2.0",
     MESSAGES_FOLLOW: "7.2.0",
+    NO_EMPTY_DOCUMENTS: "8.0.0",
     SHORTEST_DOUBLES: "7.2.0",
     "the API of scripts as `server`": "7.2.5",
     "XREAD +": "7.4.0",

@@ -2,7 +2,7 @@
 
 A document is plain Python data: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and
 ``None``. Integers outside 64 bits become floats. As in RedisJSON, input is rejected if it contains
-numbers too large for a double, NaN, lone surrogates, or more than 128 levels of nesting. Output is
+numbers too large for a double, NaN, lone surrogates, or more than 127 levels of nesting. Output is
 compact unless it is indented.
 """
 
@@ -20,7 +20,7 @@ from ..config import Config
 from ..errors import MAX_REQUEST_SIZE, CommandError, invalid_json_path
 from ..reply import LARGEST
 
-DEEPEST = 128
+DEEPEST = 127
 """Maximum nesting depth of a JSON value sent by a client."""
 
 Json = Any

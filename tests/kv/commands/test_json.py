@@ -40,11 +40,47 @@ def test_what_is_not_json(run: Run, text: str) -> None:
 TOO_DEEP = "ERR the document would be nested too deeply"
 
 
-def test_a_document_has_at_most_256_levels(run: Run) -> None:
-    run("JSON.SET", "d", "$", '{"a":' * 127 + "{}" + "}" * 127)
-    path = "$" + ".a" * 127 + ".list"
+LIST, OBJECT = "[{}]", '{{"a":{}}}'
+
+
+def nested(kinds: tuple[str, ...], levels: int) -> str:
+    """Return a value with this many levels, which are of these kinds in turn."""
+    text = "1"
+    for level in range(levels):
+        text = kinds[level % len(kinds)].format(text)
+    return text
+
+
+@pytest.mark.parametrize("dialect", [
+    pytest.param("vendor"),
+    pytest.param("redis", marks=pytest.mark.dialect("redis", modules=["ReJSON"])),
+])  # fmt: skip
+def test_a_value_has_at_most_127_levels(run: Run, dialect: str) -> None:
+    def check(*kinds: str) -> None:
+        deep, deeper = (nested(kinds, levels) for levels in (127, 128))
+        assert run("JSON.SET", "d", "$", deep) == OK
+        assert run("JSON.SET", "d", "$", '{"list": []}') == OK
+        assert run("JSON.SET", "d", "$.part", deep) == OK
+        assert run("JSON.MERGE", "d", "$.merged", deep) == OK
+        assert run("JSON.MSET", "d", "$.other", deep) == OK
+        assert run("JSON.ARRAPPEND", "d", "$.list", deep) == [1]
+        before = run("JSON.GET d")
+        for line in (
+            ("JSON.SET", "d", "$"), ("JSON.SET", "d", "$.part"), ("JSON.MERGE", "d", "$.merged"),
+            ("JSON.MSET", "d", "$.other"), ("JSON.ARRAPPEND", "d", "$.list"),
+            ("JSON.ARRINDEX", "d", "$.list"),
+        ):  # fmt: skip
+            assert run.error(*line, deeper).startswith("ERR recursion limit exceeded at line 1 ")
+        assert run("JSON.GET d") == before
+
+    check_each(check, [(LIST,), (OBJECT,), (LIST, OBJECT), (OBJECT, LIST)])
+
+
+def test_a_document_has_at_most_254_levels(run: Run) -> None:
+    run("JSON.SET", "d", "$", '{"a":' * 126 + "{}" + "}" * 126)
+    path = "$" + ".a" * 126 + ".list"
     run("JSON.SET", "d", path, "[]")
-    deep, deeper = ("[" * levels + "]" * levels for levels in (127, 128))
+    deep, deeper = ("[" * levels + "]" * levels for levels in (126, 127))
     for name, *index in (("JSON.ARRAPPEND",), ("JSON.ARRINSERT", 0)):
         run(name, "d", path, *index, deep)
         assert run.error(name, "d", path, *index, deeper) == TOO_DEEP
@@ -108,6 +144,6 @@ def test_only_arrays_that_grow_have_a_maximum_depth(run: Run) -> None:
     run("JSON.SET", "d", "$", '{"a":' * 100 + "{}" + "}" * 100)
     run("JSON.SET", "d", "$" + ".a" * 101, '{"a":' * 100 + "{}" + "}" * 100)
     run("JSON.SET", "d", "$.list", "[]")
-    deep = "[" * 128 + "]" * 128
+    deep = "[" * 127 + "]" * 127
     assert max(filter(None, run("JSON.ARRAPPEND", "d", "$..*", deep))) == 1
     assert max(filter(None, run("JSON.ARRINSERT", "d", "$..list", 0, deep))) == 2

@@ -101,15 +101,15 @@ def test_merge() -> None:
 
 
 def test_depth() -> None:
-    values: list[Any] = [1, [], [[]], {"a": [1, {}]}, parse_json(b"[" * 128 + b"]" * 128)]
-    assert [depth(value) for value in values] == [0, 1, 2, 3, 128]
+    values: list[Any] = [1, [], [[]], {"a": [1, {}]}, parse_json(b"[" * 127 + b"]" * 127)]
+    assert [depth(value) for value in values] == [0, 1, 2, 3, 127]
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (b"[" * 129, "recursion limit exceeded at line 1 column 129"),
-        (b'{"a":' * 129, "recursion limit exceeded at line 1 column 641"),
+        (b"[" * 129, "recursion limit exceeded at line 1 column 128"),
+        (b'{"a":' * 129, "recursion limit exceeded at line 1 column 636"),
         (b"", "EOF while parsing a value at line 1 column 1"),
         (b"nul", "expected value at line 1 column 1"),
         (b"[1] 2", "trailing characters at line 1 column 4"),
@@ -126,7 +126,7 @@ def test_complaints_say_where(text: bytes, complaint: str) -> None:
 def test_brackets_within_texts_do_not_nest() -> None:
     flat = b'["' + b"[{" * 200 + b'", "\\"[", ' + b"[[]]," * 100 + b"1]"
     assert len(parse_json(flat)) == 103
-    with pytest.raises(JsonError, match="recursion limit exceeded at line 1 column 140"):
+    with pytest.raises(JsonError, match="recursion limit exceeded at line 1 column 139"):
         parse_json(b'["]]",[],{}' + b"," + b"[" * 200 + b"]" * 200 + b"]")
 
 

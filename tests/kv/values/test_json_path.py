@@ -87,6 +87,85 @@ def test_matches_of_paths() -> None:
     )  # fmt: skip
 
 
+def test_names_and_strings_may_contain_control_characters() -> None:
+    paths = [
+        '$["{}"]', "$['{}']", '$.["{}"]', '$..["{}"]', '["{}"]', "['{}']", '.["{}"]', "$.a{}b",
+        "a{}b", "$[?(@ == '{}')]", '$[?@ == "{}"]', '$[?(@ =~ "^a{}b$")]',
+    ]  # fmt: skip
+
+    def check(path: str, control: str) -> None:
+        text = f"a{control}b"
+        path = path.replace("a{}b", text).replace("{}", text)
+        for redis_json in (True, False):
+            if not redis_json and ".[" in path and "..[" not in path:
+                continue  # Only RedisJSON accepts a dot before a bracket.
+            matches = compile_path(path.encode(), redis_json=redis_json).find({text: text})
+            assert [match.value for match in matches] == [text]
+
+    controls = ["\n", "\t", "\r", "\0", "\x01", "\x1f", "\n\n\t"]
+    check_each(check, [(path, control) for path in paths for control in controls])
+
+
+SEVERAL = [[1, 3], [0, 2], [2], ["b", "c"], [None, [7], 2.5], []]
+"""Lists in which a filter compares all items with another value."""
+
+
+def test_a_filter_can_compare_several_values() -> None:
+    """A comparison is true if one of the values matches; before RedisJSON 8.8, it never is."""
+
+    def check(comparison: str, wanted: list[list[object]]) -> None:
+        path = f"$[?({comparison})]".encode()
+        assert [match.value for match in compile_path(path).find(SEVERAL)] == wanted
+        earlier = [match.value for match in compile_path(path, any_value=False).find(SEVERAL)]
+        if "!=" in comparison:
+            assert earlier == [values for values in SEVERAL if values != [2]]
+        else:
+            assert earlier == [values for values in wanted if values == [2]]
+
+    numbers = {
+        "== 2": [SEVERAL[1], SEVERAL[2]], "!= 2": [SEVERAL[n] for n in (0, 1, 3, 4, 5)],
+        "> 2": [SEVERAL[0], SEVERAL[4]], ">= 2": [SEVERAL[n] for n in (0, 1, 2, 4)],
+        "< 2": [SEVERAL[0], SEVERAL[1]], "<= 2": [SEVERAL[0], SEVERAL[1], SEVERAL[2]],
+    }  # fmt: skip
+    texts = {
+        "== 'b'": [SEVERAL[3]], "> 'b'": [SEVERAL[3]], "=~ '^c'": [SEVERAL[3]],
+        "== null": [SEVERAL[4]], "== $[2][0]": [SEVERAL[1], SEVERAL[2]],
+        "== 9": [],
+    }  # fmt: skip
+    check_each(check, [
+        (f"{path} {comparison}", wanted)
+        for path in ("@.*", "@[*]", "@[0,1,2]", "@[:]", "@..*")
+        for comparison, wanted in (numbers | texts).items()
+    ])  # fmt: skip
+    check_each(check, [
+        ("2 < @.*", numbers["> 2"]), ("2 == @[*]", numbers["== 2"]),
+        ("@.* == $[1,2][1]", [SEVERAL[1], SEVERAL[2]]), ("@.* == $[3]..*", [SEVERAL[3]]),
+        ("@.* == 'b' && @.* == 'c'", [SEVERAL[3]]), ("!(@.* == 'b') && @.* > 2", numbers["> 2"]),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["$a", "$a.b", "$a[0]", "$$", "$ .a", "$a['b']", "$é", "$0"])
+def test_only_a_dot_or_a_bracket_continues_a_dollar_in_redisjson(path: str) -> None:
+    compiled = compile_path(path.encode(), redis_json=True)
+    assert compiled.legacy
+    assert not compiled.is_root
+    assert not compile_path(b"$.a", redis_json=True).legacy
+    assert not compile_path(b"$['a']", redis_json=True).legacy
+
+
+def test_a_legacy_path_may_begin_with_a_dollar() -> None:
+    document = {"$a": {"b": [1]}, "$": 2}
+    for path, value in (("$a", {"b": [1]}), ("$a.b", [1]), ("$a['b'][0]", 1), (".$a.b[0]", 1)):
+        matches = compile_path(path.encode(), redis_json=True).find(document)
+        assert [match.value for match in matches] == [value]
+
+
+def test_an_empty_path_is_the_root_or_in_redisjson_invalid() -> None:
+    assert compile_path(b"").is_root
+    with pytest.raises(PathError, match="the path is empty"):
+        compile_path(b"", redis_json=True)
+
+
 @pytest.mark.parametrize("path", ["$", ".", ""])
 def test_roots(path: str) -> None:
     compiled = compile_path(path.encode())
@@ -97,7 +176,7 @@ def test_roots(path: str) -> None:
 def test_parts_are_names_and_indexes() -> None:
     assert places("$.store.book[-1].isbn") == [("store", "book", 2, "isbn")]
     assert places("$..a") == [("nested", "b", "a"), ("nested", "a"), ("a",)]
-    as_redis_json = compile_path(b"$..a", outer_first=True).find(DOC)
+    as_redis_json = compile_path(b"$..a", redis_json=True).find(DOC)
     assert [path.parts for path in as_redis_json] == [("a",), ("nested", "a"), ("nested", "b", "a")]
 
 
@@ -170,11 +249,24 @@ class TestHostileQueries:
         [
             "$" + "[0,0]" * 60, "$" + "..*" * 30, "$..*..*..*..*", "$" + "[*,0]" * 90,
             "$..[?(@" + "..*" * 20 + ")]", "$[?(count(@" + "..*" * 20 + ") == 1)]",
+            "$..[?(@..* == $..*)]",
         ],
     )  # fmt: skip
     def test_a_query_that_multiplies_itself_ends(self, path: str) -> None:
         with Budgeted(), pytest.raises(OverBudget):
             compile_path(path.encode()).find(nested([1], 100))
+
+    def test_comparisons_of_many_or_large_values_end(self) -> None:
+        large = [[*range(1000), n] for n in range(100)]
+
+        def check(comparison: str) -> None:
+            path = compile_path(f"$.one[?({comparison})]".encode())
+            with Budgeted(), pytest.raises(OverBudget):
+                path.find(
+                    {"one": [1], "many": [*range(2000)], "large": large, "other": large[::-1]}
+                )
+
+        check_each(check, [("$.many[*] > $.many[*]",), ("$.large[*] != $.large[*]",)])
 
     def test_expressions_match_no_lists(self) -> None:
         assert compile_path(b'$[?(@=~"a")]').find([["a"], "b", "a", [["a"]]])[0].parts == (2,)
