@@ -9,13 +9,7 @@ from textwrap import fill
 
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.table.versions import (
-    LATER_BEHAVIOURS,
-    LATER_OPTIONS,
-    MODULES,
-    VENDOR,
-    is_later,
-)
+from pytest_fakecloud.kv.table.versions import LATER_OPTIONS, MODULES, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
@@ -26,7 +20,7 @@ VALKEYS = (
     *(name for name, spec in COMMANDS.items() if spec.only_in == "valkey"),
     "the API of scripts as `server`",
 )
-"""Commands, and one of `LATER_BEHAVIOURS`, that exist in Valkey but in no version of Redis."""
+"""Commands, and one of the later behaviours, that exist in Valkey but in no version of Redis."""
 
 
 def page() -> str:
@@ -57,11 +51,7 @@ def page() -> str:
 
 def _versions() -> Iterator[str]:
     announced = VERSION["vendor"]
-    words = {
-        word: since
-        for word, since in {**LATER_OPTIONS, **LATER_BEHAVIOURS}.items()
-        if since != VENDOR and word not in VALKEYS
-    } | {
+    words = {word: since for word, since in LATER_OPTIONS.items() if since != VENDOR} | {
         spec.name: spec.since
         for spec in COMMANDS.values()
         if spec.group not in MODULES.values()
@@ -69,7 +59,7 @@ def _versions() -> Iterator[str]:
         and spec.name not in VALKEYS
     }
     later = {word: since for word, since in words.items() if is_later(since, announced)}
-    documented = sorted(word for word in later if _is_documented(word))
+    documented = sorted(word for word in later if COMMANDS[word.split()[0]].documented)
     others = sorted({*later, *VALKEYS} - {*documented})
     yield "\n## Versions\n"
     for text in (
@@ -95,12 +85,6 @@ def _versions() -> Iterator[str]:
         "and option was added.",
     ):
         yield f"\n{fill(text, 118)}\n"
-
-
-def _is_documented(word: str) -> bool:
-    """Return whether the vendor documents a command or an option; no behaviour is documented."""
-    spec = COMMANDS.get(word.split()[0])
-    return spec is not None and spec.documented
 
 
 def _code(words: list[str]) -> str:

@@ -13,7 +13,8 @@ do not show it). RedisJSON, and the stock dialect, differ from the vendor's dial
 - JSON.MSET finds the matches of all paths before it writes, and then skips those that an earlier
   write has removed or created. The vendor documents that it writes all values or none.
 - From Redis 8.0 on, JSON.DEL removes a key whose document loses its last member.
-- Error texts of keys with another type, and of legacy paths without a value of the right type.
+- Errors about keys of another type, and about legacy paths without a value of the right type, have
+  other texts.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ control characters. Each visited node takes steps from the command's budget, so 
 instead of running for hours. Regular expressions in filters run in linear time. ``..`` visits the
 descendants of a node before the node's own members, as the vendor does: ``$..a`` of
 ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2. Unlike in RFC 9535, a filter may compare a path that
-finds several values: the comparison is true if one of the values matches.
+finds several values: the comparison is true if one of the values matches, as in RedisJSON from 8.8 on
+(decided here for the vendor's dialect).
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class _Query(JSONPath):
 
 class _Parser(Parser):
     def _raise_for_non_comparable_function(self, expr: BaseExpression, token: Token) -> None:
-        """Reject operands that cannot be compared, which include no paths, unlike in RFC 9535."""
+        """Reject operands that cannot be compared. Unlike in RFC 9535, every path can be."""
         if not isinstance(expr, FilterQuery):
             super()._raise_for_non_comparable_function(expr, token)
 

@@ -116,6 +116,15 @@ class TestClasses:
         run.each("JSON.ARRAPPEND j $.a 2", "JSON.NUMINCRBY j $.a[0] 2")
         assert listener.heard == ["j:json.set", "j:json.arrappend", "j:json.numincrby"]
 
+    @pytest.mark.dialect("redis", modules=["ReJSON"], version="8.0.0")
+    def test_the_last_member_of_a_document_takes_the_key_with_it(
+        self, run: Run, listen: Listen
+    ) -> None:
+        listener = listen("Kdg")
+        run("JSON.SET", "j", "$", '{"a": 1, "b": 2}')
+        run.each("JSON.DEL j $.a", "JSON.DEL j $.b")
+        assert listener.heard == ["j:json.set", "j:json.del", "j:json.del", "j:del"]
+
     def test_restoring_applies_parameters(self, engine: KVEngine, run: Run, listen: Listen) -> None:
         before = engine.snapshot()
         listener = listen("KA")
