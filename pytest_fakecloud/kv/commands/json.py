@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ..values.json_path import Location, Parts, Path
 
 
-_NO_ARRAY = "not an array"
+_NOT_AN_ARRAY = "not an array"
 _MAX_LEVELS = 2 * DEEPEST
 """Maximum depth of a document into which clients have inserted values, each of ``DEEPEST`` levels."""
 LEGACY_ROOT = b"."
@@ -173,7 +173,7 @@ def change_arrays(
     lengths = [len(match.value) for match in arrays]
     is_redis = session.engine.dialect == "redis"
     results = _results(
-        session, path, matches, operation, list, reason=_NO_ARRAY, needs_first=not is_redis
+        session, path, matches, operation, list, reason=_NOT_AN_ARRAY, needs_first=not is_redis
     )
     if lengths != [len(match.value) for match in arrays]:
         session.db.touch(key)
@@ -569,7 +569,7 @@ def json_type(session: Session, args: Args) -> Reply:
     "Return the lengths of the arrays at a path.",
     kind=list,
     operation=len,
-    reason=_NO_ARRAY,
+    reason=_NOT_AN_ARRAY,
 )
 @variant(
     "JSON.OBJKEYS",
