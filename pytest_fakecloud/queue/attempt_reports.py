@@ -188,6 +188,7 @@ class AttemptReports(DeliveryInterceptor):
             method=method,
             **self._finish(started, outcome),
             about=None if source is None else source.public_id,
+            about_attempt=message.source_attempt or None,
             run=None if message.workflow is None else message.workflow.run_id,
             error=error,
             fault=", ".join(attempt.faults) or None,
@@ -514,4 +515,4 @@ def _attempts_text(message: Message) -> str:
     callback = (
         "; its failure callback follows the last" if message.settings.failure_callback else ""
     )
-    return f" (tried {made} of {message.max_retries + 1}{callback})"
+    return f" (tried {made} of {message.most_attempts}{callback})"

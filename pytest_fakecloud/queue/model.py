@@ -284,6 +284,8 @@ class Message:
     api: Api = "v2"
     source_id: str | None = None
     """Id of the message that this callback reports on."""
+    source_attempt: int = 0
+    """Number of the attempt that this callback reports on."""
     attempts: list[Attempt] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
     state: MessageState = "CREATED"
@@ -344,6 +346,11 @@ class Message:
     def in_run(self) -> bool:
         """Whether the message belongs to a workflow run, or reports that the run has failed."""
         return self.workflow is not None or self.failure_of is not None
+
+    @property
+    def most_attempts(self) -> int:
+        """The number of the last attempt if all fail; a lost attempt is repeated without a retry."""
+        return self.max_retries + 1 + sum(attempt.state == "lost" for attempt in self.attempts)
 
     @property
     def response_redaction(self) -> Redaction:

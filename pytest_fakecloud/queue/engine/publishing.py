@@ -241,7 +241,9 @@ class Publisher(Messages):
         fields |= {"content_type": "application/json", "retries": retries, "redaction": redaction}
         settings = PublishSettings(**fields)
         self.quota.count_message(at_us)
-        origin = {"url": url, "kind": kind, "source_id": source.id}
+        origin = {
+            "url": url, "kind": kind, "source_id": source.id, "source_attempt": len(source.attempts)
+        }  # fmt: skip
         draft = self._draft(settings, body, at_us, retries, source.caller_ip, **origin)
         try:
             if draft.queue_name is not None:

@@ -248,6 +248,7 @@ def _message_row(message: Message) -> View:
         "next": _at(message.due_us) if message.state in _DELIVERABLE else None,
         "waits_for": _waits_for(message),
         "attempts": len(message.attempts),
+        "most_attempts": message.most_attempts,
         "retried": message.retried,
         "max_retries": message.max_retries,
         "status": None if outcome is None else outcome.status,

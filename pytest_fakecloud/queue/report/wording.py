@@ -264,9 +264,10 @@ def delivery_name(row: ReportRow, lookups: Lookups) -> str:
     kind = str(data["message_kind"]).replace("_", " ")
     retried, most = report.get("retried"), report.get("maxRetries")
     text = f"the {kind} about "
-    if isinstance(retried, int) and isinstance(most, int):
+    attempt = data.get("about_attempt")
+    if isinstance(retried, int) and isinstance(most, int) and isinstance(attempt, int):
         left = most - retried
-        text += f"attempt {retried + 1} of {most + 1} of {lookups.short(data.get('about') or '')}"
+        text += f"attempt {attempt} of {attempt + left} of {lookups.short(data.get('about') or '')}"
         retries = "1 retry" if left == 1 else f"{left} retries"
         return f"{text} ({report.get('status')}, {retries} left)"
     return f"{text}{lookups.short(data.get('about') or '')} ({report.get('status')})"
