@@ -379,13 +379,14 @@ class _Phase(NamedTuple):
 
 def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
     from ..reporting.text import TextLine, wrapped
+    from ..reporting.values import visible
 
     width = shutil.get_terminal_size().columns
     hints = [] if phase.raised is None else _hints(phase, cloud, phase.raised)
     lines: list[TextLine] = []
     for hint in hints:
         # Tools search for the first line of a hint, so only the indented lines are wrapped.
-        texts = wrapped(hint, width) if hint.startswith(" ") else [hint]
+        texts = wrapped(hint, width) if hint.startswith(" ") else [visible(hint)]
         lines += [TextLine(text, True) for text in texts]
     # An error can have a context manager in which the fakes hold the data that it is about.
     scene: Any = getattr(type(phase.raised), "_fakecloud_scene", None)

@@ -23,9 +23,10 @@ export const count = (many, what) => `${number(many)} ${many === 1 ? what : plur
 // Return the two ends of a long name, because names often differ only at the end.
 export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)}…${name.slice(-12)}` : name; }
 
-// Escape characters that are invisible or look like others, as visible() in values.py does.
+// Escape characters that are invisible, look like others or change the order of a line, as visible() in values.py does.
+// No page executes control characters, so this function leaves them.
 export function visible(text) {
-  const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
+  const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}\p{NChar}\u115f\u1160\u2800\u3164\uffa0]/gu : /(?! )[\p{Cf}\p{Z}\p{NChar}\p{Mn}\u115f\u1160\u2800\u3164\uffa0]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 }
 

@@ -23,7 +23,7 @@ from .model import (
     UnwrittenKind,
     ValueHistory,
 )
-from .values import shortened
+from .values import shortened, visible
 
 _LONG = 16
 """Minimum length of a value that is not shown twice, in characters."""
@@ -56,7 +56,7 @@ class HistoryLine:
 
 def headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     """Return what a history says in one sentence, for lists of failed tests."""
-    return lookups.mask.text(_headline(history, rows, lookups))
+    return visible(lookups.mask.text(_headline(history, rows, lookups)))
 
 
 def _headline(history: ValueHistory, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
@@ -98,7 +98,6 @@ def lines(
     described: list[HistoryLine] = []
     connections = _connections(history, rows)
     shown: dict[tuple[str, str], int] = {}
-    mask = lookups.mask.text
     listed_rows = {row.number for row in history.rows}
     for at, row in enumerate(history.rows):
         access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
@@ -110,8 +109,9 @@ def lines(
         if row.lost:
             texts[1] += f" (removed {' and '.join(row.lost)})"
         short_origin = _origins(origins, lookups, shown, list(_below(history.rows, at)))
-        what, answer, by, origin, source, short_origin, caller = map(
-            mask, (*texts, short_origin, source_of(row.caller))
+        texts += [short_origin, source_of(row.caller)]
+        what, answer, by, origin, source, short_origin, caller = (
+            visible(lookups.mask.text(text)) for text in texts
         )
         described.append(
             HistoryLine(row, what, answer, by, origin, source, _times(row), short_origin, caller)
@@ -229,6 +229,7 @@ def source_of(place: Place | None) -> str:
 
 def start_text(history: ValueHistory, lookups: Lookups) -> str:
     text = f"{_start(history, lookups)}{_at(history.start.place)}{_unwritten(history, lookups)}"
+    text = visible(text)
     has_writes = any(row.access.writes and not row.step for row in history.rows)
     return f"{text}; the last writes of the test:" if history.unwritten and has_writes else text
 
@@ -307,10 +308,14 @@ def expected_texts(history: ValueHistory) -> Iterator[str]:
     """Yield the items that were as expected, with the last writes of their data."""
     for expected in history.expected:
         writes = [_cut(access.what) for access in expected.writes]
-        yield f"As expected: {expected.item} ({listed(writes, 3)})"
+        yield visible(f"As expected: {expected.item} ({listed(writes, 3)})")
 
 
 def gap_texts(history: ValueHistory) -> Iterator[str]:
+    return map(visible, _gap_texts(history))
+
+
+def _gap_texts(history: ValueHistory) -> Iterator[str]:
     for gap in history.gaps:
         name, what = gap.access.subject.name, gap.access.what
         missing = "read" if gap.access.writes else "wrote"
@@ -327,4 +332,6 @@ def gap_texts(history: ValueHistory) -> Iterator[str]:
 
 
 def left_out_text(history: ValueHistory) -> str:
-    return f"... {counted(history.left_out, 'earlier write')} left out" if history.left_out else ""
+    if not history.left_out:
+        return ""
+    return f"... {counted(history.left_out, 'further write')} of this data left out"

@@ -24,7 +24,7 @@ from ..core.errors import counted, shown
 from .as_json import as_json
 from .model import Report
 from .replay import states
-from .values import Mask, printable, shortened, write_private
+from .values import Mask, printable, shortened, visible, write_private
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -91,7 +91,9 @@ def _indexed(path: Path) -> str:
     history = data.get("history") or {}
     finding: Mapping[str, Any] = next(iter(data.get("findings", ())), {})
     lines = [headline(data.get("failure", "")), history.get("text", ""), finding.get("text", "")]
-    below = [f'<br><span class="soft">{html.escape(line)}</span>' for line in lines if line]
+    below = [
+        f'<br><span class="soft">{html.escape(visible(line))}</span>' for line in lines if line
+    ]
     link = f'<a href="{html.escape(quote(path.name))}">'
     return f"<li>{link}{html.escape(data.get('test', path.stem))}</a>{''.join(below)}</li>"
 

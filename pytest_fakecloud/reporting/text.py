@@ -19,7 +19,7 @@ from .history_wording import lines as history_lines
 from .model import Finding, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
 from .selection import FoldedRow, folded, merged, shortened_rows, touched_rows, without_untouched
-from .values import CONTROLS, printable
+from .values import visible
 from .wording import describe, effect, sentence
 
 WIDTH = 80
@@ -55,7 +55,7 @@ def lines_of(report: Report, *, link: str = "", width: int = WIDTH) -> list[Text
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
     lines = _Writer(report, max(40, min(width, WIDEST))).lines(link)
-    return [TextLine(printable(line.text), line.marked) for line in lines]
+    return [TextLine(visible(line.text), line.marked) for line in lines]
 
 
 def wrapped(hint: str, width: int) -> list[str]:
@@ -277,7 +277,7 @@ class _Writer:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
         lines = _wrapped(parts[0], indent, self._width, LINES_OF_A_TEXT)
         for part in parts[1:]:
-            part = part.translate(CONTROLS)
+            part = visible(part)
             if len(lines[-1]) + 1 + len(part) <= self._width:
                 lines[-1] += f" {part}"
             else:
@@ -357,7 +357,7 @@ def _lines_of_code(source: str, indent: str, width: int, most: int) -> list[str]
     """Return a statement in one line or, if ``most`` is 2, in two: of a longer one its beginning, and in
     a second line its end, because a call's last arguments are there.
     """
-    room = width - len(indent)
+    source, room = visible(source), width - len(indent)
     if len(source) <= room or most == 1:
         return [f"{indent}{source if len(source) <= room else cut(source, room - 1)}"]
     at = max(source.rfind(end, 0, room) for end in " (") + 1
@@ -371,7 +371,7 @@ def _lines_of_code(source: str, indent: str, width: int, most: int) -> list[str]
 
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
     # An arrow stays with its answer. No text contains this control character any more.
-    text = text.translate(CONTROLS).replace("<-- ", "<--\0")
+    text = visible(text).replace("<-- ", "<--\0")
     lead = text[: len(text) - len(text.lstrip())]
     # Do not break words, because users copy them.
     lines = textwrap.wrap(

@@ -248,9 +248,6 @@ def write_private(path: Path, text: str) -> Path:
 
 # -- values ----------------------------------------------------------------------------------------
 
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-"""A table for ``str.translate`` that escapes control characters, which a terminal would execute."""
-
 PIPELINED = 12
 """Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
 EXCERPT = 400
@@ -311,20 +308,34 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"})
+"""Categories of characters that a terminal executes, that change the order of a line, or that a reader
+cannot see.
+"""
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols without a visible form."""
+_SHOWN = frozenset(" \t\n")
+
+
 def visible(text: str) -> str:
-    """Escape characters that a reader cannot see or distinguish, such as unusual spaces."""
-    if text.isascii():
+    """Escape characters that a reader cannot see or distinguish, and those that a terminal executes or
+    that change the order of a line. Tabs and line feeds stay.
+    """
+    if text.isascii() and text.isprintable():
         return text
-    hidden = {"Cf", "Zs", "Zl", "Zp"}
-    if normalize("NFC", text) != text:
-        hidden.add("Mn")
-    unseen = {character for character in text if character != " " and category(character) in hidden}
+    hidden = _HIDDEN | {"Mn"} if normalize("NFC", text) != text else _HIDDEN
+    unseen = {
+        character for character in set(text) - _SHOWN
+        if category(character) in hidden or character in _BLANK or _is_noncharacter(character)
+    }  # fmt: skip
     return text.translate(
-        {
-            ord(character): character.encode("ascii", "backslashreplace").decode()
-            for character in unseen
-        }
+        {ord(character): character.encode("unicode_escape").decode() for character in unseen}
     )
+
+
+def _is_noncharacter(character: str) -> bool:
+    code = ord(character)
+    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
 
 
 def compact(value: Any) -> str:

@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
     # Imported here, so that the other commands do not load these modules.
-    from ..reporting.values import CONTROLS, printable, write_private
+    from ..reporting.values import printable, visible, write_private
     from .run import as_html, as_json, as_text, verify
     from .sides import Bounds, Interrupted, ServiceUnreachable
 
@@ -125,9 +125,9 @@ def _compare(arguments: argparse.Namespace, targets: list[Target], mask: Mask) -
             results = [verify(target, on_start, bounds) for target in targets]
     except (Interrupted, ServiceUnreachable) as error:
         code = EXIT_SIGNAL + numbers[0] if numbers else EXIT_UNREACHABLE
-        return _fail(printable(mask.text(str(error))).translate(CONTROLS), code)
+        return _fail(visible(mask.text(str(error))), code)
     if arguments.json != "-":
-        sys.stdout.write(printable(as_text(results)).translate(CONTROLS))
+        sys.stdout.write(visible(as_text(results)))
     for where, formatter in ((arguments.json, as_json), (arguments.html, as_html)):
         if where == "-":
             sys.stdout.write(printable(formatter(results)) + "\n")
