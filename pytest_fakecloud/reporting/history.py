@@ -113,7 +113,7 @@ class _HistoryBuilder:
                     if isinstance(row.entry, ServedRequest) and row.entry.stack}  # fmt: skip
         self._places = {**requests, **stacks, **sites}
         self._handled = self._deliveries_by_handler()
-        uses = [use for row in rows for use in _uses_of(row, lookups)]
+        uses = [use for row in rows for use in _uses_of(row, lookups, self._rows.get(row.follows))]
         uses += self._expiries(test, uses)
         self.uses = sorted(uses, key=lambda use: use.order)
         self._by_activity: dict[object, list[TimedAccess]] = {}
@@ -265,7 +265,7 @@ class _HistoryBuilder:
 
     def history(self, start: HistoryStart) -> ValueHistory:
         rows: list[HistoryRow] = []
-        left_out = 0
+        runs_of_sought: list[list[TimedAccess]] = []
         self._failed_at = start.place
         expected = self._as_expected(start)
         shows_reads = start.kind != "last_call" and bool(start.looks or start.is_read)
@@ -279,7 +279,7 @@ class _HistoryBuilder:
                 writes = [use for use in writes
                           if use.order <= until or use.row.number not in start.rows]  # fmt: skip
             runs = self._runs(writes)
-            left_out += max(0, len(runs) - _OF_SUBJECT)
+            runs_of_sought += runs
             read = {(use.access.subject, use.access.part): use for use in writes
                     if use.access.succeeded is not False and use.order <= until
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
@@ -302,9 +302,7 @@ class _HistoryBuilder:
                     for row in rows]  # fmt: skip
         reads = self._reads(start, expected)
         most = MOST_ROWS - len(reads)
-        if len(rows) > most:
-            left_out += len(rows) - most
-            rows = _in_order(rows)[-most:]
+        rows = _in_order(rows)[-most:] if len(rows) > most else rows
         rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
         rows = _in_order(self._with_origins(rows, most) + reads)
         activities = {self._activity(self._rows[row.number]) for row in rows}
@@ -326,9 +324,28 @@ class _HistoryBuilder:
             for use in self._by_activity.get(cause.number, ()) if not use.access.writes
         )  # fmt: skip
         return ValueHistory(
-            start, tuple(rows), tuple(gaps), left_out, unwritten,
+            start, tuple(rows), tuple(gaps), _left_out(runs_of_sought, rows), unwritten,
             tuple(self._expected_items(expected)), subjects_read,
+            frozenset(self._touched(start, rows)),
         )  # fmt: skip
+
+    def _touched(self, start: HistoryStart, rows: Sequence[HistoryRow]) -> Iterator[int]:
+        """Yield the numbers of the rows that accessed the data of a history: what the statement
+        compared, what the rows wrote, and what this was made from.
+        """
+        accesses = [row.access for row in rows]
+        accesses += [origin.access for row in rows for origin in row.origins]
+        parts: dict[ReportSubject, set[str]] = {}
+        for access in _with_data(accesses):
+            parts.setdefault(access.subject, set()).add(access.part)
+        for sought in start.sought:
+            parts.setdefault(sought.subject, set()).add(sought.part)
+        patterns = [sought for sought in start.sought if "*" in sought.subject.name]
+        for use in self.uses:
+            own = parts.get(use.access.subject, set())
+            is_same = bool(own) and (not use.access.part or bool(own & {"", use.access.part}))
+            if is_same or any(sought.covers(use.access) for sought in patterns):
+                yield use.row.number
 
     def _as_expected(self, start: HistoryStart) -> dict[Sought, str]:
         """Map sought data to the item that was as expected and is its name or a value read from it, if
@@ -776,7 +793,8 @@ class _HistoryBuilder:
                 continue
             # The write of one vector without a value is its deletion.
             deletions = [use.access for use in self._writes["namespace", row.access.subject.fake]
-                         if use.access.part and use.access.value is None]  # fmt: skip
+                         if use.access.part and use.access.value is None
+                         and use.access.succeeded]  # fmt: skip
             if deletions:
                 yield Gap(row.access, row.number, None, deletions[-1], is_deletion=True)
 
@@ -817,10 +835,13 @@ def _with_scripts(test: ObservedTest) -> Lookups:
     return replace(test.lookups, script_runs=runs) if runs else test.lookups
 
 
-def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[TimedAccess]:
-    """Yield the accesses of a row."""
+def _uses_of(row: ReportRow, lookups: Lookups, caller: ReportRow | None) -> Iterator[TimedAccess]:
+    """Yield the accesses of a row; those of an event as accesses of its ``caller``, the row of the call
+    that caused it, if any.
+    """
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
-    order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
+    made_by = caller or row
+    order = executed_at(made_by.entry) if isinstance(made_by.entry, Call) else made_by.number
     accesses: list[DataAccess] = []
     for service in services:
         part = report_part(service, "accesses")
@@ -830,7 +851,7 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[TimedAccess]:
                 accesses += part.accesses(row, lookups)
     for access in accesses:
         is_delivery = row.kind == "attempt" and not access.writes
-        yield TimedAccess(row.began if is_delivery else order, row, access, row.at_us)
+        yield TimedAccess(row.began if is_delivery else order, made_by, access, made_by.at_us)
     if isinstance(row.entry, ServedRequest):
         served = row.entry
         body = readable(served.body, served.body_type)
@@ -882,6 +903,16 @@ _NAMED = ("key", "topic", "namespace")
 
 def _unique(sought: Iterable[Sought]) -> tuple[Sought, ...]:
     return tuple(dict.fromkeys(sought))
+
+
+def _left_out(runs: Iterable[Sequence[TimedAccess]], rows: Iterable[HistoryRow]) -> int:
+    """Return the number of writes in runs of which no row is in a history."""
+    shown = set(map(_of_write, rows))
+    left_out: set[object] = set()
+    for run in runs:
+        writes = [(use.row.number, use.access.what, use.access.result) for use in run]
+        left_out |= set() if writes[-1] in shown else {*writes} - shown
+    return len(left_out)
 
 
 def _with_result(use: TimedAccess, results: Sequence[str]) -> TimedAccess:

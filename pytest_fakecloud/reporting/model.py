@@ -71,12 +71,12 @@ class ReportRow:
     consequences (``ended`` is 0 if that is unknown). ``actor`` is the sender and ``peer`` the
     receiver; they are equal for an event inside a fake. ``cause`` is the number of the row in which
     it is nested (0: none) and ``depth`` the nesting depth. ``follows`` is the number of the call
-    that caused an event. ``attempt`` is the number of the delivery attempt (0: not a delivery).
-    Rows that differ only in time and attempt have equal values of ``same``; ``took_us`` is the
-    duration of a call, request or delivery on the cloud's clock (None until it has ended, and for
-    other rows). ``words`` are the arguments of an action. ``library`` is the package that made a call
-    of its own, such as a task queue. ``entry`` is the masked journal entry, ``delivery`` the queue's
-    event of an attempt.
+    that caused an event, and ``call`` this call, masked. ``attempt`` is the number of the delivery
+    attempt (0: not a delivery). Rows that differ only in time and attempt have equal values of
+    ``same``; ``took_us`` is the duration of a call, request or delivery on the cloud's clock (None
+    until it has ended, and for other rows). ``words`` are the arguments of an action. ``library`` is
+    the package that made a call of its own, such as a task queue. ``entry`` is the masked journal
+    entry, ``delivery`` the queue's event of an attempt.
     """
 
     number: int
@@ -96,6 +96,7 @@ class ReportRow:
     cause: int = 0
     depth: int = 0
     follows: int = 0
+    call: Call | None = None
     attempt: int = 0
     where: Place | None = None
     library: str = ""
@@ -127,8 +128,9 @@ class DataAccess:
     """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
 
     ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
-    the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected,
-    and None if its answer is not known. ``returned`` is the value that a write returned.
+    the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected
+    or changed nothing, and None if the answer does not say that. ``returned`` is the value that a
+    write returned.
     """
 
     subject: ReportSubject
@@ -280,9 +282,10 @@ before the first recorded call.
 class ValueHistory:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
-    ``left_out`` is the number of further writes. If there is no write of the data, the rows are the
-    last writes of the test, and ``unwritten`` has the reason for all sought data. ``read`` is what
-    requests and deliveries to the addresses of those that wrote have read.
+    ``left_out`` is the number of further writes of the compared data. If there is no write of it, the
+    rows are the last writes of the test, and ``unwritten`` has the reason for all sought data.
+    ``read`` is what requests and deliveries to the addresses of those that wrote have read.
+    ``touched`` are the numbers of all rows that accessed data of the history, listed or not.
     """
 
     start: HistoryStart
@@ -292,6 +295,7 @@ class ValueHistory:
     unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
     expected: tuple[ExpectedItem, ...] = ()
     read: frozenset[ReportSubject] = frozenset()
+    touched: frozenset[int] = frozenset()
 
     def has(self, subjects: Iterable[ReportSubject]) -> bool:
         """Return whether data is part of the history: the statement compared it, or it was written, or

@@ -81,7 +81,7 @@ class History {
     this.options = this.lines.map((line, index) => this.option(line, index));
     this.list = el("ol", {role: "listbox", tabindex: 0, "aria-label": "History", onkeydown: (event) => this.pressed(event)}, this.options);
     this.source = el("div", {class: "history-source"});
-    const notes = [...history.gaps.map(({text}) => text), ...history.expected, history.left_out ? `${count(history.left_out, "earlier write")} left out` : ""].filter(Boolean);
+    const notes = [...history.gaps.map(({text}) => text), ...history.expected, history.left_out ? `${count(history.left_out, "further write")} of this data left out` : ""].filter(Boolean);
     root.replaceChildren(el("h2", {}, history.start.text), this.lines.length ? this.list : null, ...notes.map((text) => el("p", {class: "soft"}, text)), this.source);
     const read = this.lines.findLastIndex((line) => line.read);
     if (this.lines.length) this.choose(read < 0 ? this.lines.length - 1 : read);

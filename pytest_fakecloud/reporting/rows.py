@@ -81,7 +81,8 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         cause = caller = callers.get(row.number)
         if caller is not None:
             depth = depths[caller.number] + 1
-            row = replace(row, follows=caller.number)
+            call = caller.entry if isinstance(caller.entry, Call) else None
+            row = replace(row, follows=caller.number, call=call)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()

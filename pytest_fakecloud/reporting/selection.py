@@ -112,9 +112,11 @@ _RUN = 4
 
 
 def touched_rows(history: ValueHistory) -> set[int]:
-    """Return the numbers of the rows that a history mentions, and of the requests that made them."""
+    """Return the numbers of the rows that a history mentions, of the requests that made them, and of
+    the rows that accessed the same data.
+    """
     causes = {row.cause for row in history.rows}
-    return {*history.calls, *causes, *(gap.row for gap in history.gaps)}
+    return {*history.calls, *history.touched, *causes, *(gap.row for gap in history.gaps)}
 
 
 def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> list[FoldedRow]:

@@ -631,7 +631,7 @@ def test_the_page_opens_on_the_history_of_the_value(
     assert "The failing statement read total" in block.inner_text()
     assert "nothing wrote order:1" in block.inner_text()
     assert "As expected: bob" in block.inner_text()
-    assert "2 earlier writes left out" in block.inner_text()
+    assert "2 further writes of this data left out" in block.inner_text()
     selected = block.locator("[aria-selected=true]")
     assert "this value was read" in selected.inner_text()
     assert "7  redis.set(total)" in block.locator(".history-source").inner_text()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
-from ...reporting.calls import Lookups, error_of, has_full_answer
+from ...reporting.calls import Lookups, error_of, executed, executed_but_lost, has_full_answer
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed, shortened, shortened_json
 from .wording import event_text, summary
@@ -24,10 +24,12 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     elif isinstance(entry, Event) and entry.data.get("group"):
         subject = ReportSubject("group", str(entry.data["group"]), entry.fake)
         what = event_text(entry, lookups)
+        result, succeeded = ("", True) if row.call is None else _outcome(row.call)
         for topic, partition, offset in entry.data.get("offsets") or ():
-            yield DataAccess(subject, True, what, f"{topic}-{partition}={offset}",
-                         f"{topic}-{partition}", offset)  # fmt: skip
-        if entry.kind in _MEMBERS:
+            part = f"{topic}-{partition}"
+            yield DataAccess(subject, True, what, result, part, offset, succeeded)
+        # The row of the request to delete a consumer already says that it left.
+        if entry.kind in _MEMBERS and not (entry.kind == "leave" and row.call is not None):
             yield DataAccess(subject, True, what)
 
 
@@ -43,9 +45,8 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(ReportSubject("group", str(group), call.fake), False, verb)
         for record in answer if isinstance(answer, list) else ():
             yield record_access(call.fake, verb, record, writes=False)
-    elif call.route == "commit" and not has_full_answer(
-        call
-    ):  # otherwise its event has the offsets
+    # The event of a commit that was executed has the offsets.
+    elif call.route == "commit" and not (executed(call) or executed_but_lost(call)):
         words = summary(call, lookups)
         subject = ReportSubject("group", str(call.facts.get("group")), call.fake)
         result, succeeded = _outcome(call)
@@ -55,8 +56,11 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             what = "commit" if words is None else words.what
             yield DataAccess(subject, True, what, result, part, value, succeeded)
     elif call.route == "delete-consumer":
+        words = summary(call, lookups)
         subject = ReportSubject("group", str(call.facts.get("group")), call.fake)
-        yield DataAccess(subject, True, "delete consumer", *_outcome(call)[:1])
+        result, succeeded = _outcome(call)
+        what = "delete consumer" if words is None else words.what
+        yield DataAccess(subject, True, what, result, succeeded=succeeded)
 
 
 def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:

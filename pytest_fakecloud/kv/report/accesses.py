@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _RESULT = 120
 """Maximum length of a result, in characters."""
 _UNKNOWN = "no known answer"
+_REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
+"""Commands that reply with a number of removed elements, or with what they removed."""
 
 
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
@@ -177,6 +179,10 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
             subject = ReportSubject("key", key, fake)
             returned = value if writes else None
             yield DataAccess(subject, writes, what, result, part, written, succeeded, returned)
+    if spec.name == "SEARCH.QUERY" and isinstance(value, list):
+        for hit in value:
+            # The read of the index has the whole result.
+            yield DataAccess(ReportSubject("key", str(hit[0]), fake), False, what, value=hit)
 
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -224,7 +230,10 @@ def _described(words: list[str], spec: CommandSpec, lookups: Lookups) -> str:
 
 
 def _changed_nothing(spec: CommandSpec, words: Sequence[str], result: Any) -> bool:
-    """Return whether a condition of a command, such as NX, was not met."""
+    """Return whether a condition of a command, such as NX, was not met, or it had nothing to remove."""
+    if spec.name in _REMOVES:
+        removed = result if isinstance(result, list) else [result or None]
+        return all(item is None for item in removed)
     if spec.name == "SET":
         return result is None and "GET" not in spec.bound(words).options
     return spec.name in kinds.IF_NEW and result == 0

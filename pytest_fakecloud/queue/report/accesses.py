@@ -73,7 +73,18 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             subject, True, shortened(what, _LONGEST), result, value=value, succeeded=succeeded
         )
     elif writes and "/messages/" in call.path and "id" in call.facts:
-        yield DataAccess(ReportSubject("message", str(call.facts["id"]), call.fake), True, what)
+        subject = ReportSubject("message", str(call.facts["id"]), call.fake)
+        result, succeeded = _outcome(call)
+        yield DataAccess(subject, True, what, result, succeeded=succeeded)
+
+
+def _outcome(call: Call) -> tuple[str, bool | None]:
+    """Return the answer to a request that changes an existing message, and whether it changed it."""
+    if has_full_answer(call):
+        return call.response_body.decode("utf-8", "replace"), True
+    status, text = error_of(call)
+    result = shortened(f"{status} {text}".strip() or call.outcome, 120)
+    return result, False if status and call.fault is None else None
 
 
 def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:

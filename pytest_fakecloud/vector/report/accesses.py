@@ -39,7 +39,11 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
             value = {key: item.get(key) for key in ("id", "metadata", "data") if item.get(key)}
             yield DataAccess(subject, True, what, result, str(item.get("id", "")), value, succeeded)
     elif call.route in ("delete", "reset", "delete-namespace", "rename-namespace"):
-        for record_id in _ids(body) or [""]:
+        record_ids = _ids(body)
+        deleted = answer.get("deleted") if isinstance(answer, dict) else None
+        if succeeded and isinstance(deleted, int) and 0 < deleted < len(set(record_ids)):
+            succeeded = None  # The answer does not say which records existed.
+        for record_id in record_ids or [""]:
             what = f"{call.route}{_in(name)} {record_id}".strip()
             yield DataAccess(subject, True, what, result, record_id, None, succeeded)
     else:
@@ -88,9 +92,14 @@ def _shown(item: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
+_NOTHING = ({"deleted": 0}, {"updated": 0})
+"""Answers to writes that changed no record."""
+
+
 def _outcome(call: Call, answer: Any) -> tuple[str, bool | None]:
     if has_full_answer(call):
-        return shortened(scalar(answer), 60), True
+        result = shortened(scalar(answer), 60)
+        return (f"{result} (wrote nothing)", False) if answer in _NOTHING else (result, True)
     status, text = error_of(call)
     if status and call.fault is None:
         return shortened(f"{status} {text}", 120), False
