@@ -276,8 +276,8 @@ class _HistoryBuilder:
             until = self._read_until(start, sought)
             if start.kind == "called":
                 # What the same request wrote after its read did not change what was compared.
-                writes = [use for use in writes
-                          if use.order <= until or use.row.number not in start.rows]  # fmt: skip
+                writes = [use for use in writes if use.order <= until
+                          or use.row.number not in start.rows or self._is_event(use)]  # fmt: skip
             runs = self._runs(writes)
             runs_of_sought += runs
             read = {(use.access.subject, use.access.part): use for use in writes
@@ -346,6 +346,11 @@ class _HistoryBuilder:
             is_same = bool(own) and (not use.access.part or bool(own & {"", use.access.part}))
             if is_same or any(sought.covers(use.access) for sought in patterns):
                 yield use.row.number
+
+    def _is_event(self, use: TimedAccess) -> bool:
+        """Return whether an access is an event that its call caused, and thus precedes the answer."""
+        event = self._rows.get(use.order)
+        return event is not None and event.follows == use.row.number
 
     def _as_expected(self, start: HistoryStart) -> dict[Sought, str]:
         """Map sought data to the item that was as expected and is its name or a value read from it, if
@@ -841,7 +846,7 @@ def _uses_of(row: ReportRow, lookups: Lookups, caller: ReportRow | None) -> Iter
     """
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
     made_by = caller or row
-    order = executed_at(made_by.entry) if isinstance(made_by.entry, Call) else made_by.number
+    order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
     accesses: list[DataAccess] = []
     for service in services:
         part = report_part(service, "accesses")

@@ -93,6 +93,36 @@ def test_a_commit_of_several_partitions_is_one_row_with_its_answer(
     assert answer in shown
 
 
+def test_offsets_that_the_test_sets_are_one_row(cloud: Cloud) -> None:
+    broker = cloud.broker()
+    broker.create_topic("sales")
+    broker.produce("sales", "1")
+
+    def fail() -> None:
+        broker.commit("books", "sales", 0, 1)
+        assert not broker.group("books")
+
+    history, _ = parts(cloud, fail)
+    assert history.count("sales-0=1") == 1
+
+
+def test_a_commit_before_a_rebalance_is_listed_before_it(cloud: Cloud) -> None:
+    broker = cloud.broker()
+    broker.create_topic("sales", partitions=2)
+    for number in range(2):
+        broker.produce("sales", str(number), partition=number)
+    headers = {**broker.headers, "Kafka-Auto-Offset-Reset": "earliest"}
+
+    def fail() -> None:
+        for name in ("one", "two"):
+            body = {"topic": "sales", "timeout": 0}
+            httpx.post(f"{broker.url}/consume/books/{name}", json=body, headers=headers)
+        assert not broker.group("books")
+
+    history, _ = parts(cloud, fail)
+    assert "auto commit of books/one: sales-0=1, sales-1=1 12:00:00.000 rebalance (two" in history
+
+
 def test_a_deleted_consumer_has_one_row_with_its_answer(cloud: Cloud) -> None:
     broker = cloud.broker()
     broker.create_topic("sales")
