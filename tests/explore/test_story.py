@@ -44,6 +44,11 @@ def test_transactions_show_their_commands(cloud: Cloud, kv: KVServer) -> None:
     assert "EXEC of 1 (INCRBY a 1 <-- 8)" in error.story
 
 
+def test_characters_that_hide_or_reorder_text_are_escaped(cloud: Cloud, redis: Redis) -> None:
+    error = failure(cloud, lambda: redis.set("price", "7\u202e8\x1b"), broken)
+    assert r"SET price 7\u202e8\x1b" in error.story
+
+
 def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, redis: Redis) -> None:
     clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.get("a"), "cat": redis.ping}
 

@@ -12,6 +12,7 @@ from ...core.calls import Call
 from ...core.errors import counted, cut
 from ...kv.table import kinds
 from ...reporting.calls import SEVERAL, Lookups, command_of, error_of, gathered
+from ...reporting.values import visible
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
 from ..trial import Line, Trial
@@ -54,7 +55,7 @@ def story(trial: Trial, undisturbed: Trial | None = None) -> str:
     if later:
         lines.append(f"afterwards: {counted(later, 'more step')}")
     what = "anomaly" if isinstance(trial.broken, AnomalyError) else "check"
-    return "\n".join([*lines, f"{what}: {reason(trial.broken)}"])
+    return visible("\n".join([*lines, f"{what}: {reason(trial.broken)}"]))
 
 
 def _rows_of(
