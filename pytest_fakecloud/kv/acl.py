@@ -10,10 +10,12 @@ that only the vendor has are in `@search` and `@vector`, and JSON commands in `@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Set
 from copy import copy
 from functools import cache, cached_property
 from hashlib import sha256
+from math import log2
 from typing import Any, Literal, NamedTuple, get_args
 
 from . import errors
@@ -288,14 +290,33 @@ def categories_of(table: Table) -> tuple[str, ...]:
     return (*CATEGORIES, *(name for name in _MORE_CATEGORIES if table.members_of(f"@{name}")))
 
 
+_LEAST_BITS = 64
+"""Minimum entropy of a password for ACL GENTOKEN: its length times the bits of its distinct bytes."""
+
+
+def generate_token(name: bytes, password: bytes | None) -> bytes:
+    """Return the token of ACL GENTOKEN for a user; raise ``CommandError`` for a weak password."""
+    if password is None:
+        # Do not derive credentials from the random seed: a test's seed must not reveal its passwords.
+        return make_token(secrets.token_bytes())
+    if len(password) * log2(max(len(set(password)), 1)) < _LEAST_BITS:
+        raise CommandError(errors.ACL_WEAK_PASSWORD)
+    return wrapping_token(name, password)
+
+
+def wrapping_token(name: bytes, password: bytes) -> bytes:
+    """Return the token that ACL GENTOKEN makes from a password, which is always the same for a user."""
+    return make_token(b"%b:%b" % (name, password))
+
+
 def make_token(secret: bytes) -> bytes:
-    """Return a token of ACL GENTOKEN, which ends with a checksum of its other digits."""
+    """Return a token, which ends with a checksum of its other digits."""
     digits = password_hash(secret)
     return f"{digits}{password_hash(digits.encode())[:16]}".encode()
 
 
 def is_token(password: bytes) -> bool:
-    """Return whether ``make_token()`` has made a password."""
+    """Return whether a password is a token of ACL GENTOKEN."""
     digits, checksum = password[:64], password[64:].decode("latin-1")
     return password_hash(digits)[:16] == checksum
 

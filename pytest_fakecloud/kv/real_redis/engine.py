@@ -42,7 +42,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from ...core.clock import Timekeeper
 from ...core.ids import Ids
 from .. import errors
-from ..acl import first_user, read_only_user
+from ..acl import first_user, read_only_user, wrapping_token
 from ..algorithms.quoting import split_words
 from ..errors import CommandError, as_reply
 from ..model import ClientConnection, Interface
@@ -87,7 +87,10 @@ class RedisUsers:
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
         """Return a REST token for a user; raise ``CommandError`` for a wrong name or password."""
-        if name in DEFAULT_USERS or not self._link.admits((self._prefixes.users + name, password)):
+        user = self._prefixes.users + name
+        if name not in DEFAULT_USERS and not self._link.admits((user, password)):
+            password = wrapping_token(name, password)
+        if name in DEFAULT_USERS or not self._link.admits((user, password)):
             raise CommandError(errors.rest_token_failed(name))
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
         return _TOKEN.encode() + sealed.rstrip(b"=")
@@ -441,6 +444,9 @@ class RedisEngine:
                 words = line[: 1 if EVERYTHING.find(line[:1]) is None else 2]
                 text = errors.not_available(b" ".join(words).upper())
             raise CommandError(text) from None
+        if name == "ACL SETUSER":
+            # The server keeps connections that have logged in with a password that is removed.
+            self.namespace.link.log_out(self._prefixes.users + line[2])
         if name == "ACL DELUSER":
             removed = {word.decode("utf-8", "replace") for word in line[2:]}
             for listener in tuple(self.streaming):

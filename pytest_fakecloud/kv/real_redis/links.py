@@ -199,6 +199,14 @@ class RedisLink:
         except LoginRefused:
             return False
 
+    def log_out(self, user: bytes) -> None:
+        """Forget the idle connections of a user, so that the next command has to log in again."""
+        with self._lock:
+            of_user = [key for key in self._pools if key[0] is not None and key[0][0] == user]
+            pools = [self._pools.pop(key) for key in of_user]
+        for pool in pools:
+            pool.disconnect(inuse_connections=False)
+
     def unreachable(self, reason: object) -> Unreachable:
         return Unreachable(self.where, reason)
 

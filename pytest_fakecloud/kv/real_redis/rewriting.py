@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from .. import errors
-from ..acl import join_selectors, selector_of
+from ..acl import generate_token, join_selectors, selector_of
 from ..errors import CommandError
 from ..reply import OK, Reply
 from ..scripting.libraries import KEY_LOCKING, digest
@@ -270,6 +270,14 @@ def _deluser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     return Prepared([*argv[:2], *(prefixes.users + name for name in argv[2:])])
 
 
+def _gentoken(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    if len(argv) > 4:
+        raise CommandError(errors.wrong_arity("acl|gentoken"))
+    token = generate_token(argv[2], argv[3] if len(argv) == 4 else None)
+    # The server checks whether the user may run ACL GENPASS, which it has instead.
+    return Prepared([b"ACL", b"GENPASS"], lambda reply: token)
+
+
 def _about_user(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     name = argv[2] if argv[2] in DEFAULT_USERS else prefixes.users + argv[2]
     return Prepared([*argv[:2], name, *argv[3:]], partial(_without_prefixes, prefixes))
@@ -337,7 +345,7 @@ _REWRITTEN: dict[str, Callable[[Prefixes, list[bytes]], list[bytes] | Prepared]]
     "FLUSHALL": _flush,
     "GEORADIUS": _georadius,
     "GEORADIUSBYMEMBER": _georadius,
-    "ACL GENTOKEN": lambda prefixes, argv: Prepared([b"ACL", b"GENPASS"]),
+    "ACL GENTOKEN": _gentoken,
     "ACL SETUSER": _setuser,
     "ACL DELUSER": _deluser,
     "ACL GETUSER": _about_user,

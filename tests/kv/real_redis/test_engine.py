@@ -546,6 +546,22 @@ class TestUsers:
         http.get("/acl/deluser/ann")
         assert ask("/get/cache:1").status_code == 401
 
+    def test_tokens_for_wrapped_passwords(self, server: KVServer, http: httpx.Client) -> None:
+        def ask(*line: object) -> Any:
+            return http.post("/", json=["ACL", *line]).json()
+
+        first, second = "correct horse battery", "battery horse correct"
+        wrapping = [ask("GENTOKEN", "ann", password)["result"] for password in (first, second)]
+        rules = ["on", *(f">{token}" for token in wrapping), "~*", "+get"]
+        assert ask("SETUSER", "ann", *rules) == {"result": "OK"}
+        tokens = [ask("RESTTOKEN", "ann", password)["result"] for password in (first, second)]
+        assert ask("SETUSER", "ann", f"<{wrapping[0]}") == {"result": "OK"}
+        statuses = [httpx.get(f"{server.url}/get/k?_token={token}").status_code for token in tokens]
+        assert statuses == [401, 200]
+        assert "Wrong password" in ask("RESTTOKEN", "ann", first)["error"]
+        assert ask("GENTOKEN", "ann", "123") == {"error": "ERR The password is too weak"}
+        assert "wrong number of arguments" in ask("GENTOKEN", "ann", first, "x")["error"]
+
     def test_wrong_ones(self, server: KVServer, http: httpx.Client) -> None:
         for name, password in [("nobody", "x"), ("default", ""), ("default_ro", "x")]:
             answer = http.post("/", json=["ACL", "RESTTOKEN", name, password])
