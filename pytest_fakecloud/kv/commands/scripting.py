@@ -56,7 +56,7 @@ def script_exists(session: Session, args: Args) -> Reply:
 def script_flush(session: Session, args: Args) -> Reply:
     """Remove all scripts from the script cache."""
     only_option(session, args, errors.SCRIPT_FLUSH_MODE)
-    session.engine.scripting.scripts.clear()
+    session.engine.scripting.flush()
     return OK
 
 

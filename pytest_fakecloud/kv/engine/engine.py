@@ -38,7 +38,7 @@ from .turns import CommandTurns, ScriptRunning
 
 if TYPE_CHECKING:
     from ...core.signals import Signal
-    from ..scripting.scripts import Script, Scripting
+    from ..scripting.scripts import Scripting, ScriptingCopy
     from ..search.index import Indexes, Search
 
 Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
@@ -75,7 +75,7 @@ class EngineCopy(NamedTuple):
     """A copy of everything that commands can change."""
 
     databases: list[KeyspaceCopy]
-    scripting: tuple[dict[bytes, Script], tuple[bytes, ...]]
+    scripting: ScriptingCopy
     users: tuple[dict[str, AclUser], dict[str, RestToken]]
     config: Mapping[str, str]
 
@@ -648,7 +648,7 @@ class KVEngine:
             self.follow_policy()
             for keyspace, content in zip(self.databases, saved.databases, strict=True):
                 keyspace.restore(content)
-            self.scripting.restore(*saved.scripting)
+            self.scripting.restore(saved.scripting)
             self.users.restore(*saved.users)
             self.memory.left = 0
             self.follow_config()

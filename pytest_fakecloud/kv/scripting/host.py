@@ -39,7 +39,7 @@ from .locales import c_locale
 
 if TYPE_CHECKING:
     from ..engine.engine import KVEngine
-    from .scripts import Scripting
+    from .scripts import CjsonSettings, Scripting
 
 # -- functions that the Lua code calls -------------------------------------------------------------
 
@@ -350,6 +350,8 @@ class LuaHost:
         with c_locale():
             api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
         self._api = dict(api.items())
+        self._cjson_tables = self._api[b"eval_settings"], self._api[b"function_settings"]
+        self._cjson_defaults = dict(self._cjson_tables[0].items())
 
     def _settings(self, vendor: bool, engine: KVEngine) -> dict[bytes, Any]:
         limits, version, knows = self.limits, engine.version, engine.table.knows
@@ -371,6 +373,15 @@ class LuaHost:
             b"returns_booleans": not vendor,
             b"flags": dict.fromkeys(allowed_flags(vendor), True),
         }
+
+    def cjson_settings(self) -> CjsonSettings:
+        of_scripts, of_functions = self._cjson_tables
+        return dict(of_scripts.items()), dict(of_functions.items())
+
+    def set_cjson_settings(self, settings: CjsonSettings) -> None:
+        for table, values in zip(self._cjson_tables, settings, strict=True):
+            for name, value in (self._cjson_defaults | values).items():
+                table[name] = value
 
     def compile(self, source: bytes) -> Any:
         self._make_room(len(source) * 8)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.registry import Registry
 from ...core.timers import TimeLimit, give_way, monotonic
@@ -98,6 +98,13 @@ _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 _RUNS = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 
+CjsonSettings = tuple[dict[bytes, Any], dict[bytes, Any]]
+"""The settings of the cjson library for scripts and for functions; those left out are the initial ones.
+
+What a script sets lasts until SCRIPT FLUSH, and what a function sets as long as the server runs
+(observed on Redis 7.0). The vendor has published nothing about it; decided here: it is the same.
+"""
+
 
 @dataclass(eq=False)
 class Script:
@@ -107,6 +114,14 @@ class Script:
     body: bytes
     flags: frozenset[bytes] | None
     compiled: Any = None
+
+
+class ScriptingCopy(NamedTuple):
+    """A copy of the scripts and function libraries of an engine."""
+
+    scripts: dict[bytes, Script]
+    libraries: tuple[bytes, ...]
+    cjson_settings: CjsonSettings
 
 
 class Scripting:
@@ -446,10 +461,24 @@ class Scripting:
         run = self.running
         return (run is not None and run.killed) or self._time_limit.is_over(now)
 
-    def snapshot(self) -> tuple[dict[bytes, Script], tuple[bytes, ...]]:
-        return dict(self.scripts), self.libraries.sources()
+    def flush(self) -> None:
+        """Remove all scripts, and what they have set in the cjson library."""
+        self.scripts.clear()
+        _, of_functions = self._cjson_settings()
+        self._set_cjson_settings(({}, of_functions))
 
-    def restore(self, scripts: dict[bytes, Script], libraries: tuple[bytes, ...]) -> None:
-        """Restore scripts and libraries. Loading libraries again resets their global variables."""
-        self.libraries.replace_all(list(map(self.read_library, libraries)))
-        self.scripts = dict(scripts)
+    def _cjson_settings(self) -> CjsonSettings:
+        return self.host.cjson_settings() if "host" in vars(self) else ({}, {})
+
+    def _set_cjson_settings(self, settings: CjsonSettings) -> None:
+        if "host" in vars(self) or any(settings):
+            self.host.set_cjson_settings(settings)
+
+    def snapshot(self) -> ScriptingCopy:
+        return ScriptingCopy(dict(self.scripts), self.libraries.sources(), self._cjson_settings())
+
+    def restore(self, saved: ScriptingCopy) -> None:
+        """Restore a copy. Loading libraries again resets their global variables."""
+        self.libraries.replace_all(list(map(self.read_library, saved.libraries)))
+        self.scripts = dict(saved.scripts)
+        self._set_cjson_settings(saved.cjson_settings)

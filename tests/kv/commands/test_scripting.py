@@ -126,14 +126,33 @@ def test_a_snapshot_holds_scripts_and_libraries(run: Run, engine: KVEngine) -> N
     assert run("EVALSHA", digest("return 1"), 0) == 1
 
 
+def test_a_snapshot_holds_the_settings_of_cjson(run: Run, engine: KVEngine) -> None:
+    def precisions() -> list[object]:
+        code = "return cjson.encode_number_precision()"
+        functions = f"redis.register_function('read', function() {code} end)"
+        run("FUNCTION", "LOAD", "REPLACE", library("l", functions))
+        return [run("EVAL", code, 0), run("FCALL read 0")]
+
+    initial = engine.snapshot()
+    code = "redis.register_function('change', function() cjson.encode_number_precision(3) end)"
+    run("FUNCTION", "LOAD", library("l", code))
+    run("FCALL change 0")
+    run("EVAL", "cjson.encode_number_precision(4)", 0)
+    changed = engine.snapshot()
+    engine.restore(initial)
+    assert precisions() == [14, 14]
+    engine.restore(changed)
+    assert precisions() == [4, 3]
+
+
 def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: KVEngine) -> None:
     run("FUNCTION", "LOAD", library("l"))
     run("SCRIPT", "LOAD", "return 1")
-    before, _ = engine.scripting.snapshot()
+    before = engine.scripting.snapshot()
     libraries = library("new").encode(), b"#!lua name=bad\nx("
     with pytest.raises(CommandError, match="compiling"):
-        engine.scripting.restore({}, libraries)
-    assert engine.scripting.snapshot()[0] == before
+        engine.scripting.restore(before._replace(scripts={}, libraries=libraries))
+    assert engine.scripting.snapshot() == before
     assert [listed_library[1] for listed_library in run("FUNCTION LIST")] == [b"l"]
 
 

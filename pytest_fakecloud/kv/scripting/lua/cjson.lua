@@ -430,21 +430,15 @@ local function library(settings)
     return shown(settings.invalid_encoded)
   end
 
-  lib.new = new
+  function lib.new() return (new()) end
   return lib
 end
 
-local function restart(settings)
-  for name, value in next, DEFAULTS do settings[name] = value end
-end
-
+-- Returns a library with settings of its own, and the table of these.
 function new()
   local settings = {}
-  restart(settings)
-  return library(settings)
+  for name, value in next, DEFAULTS do settings[name] = value end
+  return library(settings), settings
 end
 
-local shared = {}
-restart(shared)
-host.on_reset(function() restart(shared) end)
-return library(shared)
+return new

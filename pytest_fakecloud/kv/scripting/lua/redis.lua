@@ -248,15 +248,21 @@ host.on_reset(function() resp = 2 end)
 
 -- Evaluating -------------------------------------------------------------------------------------
 
-local function with_libraries(api)
-  local content = { redis = api, server = limits.has_server and api or nil }
+-- On a real server, scripts and functions run in two Lua states, so each has its own settings.
+local eval_cjson, eval_settings = libraries.cjson()
+local function_cjson, function_settings = libraries.cjson()
+libraries.cjson = nil
+
+local function with_libraries(api, cjson)
+  local content =
+    { redis = api, server = limits.has_server and api or nil, cjson = protect(cjson) }
   for library, functions in pairs(libraries) do content[library] = protect(functions) end
   return content
 end
 
-local eval_shown, eval_globals = host.new_globals(with_libraries(protect(for_eval)))
+local eval_shown, eval_globals = host.new_globals(with_libraries(protect(for_eval), eval_cjson))
 
-local api = {}
+local api = { eval_settings = eval_settings, function_settings = function_settings }
 
 -- Compiles a script. Returns the function, or nil and the compiler's message.
 function api.compile(source)
@@ -394,7 +400,8 @@ local function register_function(...)
     py.list(name, found.callback, found.description, py.list(unpack(flags)))
 end
 
-local function_shown, function_globals, choose = host.new_globals(with_libraries(protect(redis)))
+local function_shown, function_globals, choose =
+  host.new_globals(with_libraries(protect(redis), function_cjson))
 
 -- The globals while a library is loaded: redis.register_function() and a few harmless fields.
 local load_api = protect(setmetatable({
