@@ -113,7 +113,8 @@ def was_given(token: str) -> bool:
 
 def secrets_of(fake: Fake) -> set[str]:
     """Return the credentials that a fake currently accepts."""
-    return {value for name in SECRETS if isinstance(value := getattr(fake, name, None), str)}
+    values = (getattr(fake, name, None) for name in SECRETS)
+    return {value for value in values if isinstance(value, str) and value}
 
 
 Client = TypeVar("Client")

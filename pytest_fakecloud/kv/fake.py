@@ -126,7 +126,8 @@ class KVServer(Fake):
 
     @property
     def database_url(self) -> str:
-        """The URL for Redis clients: ``redis://default:<password>@127.0.0.1:<port>``.
+        """The URL for Redis clients: ``redis://default:<password>@127.0.0.1:<port>``, or
+        ``redis://127.0.0.1:<port>`` for a server without a password.
 
         As documented by the vendor, the port also serves REST over plain HTTP. Raises
         ``ContractError`` if the commands run on a real server, which has a port of its own.
@@ -138,7 +139,8 @@ class KVServer(Fake):
             )
         scheme = "redis" if self._port.tls is None else "rediss"
         address = self._port.url.partition("://")[2]
-        return f"{scheme}://default:{quote(self._password, safe='')}@{address}"
+        user = f"default:{quote(self._password, safe='')}@" if self._password else ""
+        return f"{scheme}://{user}{address}"
 
     def _open_port(self, engine: KVEngine) -> Mount:
         from .resp.port import PortHandler, tell_free_ports

@@ -75,7 +75,8 @@ class KVApp(App):
         self.engine = engine
         self.settings = settings
         self.password = ""
-        self.set_password(settings.database_password or new_token(32))
+        password = settings.database_password
+        self.set_password(new_token(32) if password is None else password)
         self.command_limits = CommandLimits(settings, self.clock.now_us)
         self.arrivals = Arrivals()
         """The order in which commands arrive at the database port."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from ..core.errors import ContractError
+from ..core.hosts import is_loopback
 from ..core.settings import (
     MOST_PORT,
     SWITCH,
@@ -76,10 +77,10 @@ class KVConfig(FakeConfig):
     """Allow ``DEBUG``, like the option ``enable-debug-command`` of a server."""
     database_port: int | None = setting(None, optional(whole(0, MOST_PORT)), connects=True)
     """Number of the database port; by default, any free port."""
-    database_password: str | None = setting(
-        None, optional(text("a non-empty string", bool)), connects=True
-    )
-    """Password of the database port; by default a random one."""
+    database_password: str | None = setting(None, optional(text()), connects=True)
+    """Password of the database port; by default a random one. With ``dialect="redis"`` on a loopback
+    address, ``""`` starts a server without a password, as a stock server starts.
+    """
     int_text: IntText = first_of(*get_args(IntText), engines="both")
     """The word for integers in error messages; the vendor's documentation writes ``"int"``."""
     engine: str | None = setting(None, optional(text()), engines="both")
@@ -126,6 +127,17 @@ class KVConfig(FakeConfig):
                         f"{name} applies only to SEARCH commands, which a stock server lacks: leave it "
                         "out, or pass dialect='vendor'"
                     )
+        if self.database_password == "":
+            if not stock:
+                raise ContractError(
+                    "database_password='' (no password) applies only to a stock server: pass "
+                    "dialect='redis', or a password"
+                )
+            if self.host is not None and not is_loopback(self.host):
+                raise ContractError(
+                    f"a server without a password would be reachable from other machines at "
+                    f"{self.host}: pass a database_password, or leave host out"
+                )
         if self.version is not None:
             if not stock:
                 raise ContractError(

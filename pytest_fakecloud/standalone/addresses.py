@@ -12,7 +12,6 @@ as one origin, but ``Host`` still contains the page's name.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import socket
 import stat
@@ -26,6 +25,7 @@ from urllib.parse import urlsplit
 from ..cloud.files import read_file
 from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
+from ..core.hosts import address_of, is_loopback
 from ..core.ids import new_token
 from ..http.messages import Request
 
@@ -117,20 +117,6 @@ def _create(path: Path) -> None:
 # -- host names ------------------------------------------------------------------------------------
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a host, given as a name or an IP address."""
-    if (address := _address(host)) is not None:
-        return address.is_loopback
-    return host == "localhost" or host.endswith(".localhost")
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
 class Hosts:
     """The accepted host names: loopback names, the name that the server is bound to, allowed names.
 
@@ -140,7 +126,7 @@ class Hosts:
 
     def __init__(self, bound: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
         self._bound = bound
-        address = _address(bound)
+        address = address_of(bound)
         self._everywhere = bound == "" or (address is not None and address.is_unspecified)
         own = [bound, socket.gethostname()] if self._everywhere else [bound]
         self._names = set(map(_normalized, [*own, *allowed]))
@@ -153,7 +139,7 @@ class Hosts:
             name = _normalized(urlsplit(f"//{header}").hostname or "")
         except ValueError:
             return False
-        is_address = self._everywhere and _address(name) is not None
+        is_address = self._everywhere and address_of(name) is not None
         return name in self._names or is_loopback(name) or is_address
 
     def check(self, header: str | None) -> None:

@@ -20,7 +20,8 @@ from ..cloud.files import read_file, read_json, replace_file
 from ..cloud.services import named
 from ..core.command_line import Subparsers, complain
 from ..core.errors import ContractError, ServiceError, brief, unknown_name
-from .addresses import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token, is_loopback
+from ..core.hosts import is_loopback
+from .addresses import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token
 from .control.endpoints import PREFIX
 
 EXIT_REFUSED = 1

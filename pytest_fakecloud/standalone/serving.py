@@ -27,11 +27,12 @@ from ..cloud.fake import Takeover
 from ..cloud.services import find, named, services_by_word, settings_class
 from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from ..core.errors import ContractError, shown, unknown_name
+from ..core.hosts import is_loopback
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
 from ..http.ports import Listeners, close_listeners, listen
 from ..reporting.values import make_private
-from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
+from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults
 from .saving import INTERVAL_SECONDS, StateKeeper, locked, restored_now
 
 if TYPE_CHECKING:

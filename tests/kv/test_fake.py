@@ -15,6 +15,7 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.kv.acl import make_token
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
 
@@ -277,6 +278,37 @@ class TestIdentity:
                 assert client.set("k", "v")
             with pytest.raises(ContractError, match=f"{port}"):
                 KVServer(Context.alone(), database_port=port)
+
+    @pytest.mark.parametrize("host", [None, "127.0.0.1", "::1", "localhost"])
+    def test_a_stock_server_without_a_password(self, host: str | None) -> None:
+        with Cloud() as cloud:
+            server = cloud.kv_server(dialect="redis", database_password="", host=host)
+            parts = urlsplit(server.database_url)
+            assert (parts.username, parts.password) == (None, None)
+            assert parts.hostname is not None
+            with redis.Redis(parts.hostname, parts.port or 0) as client:
+                assert client.set("k", "v")
+                assert client.config_get("requirepass") == {"requirepass": ""}
+                client.config_set("requirepass", "secret")
+                server.reset()
+                assert client.execute_command("ACL", "WHOAMI") == b"default"
+            with redis.Redis.from_url(server.database_url) as client:
+                assert client.get("k") is None
+                with pytest.raises(redis.AuthenticationError, match="without any password"):
+                    client.execute_command("AUTH", "x")
+            # The REST interface, which a stock server does not have, still requires the token.
+            for token in (None, "x", make_token(b"x").decode()):
+                headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+                assert httpx.get(f"{server.url}/get/k", headers=headers).status_code == 401
+            assert httpx.get(f"{server.url}/get/k", headers=server.headers).status_code == 200
+            server.rotate_password()
+            with redis.Redis.from_url(server.database_url) as client:
+                assert client.ping()
+            with (
+                redis.Redis(parts.hostname, parts.port or 0) as client,
+                pytest.raises(redis.AuthenticationError, match="must be called with"),
+            ):
+                client.ping()
 
     def test_the_database_port_is_at_the_host_of_the_fake(self) -> None:
         with Cloud() as cloud:

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import redis
 import urllib3
 
 from pytest_fakecloud import cli
@@ -67,6 +68,21 @@ def test_options_come_from_flag_then_environment_then_file(serve: Serve, tmp_pat
     assert server.ask("GET", "/clock")[1]["mode"] == "frozen"
     other = serve("--config", str(file), PYTEST_FAKECLOUD_SEED="environment")
     assert other.summary["seed"] == "environment"
+
+
+@pytest.mark.parametrize("place", ["option", "variable", "file"])
+def test_a_database_without_a_password(serve: Serve, tmp_path: Path, place: str) -> None:
+    file = tmp_path / "fakes.toml"
+    table = '[kv]\ndialect = "redis"\ndatabase_password = ""\n'
+    file.write_text(table if place == "file" else "", encoding="utf-8")
+    words = ["dialect=redis", "database_password="]
+    options = [f"--kv={word}" for word in words] if place == "option" else []
+    environment = {"PYTEST_FAKECLOUD_KV": " ".join(words)} if place == "variable" else {}
+    server = serve("kv", "--config", str(file), *options, **environment)
+    url = server.summary["env"]["REDIS_URL"]
+    assert "@" not in url
+    with redis.Redis.from_url(url) as client:
+        assert client.ping()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
@@ -303,6 +319,10 @@ MISUSE = {
     "serve kv vector --kv name=vector_index": "have the name 'vector_index'",
     "run -- ''": "run needs a command",
     "serve kv --host 0.0.0.0": "without a token of its own: pass --kv-token",
+    "serve kv --kv database_password=": "(no password) applies only to a stock server",
+    "serve kv --host 0.0.0.0 --random --kv dialect=redis --kv database_password=": (
+        "a server without a password would be reachable from other machines at 0.0.0.0"
+    ),
     "serve queue --queue host=0.0.0.0": "pass --queue-token TOKEN, or --random",
     "run --journal . -- no-such-command": "cannot write the journal to .",
     "serve kv --random --forward https://a=http://127.0.0.1:1": "--forward is for the queue",

@@ -495,7 +495,9 @@ class Users(dict[str, AclUser]):
             user = self.get(held.user)
             return user if user is not None and user.accepts_hash(held.hash) else None
         password = token.encode("utf-8", "surrogatepass")
-        holders = (user for user in self.values() if user.accepts(password))
+        digest = password_hash(password)
+        # A user without a password accepts any, but has no token.
+        holders = (user for user in self.values() if user.on and digest in user.hashes)
         return next(holders, None) if is_token(password) else None
 
     def permit(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:

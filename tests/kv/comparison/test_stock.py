@@ -106,6 +106,17 @@ def _client(line: bytes) -> dict[bytes, bytes]:
     return client
 
 
+def test_a_server_without_a_password_is_the_same(server: RealServer) -> None:
+    def replies(*clients: Any) -> list[Any]:
+        lines = LINES["passwords"]
+        numbered = [line.partition(" ")[::2] for line in lines]
+        return [clients[int(number)].call(words(line)) for number, line in numbered]
+
+    with Cloud() as cloud:
+        url = cloud.kv_server(dialect="redis", database_password="").database_url
+        assert replies(Port(url), Port(url)) == replies(server.again(), server.again())
+
+
 def test_client_list_is_the_same(server: RealServer) -> None:
     def listed(client: Any, admin: Any) -> list[Any]:
         number = client.call([b"CLIENT", b"ID"])
