@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from textwrap import fill
+from typing import NamedTuple
 
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS
@@ -21,6 +22,93 @@ VALKEYS = (
     "the API of scripts as `server`",
 )
 """Commands, and one of the later behaviours, that exist in Valkey but in no version of Redis."""
+
+
+class Missing(NamedTuple):
+    """Additions of a version of Redis that a stock server of that version lacks here."""
+
+    commands: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """A command and its option, whose last word is the one that is missing."""
+    others: tuple[str, ...] = ()
+
+
+NEWEST = "8.10"
+"""The latest version whose additions are known."""
+MISSING = {
+    "7.2": Missing(("CLUSTER MYSHARDID",)),
+    "7.4": Missing(others=("the field `watch` of `CLIENT LIST`",)),
+    "8.0": Missing(
+        (
+            "VADD", "VCARD", "VDIM", "VEMB", "VGETATTR", "VINFO", "VLINKS", "VRANDMEMBER", "VREM",
+            "VSETATTR", "VSIM",
+        ),
+        others=(
+            "the commands of the built-in modules (`FT.*`, `TS.*`, `BF.*`, `CF.*`, `CMS.*`, `TOPK.*`, "
+            "`TDIGEST.*`; `JSON.*` only with `modules`)",
+            "the ACL categories of these modules",
+            "the fields `io-thread`, `tot-net-in`, `tot-net-out` and `tot-cmds` of `CLIENT LIST`",
+        ),
+    ),
+    "8.2": Missing(
+        ("CLUSTER SLOT-STATS", "VISMEMBER"),
+        others=(
+            "the section `keysizes` of `INFO`",
+            "the limit of `ENTRIESREAD` in `XGROUP SETID` (8.2.2)",
+            "the parameter `cluster-slot-stats-enabled`",
+        ),
+    ),
+    "8.4": Missing(
+        ("CLUSTER MIGRATION", "CLUSTER SYNCSLOTS", "TRIMSLOTS", "VRANGE"),
+        ("XREADGROUP CLAIM",),
+        ("`cjson.decode_array_with_array_mt` in scripts", "the parameter `lookahead`"),
+    ),
+    "8.6": Missing(
+        (
+            "HOTKEYS GET", "HOTKEYS HELP", "HOTKEYS RESET", "HOTKEYS START", "HOTKEYS STOP", "XCFGSET",
+            "XIDMPRECORD",
+        ),
+        ("XADD IDMP", "XADD IDMPAUTO"),
+        (
+            "six fields of `XINFO STREAM` about producers",
+            "the policies `allkeys-lrm` and `volatile-lrm`",
+            "the parameter `key-memory-histograms`",
+        ),
+    ),
+    "8.8": Missing(
+        ("INCREX", "XNACK"),
+        (
+            "JSON.SET FPHA", "ZINTER AGGREGATE COUNT", "ZINTERSTORE AGGREGATE COUNT",
+            "ZUNION AGGREGATE COUNT", "ZUNIONSTORE AGGREGATE COUNT",
+        ),
+        (
+            "notifications about fields (the letters `S`, `T`, `I` and `V` of "
+            "`notify-keyspace-events`)",
+            "`nacked-count` in `XINFO STREAM FULL`, and entries without an owner in `XPENDING`",
+            "the fields `read-events`, `parse-batch-cmd-sum` and `parse-batch-cnt` of `CLIENT LIST`",
+            "the parameters `slowlog-entry-max-argc` and `slowlog-entry-max-string-len`",
+        ),
+    ),
+    "8.10": Missing(
+        (
+            "BACKUP ABORT", "BACKUP CLEANUP", "BACKUP HELP", "BACKUP LIST", "BACKUP SEAL",
+            "BACKUP START", "BACKUP STATUS", "BLMOVEM", "HIMPORT DISCARD", "HIMPORT DISCARDALL",
+            "HIMPORT PREPARE", "HIMPORT SET", "LMOVEM",
+        ),
+        (
+            "XREAD MAXCOUNT", "XREAD MAXSIZE", "XREADGROUP MAXCOUNT", "XREADGROUP MAXSIZE",
+        ),
+        ("the original number of arguments in `SLOWLOG GET`",),
+    ),
+    "unknown": Missing(
+        others=(
+            "the flags `script_runner` of `EVAL` and its relatives, `denyoom` of `SUBSCRIBE` and its "
+            "relatives, and `loading` of reading `CLUSTER` commands, and the arity -3 of `COMMAND "
+            "GETKEYS`, in `COMMAND INFO`",
+        ),
+    ),
+}  # fmt: skip
+"""What is known to be missing, by the version that added it, from the documentation of Redis."""
 
 
 def page() -> str:
@@ -72,9 +160,10 @@ def _versions() -> Iterator[str]:
         "vendor's dialect always has them. The JSON models of redis-om 1.2 need the module; its hash "
         "models also work without it. Its `find()` does not work, because the fake does not have the "
         "`FT.*` commands of RediSearch.",
-        'With `version="7.2"`, it reports that version and has the commands and options up to it. The '
-        "fake was compared with Redis 7.0.15 and Valkey 9.1 only. For the versions between them, only "
-        "the commands and options that they have are known.",
+        'With `version="7.2"`, it reports that version and has the commands and options up to it, '
+        "except the missing ones below. The fake was compared with Redis 7.0.15 and Valkey 9.1 only; "
+        "for later versions of Redis, only the commands and options that they have are known. A "
+        f"version later than {NEWEST} is like {NEWEST}.",
         f"The vendor's dialect reports version {announced}, the protocol level that the vendor "
         "documents, and has more commands and options than that version. Documented by the vendor: "
         f"{_code(documented)}. Not documented, and decided here: {_code(others)}; "
@@ -85,6 +174,14 @@ def _versions() -> Iterator[str]:
         "and option was added.",
     ):
         yield f"\n{fill(text, 118)}\n"
+    yield "\nMissing in stock servers of later versions:\n\n"
+    yield table(
+        ("Since", "Missing"),
+        (
+            (since, "; ".join(filter(None, (_code([*commands, *options]), *others))))
+            for since, (commands, options, others) in MISSING.items()
+        ),
+    )
 
 
 def _code(words: list[str]) -> str:
