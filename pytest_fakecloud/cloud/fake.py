@@ -390,6 +390,10 @@ class Fake:
         self._engine.restore(snapshot.data)
         self._rewound = self._recorder.reserve()
 
+    def _undo(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot that was made before a change that failed, as if nothing had changed."""
+        self.restore(snapshot)
+
     def set_baseline(self) -> None:
         """Make the current data the baseline that ``reset()`` returns to."""
         self._baseline = Baseline(self.snapshot(), self._recorder.reserve())

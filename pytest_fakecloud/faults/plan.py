@@ -19,9 +19,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from ..core.calls import set_faults_end
 from ..core.clock import Timekeeper
@@ -285,6 +286,12 @@ class FaultPlan:
         self._gate = None
         self._closed = True
         _closing.notify()
+
+    def _without_effect(self) -> Self:
+        """Return a copy whose methods check their arguments and inject nothing."""
+        trial = copy(self)
+        trial._add = lambda fault: fault  # type: ignore[method-assign]
+        return trial
 
     def _kept(self) -> list[Fault]:
         """Return the faults that were not removed, also those that cannot fire any more."""

@@ -280,6 +280,7 @@ def load(queue: QueueActions, content: Mapping[str, Any]) -> None:
         except BaseException:
             # The data are valid, so a signal's handler has interrupted it.
             queue._engine.restore(trial.saved)
+            queue._engine.restore_numbers(trial.saved)
             raise
 
 

@@ -293,6 +293,11 @@ class Queue(QueueActions, Fake):
             # Raise the error about a snapshot of another fixture.
             super().restore(snapshot)
 
+    def _undo(self, snapshot: Snapshot) -> None:
+        super()._undo(snapshot)
+        data, _ = snapshot.data
+        self._engine.restore_numbers(data)
+
     @action
     def load(self, data: Mapping[str, Any]) -> None:
         """Load URL groups, queues, schedules and messages. If anything is invalid, nothing is

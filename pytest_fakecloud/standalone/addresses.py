@@ -20,12 +20,11 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ..cloud.files import read_file
 from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
-from ..core.hosts import address_of, is_loopback
+from ..core.hosts import address_of, host_of, is_loopback
 from ..core.ids import new_token
 from ..http.messages import Request
 
@@ -135,9 +134,8 @@ class Hosts:
         """Return whether the server accepts requests with this ``Host`` header, or without one."""
         if header is None:
             return True  # Only HTTP/1.0 requests have no Host, and no browser sends them.
-        try:
-            name = _normalized(urlsplit(f"//{header}").hostname or "")
-        except ValueError:
+        name = host_of(header)
+        if name is None:
             return False
         is_address = self._everywhere and address_of(name) is not None
         return name in self._names or is_loopback(name) or is_address

@@ -26,6 +26,7 @@ from ..faults.plan import FaultPlan, fault_kinds
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
+    from ..cloud.fake import Snapshot
 
 
 AT_ONCE = 2_000
@@ -75,35 +76,44 @@ def load_state(
 
     Paths in the file are relative to ``folder``. ``progress`` receives the service, the number of
     items loaded so far, and their total number. Raises ``ContractError``, which names the location
-    in the file, for data that a fake rejects and for a service without an open fake. Then nothing is
-    loaded, except into a real server (``engine=``).
+    in the file, for data that a fake rejects and for a service without an open fake. Then nothing
+    changes, except in a real server (``engine=``).
     """
-    before = cloud.snapshot()
+    saved, destinations = content.get("saved", {}), content.get("destinations", {})
+    faults = content.get("faults", {})
+    fakes = {
+        part: _open(cloud, part)
+        for part in _LOADERS
+        if part in saved or content.get(part) or (part == "queue" and destinations)
+    }
+    # A fault such as down() cannot be undone for clients, so check all faults first.
+    for part, listed in faults.items():
+        _inject_all(_open(cloud, part).faults._without_effect(), part, listed)
+    before: list[tuple[Any, Snapshot]] = []
     injected: list[Fault] = []
     try:
-        for part, data in content.get("saved", {}).items():
-            with _at("saved"):
-                saved_part(part).load_saved(_open(cloud, part), data, part)
-            progress(part, 1, 1)
-        for part, loader in _LOADERS.items():
+        for part, fake in fakes.items():
+            before.append((fake, fake.snapshot()))
+            # The queue delivers its messages immediately, so it is the last one.
+            for url, answers in destinations.items() if part == "queue" else ():
+                with _at(f"destinations.{brief(url)}"):
+                    stub(fake.destinations, url, answers)
+            if part in saved:
+                with _at("saved"):
+                    saved_part(part).load_saved(fake, saved[part], part)
+                progress(part, 1, 1)
             data = content.get(part)
-            for load in loader(_open(cloud, part), data, folder) if data else ():
+            for load in _LOADERS[part](fake, data, folder) if data else ():
                 with _at(f"{part}{load.place}"):
                     load.put()
                 progress(part, load.done, load.whole)
-        for url, answers in content.get("destinations", {}).items():
-            destinations = _open(cloud, "queue").destinations
-            with _at(f"destinations.{brief(url)}"):
-                stub(destinations, url, answers)
-        for part, faults in content.get("faults", {}).items():
-            plan = _open(cloud, part).faults
-            for number, fault in enumerate(faults):
-                with _at(f"faults.{part}[{number}]"):
-                    injected.append(_injected(plan, fault))
+        for part, listed in faults.items():
+            injected += _inject_all(_open(cloud, part).faults, part, listed)
     except BaseException:
         for fault in injected:
             fault.remove()
-        cloud.restore(before)
+        for fake, snapshot in before:
+            fake._undo(snapshot)
         raise
 
 
@@ -118,12 +128,16 @@ def _at(place: str) -> Iterator[None]:
         raise ContractError(f"{place}: it is nested too deeply") from None
 
 
-def _injected(plan: FaultPlan, fault: Mapping[str, Any]) -> Fault:
+def _inject_all(plan: FaultPlan, part: str, faults: Iterable[Mapping[str, Any]]) -> list[Fault]:
+    injected = []
     token = setting_over.set("a state file")
     try:
-        return inject(plan, fault_kinds(FaultPlan), fault)
+        for number, fault in enumerate(faults):
+            with _at(f"faults.{part}[{number}]"):
+                injected.append(inject(plan, fault_kinds(FaultPlan), fault))
     finally:
         setting_over.reset(token)
+    return injected
 
 
 def inject(plan: FaultPlan, kinds: Iterable[str], fault: Mapping[str, Any]) -> Fault:
@@ -229,8 +243,10 @@ def _queue(fake: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     settings = {name: part for name, part in data.items() if name != "messages"}
     if settings:
         yield _Load("", 1, 1, partial(fake.load, settings))
-    messages = data.get("messages", [])
-    yield from _sliced(".messages", messages, lambda piece: fake.load({"messages": piece}))
+    # The queue checks all messages before it delivers the first, so do not pass them in pieces.
+    if messages := data.get("messages"):
+        count = len(messages)
+        yield _Load(".messages", count, count, partial(fake.load, {"messages": messages}))
 
 
 _LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {

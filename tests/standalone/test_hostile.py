@@ -359,11 +359,15 @@ def test_serve_says_its_bugs_on_stderr() -> None:
 HOSTS: list[tuple[str, list[str], bool, list[str | None]]] = [
     ("127.0.0.1", [], True, [
         "127.0.0.1:8000", "127.8.9.1", "localhost:8000", "LOCALHOST.", "fakes.localhost:80",
-        "[::1]:8000", None,
+        "[::1]:8000", "[::1]", "[::1]:", None,
     ]),
     ("127.0.0.1", [], False, [
         "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000",
-        "user@evil.example", "192.0.2.7", "", "[::1",
+        "user@evil.example", "192.0.2.7", "", "[::1", "[::1].evil.example", "[::1].evil.example:80",
+        "[::1]evil.example", "[::1]:80.evil.example", "[::1]@evil.example", "[::1]/", "[::1]?", "[::1]#",
+        "[::1] ", "[::1]:8000:8000", "[::1][::1]", "evil.example[::1]", "[]", "[localhost]",
+        "[127.0.0.1]", "::1", "[::1%25lo]", "user@127.0.0.1", "127.0.0.1/evil.example",
+        "127.0.0.1:80.evil.example", "localhost:x", "127.0.0.1\\evil.example", "localhost\n",
     ]),
     ("127.0.0.1", ["fakes", "Other.Example"], True, ["fakes:8000", "other.example"]),
     ("192.0.2.7", [], True, ["192.0.2.7:8000"]),

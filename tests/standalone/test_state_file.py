@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.json_schema import violations
 from pytest_fakecloud.standalone import state_file
+from pytest_fakecloud.standalone.saving import saved_state
 from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state
+from tests.harness import wait_until
 
 ROOT = Path(__file__).parents[2]
 NOON = "2026-01-01T12:00:00Z"
@@ -160,6 +164,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, content: Any, tex
     assert text in str(caught.value).replace("; give", ", give")
 
 
+DEFERRED = {"url": "https://app.example", "delay": "1h"}
 REFUSED = [
     ({"kv": {"commands": [["SET", "k"]]}}, "kv.commands: ERR wrong number of arguments"),
     ({"vector": {"": [{"id": "a"}]}}, "vector.'': "),
@@ -183,6 +188,80 @@ def test_what_a_fake_refuses_is_named_with_its_place(
     with pytest.raises(ContractError) as caught:
         load_state(cloud, state, tmp_path)
     assert str(caught.value).startswith(text)
+
+
+def _with_numbers(state: dict[str, Any]) -> None:
+    state["saved"]["queue"]["data"] |= {"sequence": 10**6, "dead_letter_count": 10**6}
+
+
+def _with_commands(state: dict[str, Any]) -> None:
+    state["saved"]["kv"]["commands"] += [["SET", "k", "v"], ["SET", "k"]]
+
+
+LATE = [
+    *((content, "") for content, _ in REFUSED),
+    ({"kv": {"values": {"k": "v"}}, "vector": {"": [{"id": "a"}]}}, ""),
+    ({"queue": {"queues": {"q": {}}, "messages": [DEFERRED] * 2500 + [{"url": 5}]}}, ""),
+    ({"queue": {"messages": [DEFERRED]}, "destinations": {"https://a": 200, "x": 200}}, ""),
+    ({"queue": {"messages": [DEFERRED]}, "faults": {"kv": [{"kind": "down"}, {"kind": "x"}]}}, ""),
+    ({"destinations": {"https://a": 200}, "faults": {"queue": [{"kind": "down", "x": 1}]}}, ""),
+    ({"kv": {"values": {"k": "v"}}, "vector": {"": "none.jsonl"}}, "numbers"),
+    ({"faults": {"broker": [{"kind": "respond", "args": ["x"]}]}}, "numbers"),
+    ({"destinations": {"x": 200}}, "numbers"),
+    ({}, "commands"),
+]
+"""States that are refused after a part of them could be loaded, and a change of their saved data."""
+CHANGES = {"numbers": _with_numbers, "commands": _with_commands}
+
+
+@pytest.mark.parametrize(("content", "change"), LATE, ids=range(len(LATE)))
+def test_a_refused_state_changes_nothing(
+    cloud: Cloud, tmp_path: Path, content: dict[str, Any], change: str
+) -> None:
+    kv, _, broker, queue = by_service(cloud)
+    kv.load({"a": "1"})
+    broker.load({"orders": ["one"]})
+    queue.destinations.respond("https://app.example", 500)
+    queue.publish("https://app.example", retries=0)
+    queue.run_until_idle()
+    queue.publish("https://app.example", delay="1h")
+    kv.faults.respond(503, command="GET", times=2)
+    before = saved_state(cloud)
+    state = content
+    if change:
+        state = {**deepcopy(before), **content}
+        CHANGES[change](state)
+    faults = [repr(fault) for fake in cloud.fakes() for fault in fake.faults._all]
+    with httpx.Client(base_url=kv.url, headers=kv.headers) as client:
+        stays = client.get("/ping").extensions["network_stream"]
+        with pytest.raises(ContractError):
+            load_state(cloud, read_state(written(tmp_path, state)), tmp_path)
+        # No fault has closed the connection.
+        assert client.get("/ping").extensions["network_stream"] is stays
+    after = saved_state(cloud)
+    assert {**after, "clock": None} == {**before, "clock": None}
+    assert [repr(fault) for fake in cloud.fakes() for fault in fake.faults._all] == faults
+
+
+def test_no_message_of_a_refused_state_is_delivered(tmp_path: Path) -> None:
+    message = {"url": "https://app.example"}
+    with Cloud(delivery="background") as cloud:
+        cloud.kv_server()
+        queue = cloud.queue()
+        delivered: list[object] = []
+        queue.destinations.call("https://app.example", delivered.append)
+        for refused in (
+            {"queue": {"messages": [message] * 2500 + [{"url": 5}]}},
+            {"kv": {"commands": [["SET", "k"]]}},
+            {"destinations": {"x": 200}},
+            {"faults": {"kv": [{"kind": "x"}]}},
+        ):
+            state = {"queue": {"messages": [message]}, **refused}
+            with pytest.raises(ContractError):
+                load_state(cloud, read_state(written(tmp_path, state)), tmp_path)
+        load_state(cloud, {"queue": {"messages": [message]}}, tmp_path)
+        wait_until(lambda: delivered)
+        assert len(delivered) == 1
 
 
 def test_a_part_without_its_fake(tmp_path: Path) -> None:

@@ -579,6 +579,11 @@ class Engine(Publisher):
                 self._restore(saved)
                 raise
 
+    def restore_numbers(self, saved: QueueCopy) -> None:
+        """Give numbers again that were given since a copy was made, and that nothing has any more."""
+        with self.lock:
+            self._sequence, self.dead_letters.count = saved.sequence, saved.dead_letter_count
+
     def _restore(self, saved: QueueCopy) -> None:
         with self.lock:
             self._cancel_timers()
