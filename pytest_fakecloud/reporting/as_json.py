@@ -32,7 +32,7 @@ from .values import (
     hides_words,
     parsed,
     printable,
-    write_private,
+    write_public,
 )
 from .wording import describe, sentence, status_line
 
@@ -119,9 +119,9 @@ def _history(report: Report) -> dict[str, Any]:
 
 
 def write(report: Report, path: Path) -> Path:
-    """Write the JSON of a report to a file that only its owner can read; return its path."""
+    """Write the JSON of a report to a file; return its path."""
     text = json.dumps(as_json(report), ensure_ascii=False, indent=1, default=shown)
-    return write_private(path, printable(text) + "\n")
+    return write_public(path, printable(text) + "\n")
 
 
 def _finding(finding: Finding, text: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ..core.errors import counted, shown
 from .as_json import as_json
 from .model import Report
 from .replay import states
-from .values import Mask, printable, shortened, visible, write_private
+from .values import Mask, printable, shortened, visible, write_public
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -69,9 +69,9 @@ def write(
     picture: Picture | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the page of a test into a folder, readable only by its owner; return its path."""
+    """Write the page of a test into a folder; return its path."""
     text = page(cloud, report, picture, beside)
-    return write_private(folder / f"{file_name(report.test)}.html", text)
+    return write_public(folder / f"{file_name(report.test)}.html", text)
 
 
 def write_index(folder: Path) -> Path | None:
@@ -82,7 +82,7 @@ def write_index(folder: Path) -> Path | None:
     title = counted(len(pages), "failing test")
     items = "\n".join(map(_indexed, pages))
     body = f"<header><h1>{title}</h1><ul>{items}</ul></header>"
-    return write_private(folder / _INDEX, _whole(title, body))
+    return write_public(folder / _INDEX, _whole(title, body))
 
 
 def _indexed(path: Path) -> str:

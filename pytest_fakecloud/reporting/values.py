@@ -1,7 +1,8 @@
 """Values of reports as strings: readable bodies and compact JSON, with credentials masked.
 
-Known secrets are masked, and what looks like a credential. Files of reports, pages and recordings
-can be read only by their owner, because masking may miss a secret.
+Known secrets are masked, and what looks like a credential. Recordings can be read only by their
+owner, because masking may miss a secret in a whole request. Pages and their data have the mode that
+the umask gives, because they are made to be published.
 """
 
 from __future__ import annotations
@@ -243,6 +244,17 @@ def make_private(path: Path) -> Path:
 def write_private(path: Path, text: str) -> Path:
     """Write a string to a file that only its owner can read, creating folders; return the path."""
     make_private(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+def write_public(path: Path, text: str) -> Path:
+    """Write a string to a new file with the mode that the umask gives; return the path.
+
+    It replaces an existing file, whose mode may be another one. Folders are created.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
 
 

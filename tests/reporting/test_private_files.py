@@ -1,4 +1,4 @@
-"""Only the owner can read files that contain requests."""
+"""Only the owner can read recordings; report pages have the mode that the umask gives."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.recordings import archives
+from pytest_fakecloud.reporting import as_json
 from pytest_fakecloud.reporting import page as timeline
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.values import write_private
@@ -33,11 +34,27 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_recordings_and_timelines(tmp_path: Path) -> None:
+def test_recordings(tmp_path: Path) -> None:
     with Cloud(seed=1) as cloud:
         cloud.kv_server()
         assert mode(archives.write(cloud, tmp_path / "a" / "x.har")) == 0o600
-        assert mode(timeline.write(cloud, tmp_path / "b", report_of(cloud, test="it"))) == 0o600
+
+
+@pytest.mark.parametrize("umask", [0, 0o002, 0o022, 0o027, 0o077])
+def test_report_pages_their_index_and_data(tmp_path: Path, umask: int) -> None:
+    os.umask(umask)
+    folder = tmp_path / "new" / "pages"
+    with Cloud(seed=1) as cloud:
+        cloud.kv_server()
+        report = report_of(cloud, test="it")
+        for _ in range(2):
+            page = timeline.write(cloud, folder, report)
+            data, index = as_json.write(report, page.with_suffix(".json")), folder / "index.html"
+            assert timeline.write_index(folder) == index
+            for path in (page, data, index):
+                assert mode(path) == 0o666 & ~umask
+                path.chmod(0o640)  # of a file that the next run replaces
+    assert mode(folder) == 0o777 & ~umask
 
 
 def test_a_file_that_was_there_is_closed_too(tmp_path: Path) -> None:
@@ -80,5 +97,7 @@ def test_the_journal_of_run(tmp_path: Path) -> None:
 def test_what_the_plugin_records(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(kv_server): assert kv_server.client().set('a', '1') == 5")
     apart(pytester, "--fakecloud-record=har", "--fakecloud-report=html")
-    files = [path for name in ("har", "html") for path in (pytester.path / name).iterdir()]
-    assert [mode(path) for path in files] == [0o600] * 4
+    modes = {
+        name: {mode(path) for path in (pytester.path / name).iterdir()} for name in ("har", "html")
+    }
+    assert modes == {"har": {0o600}, "html": {0o666}}
