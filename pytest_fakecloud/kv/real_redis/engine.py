@@ -87,11 +87,13 @@ class RedisUsers:
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
         """Return a REST token for a user; raise ``CommandError`` for a wrong name or password."""
-        user = self._prefixes.users + name
-        if name not in DEFAULT_USERS and not self._link.admits((user, password)):
-            password = wrapping_token(name, password)
-        if name in DEFAULT_USERS or not self._link.admits((user, password)):
+        if name in DEFAULT_USERS:
             raise CommandError(errors.rest_token_failed(name))
+        user = self._prefixes.users + name
+        if not self._link.admits((user, password)):
+            password = wrapping_token(name, password)
+            if not self._link.admits((user, password)):
+                raise CommandError(errors.rest_token_failed(name))
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
         return _TOKEN.encode() + sealed.rstrip(b"=")
 

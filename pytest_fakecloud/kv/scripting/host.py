@@ -375,10 +375,12 @@ class LuaHost:
         }
 
     def cjson_settings(self) -> CjsonSettings:
+        """Return a copy of the settings that scripts and functions have now."""
         of_scripts, of_functions = self._cjson_tables
         return dict(of_scripts.items()), dict(of_functions.items())
 
     def set_cjson_settings(self, settings: CjsonSettings) -> None:
+        """Replace the settings; those that are left out get their initial values."""
         for table, values in zip(self._cjson_tables, settings, strict=True):
             for name, value in (self._cjson_defaults | values).items():
                 table[name] = value
