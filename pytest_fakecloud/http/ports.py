@@ -66,6 +66,16 @@ def _connected(candidate: Any, seconds: float) -> socket.socket:
     return sock
 
 
+def below_tls(sock: socket.socket) -> Any:
+    """Return the methods that a socket has below TLS: those of a TLS socket change what its reader uses.
+
+    They are looked up in the class of the socket, because gevent and pytest-socket replace
+    ``socket.socket``, whose methods then reject sockets of the class before.
+    """
+    secured = [kind for kind in type(sock).__mro__ if "do_handshake" in vars(kind)]
+    return super(secured[-1], sock) if secured else sock
+
+
 def is_free(host: str, port: int) -> bool:
     """Return whether a server can listen on a port."""
     try:

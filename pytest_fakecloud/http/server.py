@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..core.timers import monotonic
 from .messages import Answer, ConnectionEffect, Stream, asks_to_close
 from .parsing import MalformedRequest, ReceivedRequest, RequestReader
+from .ports import below_tls
 
 if TYPE_CHECKING:
     from .app import App
@@ -159,7 +160,7 @@ class Connection:
                 poll = _poll()
                 poll.register(self.sock, hung_up)
                 return bool(poll.poll(0))
-            return has_arrived(self.sock) and not socket.socket.recv(self.sock, 1, socket.MSG_PEEK)
+            return has_arrived(self.sock) and not below_tls(self.sock).recv(1, socket.MSG_PEEK)
         except OSError:
             return True
 
@@ -180,8 +181,10 @@ class Connection:
             # The client disconnected, or the mount was closed while serving.
             pass
         except BaseException as error:
-            # pytest.fail() in a handler must not end this thread, which belongs to a pool.
-            mount.report(error)
+            # pytest.fail() in a handler must not end this thread, which belongs to a pool. When a
+            # connection is shut down, the sockets of gevent raise an OSError in its reader.
+            if not (self.ended and isinstance(error, OSError)):
+                mount.report(error)
         finally:
             if mount.arrivals is not None:
                 mount.arrivals.remove(self)
@@ -242,9 +245,9 @@ class Connection:
                 sock.setblocking(True)
 
     def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
-        # Call the plain socket's method: a TLS socket's shutdown() breaks its reader.
+        # A TLS socket's own shutdown() breaks its reader.
         with contextlib.suppress(OSError):
-            socket.socket.shutdown(self.sock, how)
+            below_tls(self.sock).shutdown(how)
 
     def stream(self, send: Callable[[], bool]) -> bool:
         """Send a response that may never end; return False if the connection must be closed."""
@@ -281,7 +284,7 @@ class Connection:
     def after_fork(self) -> None:
         """Close the copy of the socket in a child process."""
         with contextlib.suppress(OSError):
-            socket.socket.close(self.sock)
+            self.sock.close()
 
     def end(self) -> None:
         """Shut the connection down. The caller holds the mount's lock, so the socket is open."""

@@ -83,6 +83,66 @@ def test_blocking_commands_answer_in_a_process_patched_by_gevent(pytester: pytes
     apart(pytester, "-ppatched").assert_outcomes(passed=4)
 
 
+ENDS_CONNECTIONS = textwrap.dedent(
+    """
+    import redis
+    import requests
+    from pytest_fakecloud import Cloud
+
+    clients = []
+
+    def connect(kv, **options):
+        client = redis.Redis.from_url(kv.database_url, **options)
+        assert client.ping()
+        clients.append(client)
+
+    def test_fixture(kv_server):
+        connect(kv_server)
+        session = requests.Session()
+        assert session.get(kv_server.url + "/ping", headers=kv_server.headers).ok
+        clients.append(session)
+    """
+)
+
+
+def test_fakes_end_open_connections_in_a_process_patched_by_gevent(
+    pytester: pytest.Pytester,
+) -> None:
+    pytest.importorskip("gevent")
+    pytester.makepyfile(
+        patched="import gevent.monkey\ngevent.monkey.patch_all()",
+        test_ends=ENDS_CONNECTIONS
+        + textwrap.dedent(
+            """
+
+            def test_outage(kv_server):
+                connect(kv_server)
+                kv_server.faults.down()
+                kv_server.faults.up()
+                connect(kv_server)
+
+            def test_tls():
+                with Cloud(tls=True) as cloud:
+                    connect(cloud.kv_server(), ssl_ca_certs=cloud.authority.ca_file)
+                    cloud.close()
+                    assert cloud.violations() == []
+            """
+        ),
+    )
+    apart(pytester, "-ppatched").assert_outcomes(passed=3)
+
+
+def test_fakes_end_connections_of_gevent_after_pytest_socket_has_restored_other_sockets(
+    pytester: pytest.Pytester,
+) -> None:
+    pytest.importorskip("gevent")
+    pytest.importorskip("pytest_socket")
+    # At the end of each test, pytest-socket restores the class that it has found when it was imported.
+    pytester.makeconftest("import gevent.monkey\ngevent.monkey.patch_all(ssl=False)")
+    pytester.makepyfile(ENDS_CONNECTIONS)
+    apart(pytester, plugins=("socket",)).assert_outcomes(passed=1)
+
+
 def test_code_without_event_loops_is_explored_in_a_process_patched_by_gevent(
     pytester: pytest.Pytester,
 ) -> None:

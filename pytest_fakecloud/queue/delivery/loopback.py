@@ -14,7 +14,7 @@ import threading
 from typing import TypeAlias
 
 from ...core.timers import monotonic, weakly
-from ...http.ports import connect
+from ...http.ports import below_tls, connect
 from ..model import Delivery, Outcome
 from ..wire.values import HOP_BY_HOP
 from .applications import Address, Deadlines, header_bytes, timed_out
@@ -182,7 +182,7 @@ class _Exchange:
         sock = self.sock
         if sock is not None:
             # Do not call the method of a TLS socket, which another thread is using.
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            below_tls(sock).shutdown(socket.SHUT_RDWR)
 
 
 def _request_bytes(delivery: Delivery, address: Address) -> bytes:
