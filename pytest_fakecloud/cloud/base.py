@@ -18,7 +18,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
 from operator import attrgetter
 from os import urandom
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
@@ -126,6 +126,9 @@ class BaseCloud:
     def _begin(self, config: CloudConfig) -> None:
         """Begin what lasts as long as the cloud. What is registered last ends first."""
         exits = self._exits
+        watch = self._watch()
+        exits.callback(watch.close)
+        next(watch)
         exits.callback(self._forget_timers)
         if config.tls:
             from ..process.surroundings import Authority
@@ -377,20 +380,24 @@ class BaseCloud:
         self._time.on_background = None
         self._time.forget_timers()
 
-    def __del__(self) -> None:
-        # Without exits, __init__() has raised an exception.
-        if not hasattr(self, "_exits") or self.closed or sys.is_finalizing():
-            return
-        warnings.warn(
-            f"{self!r} was garbage-collected without close(): use a with-block",
-            ResourceWarning,
-            stacklevel=2,
-            source=self,
-        )
-        # Close the cloud in another thread, because this one may hold any lock.
-        _dropped.append(self)
-        if self._context.hub is not None:
-            self._context.hub.later(_close_dropped)
+    def _watch(self) -> Generator[None, None, None]:
+        """Close the cloud after the garbage collector has found it, unless it is closed by then."""
+        # A generator that has ended, unlike a __del__(), runs no code for a closed cloud. Python ignores
+        # exceptions in such code, so that of a signal's handler would be lost.
+        try:
+            yield
+        finally:
+            if not (self.closed or sys.is_finalizing()):
+                # Close it in another thread, because this one may hold any lock.
+                _dropped.append(self)
+                if self._context.hub is not None:
+                    self._context.hub.later(_close_dropped)
+                warnings.warn(
+                    f"{self!r} was garbage-collected without close(): use a with-block",
+                    ResourceWarning,
+                    stacklevel=2,
+                    source=self,
+                )
 
     def _stop_delivering(self) -> None:
         with _making_dispatchers:

@@ -243,10 +243,12 @@ def weakly(method: Callable[P, T]) -> Callable[P, T]:
 
     A part that is given a function of its owner then forms no circle of references with it.
     """
-    reference: Any = weakref.WeakMethod(method)
+    bound: Any = method
+    # Not a WeakMethod, whose callback the garbage collector would run when it frees the object.
+    function, reference = bound.__func__, weakref.ref(bound.__self__)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = reference()(*args, **kwargs)
+        result: T = function(reference(), *args, **kwargs)
         return result
 
     return call

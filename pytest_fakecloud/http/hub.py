@@ -79,21 +79,12 @@ class Mount:
         self.on_reset: list[Callable[[], None]] = []
         self.on_error: list[Callable[[BaseException], None]] = []
         self.live: set[Connection] = set()
-        self.reference = weakref.ref(self)
-        """The reference through which the hub, which does not keep the mount alive, finds it."""
-        hash(self.reference)  # so that it still has a hash in __del__()
         self.listener, self.port = hub.bind(host, port) if listener is None else (listener, port)
+        hub.add_listener(self)
         self.address = host, self.port
         self.origin = "http" if tls is None else "https", host, self.port
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{self.origin[0]}://{shown}:{self.port}"
-
-    def __del__(self) -> None:
-        # Take no lock here: the garbage collector may run in code that holds it.
-        if hasattr(self, "url") and not self.closed:
-            self.hub.mounts.discard(self.reference)
-            self.hub.unregister(self.listener)
-            self.listener.close()
 
     def __repr__(self) -> str:
         return f"<Mount {self.url}{' closed' if self.closed else ''}>"
@@ -118,7 +109,7 @@ class Mount:
             self.closed = True
             self.listener.close()
             self._end_connections(self.live)
-        self.hub.mounts.discard(self.reference)
+        self.hub.forget_listener(self)
         # If one raises, the others still wake handlers, which would otherwise wait in vain.
         call_all(tuple(self.on_stop))
 
@@ -180,8 +171,9 @@ class Mount:
                 self.listener.listen(BACKLOG)
             else:
                 self.listener, _ = self.hub.bind(self.host, self.port)
+                self.hub.add_listener(self)
             self._listening = True
-            self.hub.register(self.listener, self.reference)
+            self.hub.register(self.listener, weakref.ref(self))
 
     def report(self, error: BaseException) -> None:
         """Pass an exception from a handler to ``on_error``, or print it to standard error."""
@@ -258,6 +250,7 @@ class Mount:
         """Serve again in a forked process, at the port of a new ``listener``."""
         self.closed, self._listening = False, True
         self.listener = listen(self.host, 0)
+        self.hub.add_listener(self)
         self.hub.add_mount(self)
 
 
@@ -292,7 +285,8 @@ class Hub:
     def _reset(self) -> None:
         """Set the state of a hub without mounts: at first, and in a forked process."""
         self._lock = threading.Lock()
-        self.mounts: set[weakref.ref[Mount]] = set()
+        self._listeners: dict[weakref.ref[Mount], socket.socket] = {}
+        """The listening sockets of the mounts that are not closed. The hub keeps no mount alive."""
         self._later: deque[Callable[[], object]] = deque()
         self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
@@ -345,8 +339,7 @@ class Hub:
         """Accept connections of a mount that listens."""
         if self._selector is None:
             self._start()
-        self.mounts.add(mount.reference)
-        self.register(mount.listener, mount.reference)
+        self.register(mount.listener, weakref.ref(mount))
 
     def stop(self) -> None:
         """Close every mount and end the hub's thread. The next mount starts it again."""
@@ -362,7 +355,25 @@ class Hub:
             thread.join(1.0)
 
     def open_mounts(self) -> list[Mount]:
-        return [mount for reference in self.mounts.copy() if (mount := reference()) is not None]
+        references = self._listeners.copy()
+        return [mount for reference in references if (mount := reference()) is not None]
+
+    def add_listener(self, mount: Mount) -> None:
+        """Close the listening socket when the mount is garbage-collected, unless it has closed."""
+        # Not by a __del__() of the mount: it would run for closed mounts, too, and Python ignores the
+        # exception of a signal's handler that arrives there.
+        self._listeners[weakref.ref(mount, self._close_listener)] = mount.listener
+
+    def forget_listener(self, mount: Mount) -> None:
+        """Forget the listening socket of a mount that has closed it."""
+        self._listeners.pop(weakref.ref(mount), None)
+
+    def _close_listener(self, reference: weakref.ref[Mount]) -> None:
+        # Take no lock here: the garbage collector may run in code that holds it.
+        listener = self._listeners.pop(reference, None)
+        if listener is not None:
+            self.unregister(listener)
+            listener.close()
 
     # -- for mounts and connections --------------------------------------------------------------
 
@@ -423,7 +434,7 @@ class Hub:
             self._nudge()
 
     def later(self, function: Callable[[], object]) -> None:
-        """Call a function in the hub's thread. Takes no lock, so it can be called from ``__del__``."""
+        """Call a function in the hub's thread. Takes no lock, so finalizers can call it."""
         self._later.append(function)
         self._nudge()
 

@@ -18,6 +18,7 @@ import ssl
 import tempfile
 import threading
 import weakref
+from functools import partial
 from typing import Any
 
 from ..core.errors import importing
@@ -178,7 +179,8 @@ class Authority:
             import trustme
         authority = trustme.CA()
         folder = tempfile.mkdtemp(prefix="fakecloud-tls-")
-        self._remove = weakref.finalize(self, _remove, folder, os.getpid())
+        self._remove = partial(_remove, folder, os.getpid())
+        self._finalizer = weakref.finalize(self, self._remove)
         self.ca_file = os.path.join(folder, "ca.pem")
         authority.cert_pem.write_to_path(self.ca_file)
         self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -196,8 +198,11 @@ class Authority:
         return ssl.create_default_context(cafile=self.ca_file)
 
     def close(self) -> None:
-        """Delete the files. A forked process does nothing, because they belong to its parent."""
+        """Delete the files. A forked process does nothing, because they belong to its parent. Can be
+        repeated, also after an exception at any place in it.
+        """
         self._remove()
+        self._finalizer.detach()
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -12,8 +12,10 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -21,10 +23,11 @@ import httpx
 import pytest
 import urllib3
 
+import pytest_fakecloud
 from pytest_fakecloud import Cloud, ContractError, KVServer
 from pytest_fakecloud.cloud.base import secrets_in, show_same
 from pytest_fakecloud.cloud.config import CloudConfig
-from pytest_fakecloud.cloud.fake import Takeover, secrets_of
+from pytest_fakecloud.cloud.fake import Fake, Takeover, secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.core.threads import Dispatcher
@@ -35,6 +38,7 @@ from pytest_fakecloud.http.ports import listen
 
 from ..harness import changing_clouds, wait_until
 from ..http.test_hub import descriptors
+from ..interruptions import interrupted, places
 
 
 @pytest.mark.parametrize(
@@ -480,6 +484,61 @@ def test_a_closed_cloud_is_freed_without_a_garbage_collection(fixture: str) -> N
             assert fake_is_there() is None
     finally:
         gc.enable()
+
+
+def code_of_finalizers(drop: Callable[[], object]) -> list[str]:
+    """Return the functions of the package, and the finalizers of ``weakref``, that run while dropped
+    objects are freed.
+    """
+    folder = os.path.dirname(pytest_fakecloud.__file__) + os.sep
+    called = []
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith((folder, weakref.__file__)):
+            called.append(code.co_qualname)
+
+    gc.collect()
+    sys.setprofile(profile)
+    try:
+        drop()
+        gc.collect()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("fixture", SERVICES)
+def test_freeing_a_closed_cloud_and_its_fakes_runs_no_code(fixture: str, tls: bool) -> None:
+    """Python ignores the exception of a signal's handler that arrives in such code."""
+    with Cloud(tls=tls) as cloud:
+        objects: list[object] = [cloud, getattr(cloud, fixture)()]
+        alone: list[Fake] = [getattr(cloud, fixture)()]
+        alone[0].close()
+        assert code_of_finalizers(alone.clear) == []
+    del cloud
+    assert code_of_finalizers(objects.clear) == []
+
+
+def test_freeing_a_cloud_after_an_interrupted_close_runs_no_code() -> None:
+    for place in places(Cloud().close):
+        cloud = Cloud()
+        cloud.kv_server()
+        interrupted(cloud.close, place)
+        cloud.close()
+        objects = [cloud]
+        del cloud
+        assert code_of_finalizers(objects.clear) == [], place
+
+
+def test_freeing_an_open_cloud_runs_code_that_closes_it() -> None:
+    users = changing_clouds()
+    objects: list[object] = [Cloud()]
+    with pytest.warns(ResourceWarning, match="was garbage-collected without close"):
+        assert "BaseCloud._watch" in code_of_finalizers(objects.clear)
+    Cloud().close()  # closes dropped clouds that have no hub
+    assert changing_clouds() == users
 
 
 def test_a_fake_keeps_the_cloud_that_nobody_else_holds() -> None:

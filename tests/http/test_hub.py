@@ -65,7 +65,7 @@ def test_a_mount_has_an_address_of_its_own(hub: Hub) -> None:
     assert first.url == f"http://127.0.0.1:{first.port}"
     assert first.port != second.port
     assert fetch(first).body == b"hello"
-    assert len(hub.mounts) == 2
+    assert len(hub.open_mounts()) == 2
 
 
 def test_a_mount_is_a_with_block(hub: Hub) -> None:
@@ -687,7 +687,7 @@ def test_ten_thousand_mounts_leave_no_descriptor_and_no_thread(hub: Hub) -> None
     # Fewer is fine: workers of earlier tests may have ended.
     assert after <= before
     assert after[1] <= before[1]
-    assert not hub.mounts
+    assert not hub.open_mounts()
 
 
 @linux_only
