@@ -25,6 +25,7 @@ from ..core.exits import Exits, exiting
 from ..core.frames import stack_of
 from ..core.timers import monotonic
 from .clocks import is_infrastructure, module_of
+from .surroundings import restore_variable
 
 if TYPE_CHECKING:
     from .sleepers import Sleepers
@@ -67,6 +68,8 @@ class _Travel:
             import time_machine
         self._travel = time_machine.travel(now, tick=False)
         self._on_read = on_read
+        self._environ = os.environ
+        """The mapping in which time-machine sets the zone. Code can assign a copy to ``os.environ``."""
         self._traveller: Any = None
         self._is_over = False
         self._of_uuid = {name: vars(uuid)[name] for name in _OF_UUID if name in vars(uuid)}
@@ -121,11 +124,11 @@ class _Travel:
             if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
                 above._orig_tz = traveller._orig_tz
             elif hasattr(traveller, "_orig_tz"):
-                _set_zone(traveller._orig_tz)
+                self._restore_zone(traveller._orig_tz)
             stack.remove(traveller)
         else:
             if hasattr(traveller, "_orig_tz"):
-                _set_zone(traveller._orig_tz)
+                self._restore_zone(traveller._orig_tz)
             # The zone is restored, and time-machine would fail to restore it a second time.
             traveller._destination_tzname = None
             if traveller not in stack:
@@ -134,6 +137,13 @@ class _Travel:
             if not stack:
                 vars(uuid).update(self._of_uuid)
         self._is_over = True
+
+    def _restore_zone(self, name: str | None) -> None:
+        for environ in (self._environ, os.environ):
+            if environ is self._environ or "TZ" in environ:
+                restore_variable(environ, "TZ", name)
+        if sys.platform != "win32":
+            time.tzset()
 
 
 _OF_UUID = ("_generate_time_safe", "_UuidCreate")
@@ -151,15 +161,6 @@ def _travellers() -> list[Any]:
 
     stack: list[Any] = getattr(time_machine, "traveller_stack", [])
     return stack
-
-
-def _set_zone(name: str | None) -> None:
-    if name is None:
-        os.environ.pop("TZ", None)
-    else:
-        os.environ["TZ"] = name
-    if sys.platform != "win32":
-        time.tzset()
 
 
 ProcessTimeMode: TypeAlias = bool | Literal["autojump"]

@@ -18,8 +18,9 @@ import ssl
 import tempfile
 import threading
 import weakref
+from collections.abc import MutableMapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.errors import importing
 from .replace import Change, Function, Hook
@@ -30,32 +31,57 @@ _contexts_lock = threading.Lock()
 _contexts: dict[tuple[object, ...], Any] = {}
 
 
+class _Variable(NamedTuple):
+    """A variable that is set in a mapping: its value before, and the value that was set."""
+
+    environ: MutableMapping[str, str]
+    name: str
+    before: str | None
+    ours: str
+
+
 class Variables:
     """Environment variables that are set until ``restore()``."""
 
     def __init__(self) -> None:
-        self.changed: dict[str, tuple[str | None, str]] = {}
-        """The value of each variable before, and the value that was set."""
+        self._set: dict[tuple[int, str], _Variable] = {}
+        """The variables by mapping and name, because other code may assign another mapping to
+        ``os.environ`` at any time.
+        """
 
     def set(self, name: str, value: str) -> None:
-        present = os.environ.get(name)
-        before, last = self.changed.get(name, (present, present))
+        environ = os.environ
+        before = environ.get(name)
+        last = self._set.get((id(environ), name))
         # Remember the value of other code that has set the variable since.
-        self.changed[name] = before if present == last else present, value
-        os.environ[name] = value
+        if last is not None and before == last.ours:
+            before = last.before
+        self._set[id(environ), name] = _Variable(environ, name, before, value)
+        environ[name] = value
+
+    def has_set(self, name: str) -> bool:
+        """Return whether a variable has been set here, and still has this value."""
+        variable = self._set.get((id(os.environ), name))
+        return variable is not None and os.environ.get(name) == variable.ours
 
     def restore(self) -> None:
-        """Restore the variables, except those that other code has set since or restored itself, as
+        """Restore the variables in the mapping in which they were set, and in ``os.environ`` if this is
+        now a copy that has them, too. Leave those that other code has set since or restored itself, as
         pytest's ``monkeypatch`` does. Can be repeated, also after an exception at any place in it.
         """
-        for name, (before, ours) in self.changed.items():
-            if os.environ.get(name) != ours:
-                continue
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before
-        self.changed.clear()
+        for variable in self._set.values():
+            for environ in (variable.environ, os.environ):
+                if environ.get(variable.name) == variable.ours:
+                    restore_variable(environ, variable.name, variable.before)
+        self._set.clear()
+
+
+def restore_variable(environ: MutableMapping[str, str], name: str, before: str | None) -> None:
+    """Set an environment variable to its value before, or delete it if it had none."""
+    if before is None:
+        environ.pop(name, None)
+    else:
+        environ[name] = before
 
 
 class _NoProxy(Change):
@@ -77,9 +103,7 @@ class _NoProxy(Change):
 
     def refresh(self) -> None:
         # Check only one of the two variables, because other tools restore both.
-        name = _PROXY_VARIABLES[1]
-        changed = self._variables.changed
-        if name in changed and os.environ.get(name) == changed[name][1]:
+        if self._variables.has_set(_PROXY_VARIABLES[1]):
             return
         with self._lock:
             self._set()

@@ -76,6 +76,24 @@ def test_what_somebody_sets_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ["NO_PROXY"] == "mine.test"
 
 
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_variables_are_restored_where_they_were_set(
+    monkeypatch: pytest.MonkeyPatch, is_copy: bool
+) -> None:
+    real, other = os.environ, {"NO_PROXY": "mine.test"}
+    with Cloud() as cloud:
+        if is_copy:
+            other = real.copy()
+        monkeypatch.setattr(os, "environ", other)
+        cloud.kv_server()
+        assert "127.0.0.1" in other["NO_PROXY"]
+        assert other["no_proxy"] == "127.0.0.1"
+    assert not any(name in real for name in NAMES)
+    assert {name: other[name] for name in NAMES if name in other} == (
+        {} if is_copy else {"NO_PROXY": "mine.test"}
+    )
+
+
 def test_a_cloud_that_cannot_be_made_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trustme", None)
     before = dict(os.environ)

@@ -81,6 +81,22 @@ def test_reads_by_the_standard_library_are_its_callers(monkeypatch: pytest.Monke
         log()
 
 
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows has no zone of the process")
+def test_the_zone_is_restored_after_a_copy_of_the_environment_was_assigned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    real = os.environ
+    try:
+        with Cloud(now=NOON, process_time=True):
+            monkeypatch.setattr(os, "environ", real.copy())
+        assert (real["TZ"], os.environ["TZ"], time.tzname[0]) == ("Asia/Tokyo", "Asia/Tokyo", "JST")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_a_travel_that_crosses_its_end_leaves_the_zone_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
