@@ -836,6 +836,16 @@ async def checkpoint() -> None:
         await asyncio.sleep(0)
 
 
+def asyncio_is_running() -> bool:
+    return asyncio._get_running_loop() is not None
+
+
+def loop_is_running() -> bool:
+    """Return whether this thread runs an event loop (asyncio or trio), which nothing may block."""
+    trio = sys.modules.get("trio")
+    return asyncio_is_running() or (trio is not None and bool(trio.lowlevel.in_trio_run()))
+
+
 def _running_trio() -> Any:
     """Return the module ``trio`` if its event loop runs this task, else None."""
     trio = sys.modules.get("trio")

@@ -4,8 +4,10 @@ The TLS context is the one exception to unmodified clients. httpx, which every o
 builds a context and loads the certificate authorities for each client. This takes about 20 ms, many
 times the rest of a test. While a cloud is open, clients with default settings share one context.
 Other ``verify`` settings and client certificates are not affected, and a context is never shared
-across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they name. The context is
-kept for the next cloud; httpx itself is restored when the last cloud closes.
+across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they name. With one of these
+variables, a client that is created in an event loop has its own context, because only a look at the
+files, which can block the loop, shows whether they have changed. The context is kept for the next
+cloud; httpx itself is restored when the last cloud closes.
 ``fakecloud_share_tls_context = false`` turns it off.
 """
 
@@ -16,18 +18,18 @@ import os
 import shutil
 import ssl
 import tempfile
-import threading
 import weakref
 from collections.abc import MutableMapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..core.clock import loop_is_running
 from ..core.errors import importing
 from .replace import Change, Function, Hook
 
 _LOOPBACK = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
-_contexts_lock = threading.Lock()
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _contexts: dict[tuple[object, ...], Any] = {}
 
 
@@ -136,12 +138,14 @@ def _share_contexts(original: Function, hook: Hook) -> Function:
             return original(*args, **kwargs)
         if verify is not True or cert is not None or not hook.users:
             return original(*args, **kwargs)
-        key = (_trusted("SSL_CERT_FILE"), _trusted("SSL_CERT_DIR"), bool(trust_env))
-        with _contexts_lock:
-            context = _contexts.get(key)
-            if context is None:
-                context = _contexts[key] = original(*args, **kwargs)
-            return context
+        if any(map(os.environ.get, _CERTIFICATES)) and loop_is_running():
+            return original(*args, **kwargs)
+        key = (*map(_trusted, _CERTIFICATES), bool(trust_env))
+        # Without a lock, which would also block an event loop while another thread creates a context.
+        context = _contexts.get(key)
+        if context is None:
+            context = _contexts.setdefault(key, original(*args, **kwargs))
+        return context
 
     return create_ssl_context
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import requests
+import trio
 import trustme
 
 from pytest_fakecloud import Cloud, ContractError
@@ -176,3 +179,34 @@ def test_other_authorities_are_seen_even_under_the_same_name(
         assert made() is not first
         monkeypatch.undo()
         assert made() is default
+
+
+@pytest.mark.parametrize(
+    "run", [lambda work: asyncio.run(work()), trio.run], ids=["asyncio", "trio"]
+)
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_a_client_created_in_an_event_loop_looks_at_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, run: Callable[..., object]
+) -> None:
+    path = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    monkeypatch.setenv(variable, str(tmp_path if variable == "SSL_CERT_DIR" else path))
+    stat, looks = os.stat, list[str]()
+
+    def watched_stat(file: Any, **options: Any) -> os.stat_result:
+        looks.append(str(file))
+        return stat(file, **options)
+
+    async def create() -> None:
+        assert made() is not shared
+        await kv.aio.client().close()
+
+    with Cloud() as cloud:
+        shared, kv = made(), cloud.kv_server()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", watched_stat)
+            assert made() is shared
+            assert os.environ[variable] in looks
+            looks.clear()
+            run(create)
+        assert os.environ[variable] not in looks

@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from ...core.clock import asyncio_is_running, loop_is_running
 from ...core.errors import FakecloudError
 from ...core.signals import Signal
 from ...core.threads import DaemonThread
@@ -147,15 +148,6 @@ class Deadlines:
             except Exception:
                 # Ignore the error: the attempt that the callback should end has already ended.
                 continue
-
-
-def asyncio_is_running() -> bool:
-    return asyncio._get_running_loop() is not None
-
-
-def loop_is_running() -> bool:
-    trio = sys.modules.get("trio")
-    return asyncio_is_running() or (trio is not None and bool(trio.lowlevel.in_trio_run()))
 
 
 WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]

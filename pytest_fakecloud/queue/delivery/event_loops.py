@@ -10,9 +10,10 @@ from concurrent.futures import CancelledError
 from inspect import signature
 from typing import Any
 
+from ...core.clock import loop_is_running
 from ...core.errors import ends_the_test
 from ...core.threads import DaemonThread
-from .applications import AsgiApp, CapReached, Deadlines, Event, loop_is_running
+from .applications import AsgiApp, CapReached, Deadlines, Event
 
 _SHUTDOWN_SECONDS = 1.0
 """Maximum real time for the shutdown of the applications."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.calls import Headers, parsed_body
-from ...core.clock import in_thread
+from ...core.clock import asyncio_is_running, in_thread
 from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, TEXT, URL, Shaped, is_pattern
 from ...core.frames import code_place, is_own
@@ -29,7 +29,6 @@ from .applications import (
     CapReached,
     Deadlines,
     MissingState,
-    asyncio_is_running,
     call_asgi,
     call_wsgi,
     failed,

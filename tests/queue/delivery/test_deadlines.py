@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 import trio
 
+from pytest_fakecloud.core.clock import loop_is_running
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.queue.delivery.applications import CapReached, Deadlines, loop_is_running
+from pytest_fakecloud.queue.delivery.applications import CapReached, Deadlines
 
 from ..edge import frozen
 
