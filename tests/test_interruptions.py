@@ -6,10 +6,15 @@ import asyncio
 import contextlib
 import gc
 import inspect
+import itertools
 import os
+import selectors
+import socket
+import sys
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
@@ -18,12 +23,15 @@ from operator import ne
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import time_machine
 
-from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud
+from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud, KVServer
 from pytest_fakecloud.explore.patches import explored
+from pytest_fakecloud.http import hub
 from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.kv.engine.limits import Sizes
 from pytest_fakecloud.process.surroundings import changes_for
@@ -50,6 +58,7 @@ MOST_PLACES = 3
 """Number of places at which each call is interrupted at most, unless all places are asked for."""
 SLOW = {"Cloud": pytest.mark.slow}
 START = "2026-01-01T00:00:00Z"
+linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="closes its listeners")
 
 
 @pytest.fixture
@@ -303,6 +312,55 @@ def test_after_an_interruption_a_fault_applies_once() -> None:
             assert [position for position, _ in kv._app.chain.members] == [FAULTS], place
             kv.faults.clear()
             assert kv._app.chain.members == [], place
+
+
+def check_reachable(kv: KVServer) -> None:
+    assert not kv.faults.is_down
+    assert all(mount.is_listening for mount in kv._mounts)
+    assert httpx.get(f"{kv.url}/ping", headers=kv.headers).is_success
+    port = urlsplit(kv.database_url).port
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as client:
+        client.sendall(b"PING\r\n")
+        assert client.recv(1)
+
+
+OUTAGES: dict[str, Callable[[KVServer], object]] = {
+    "up": lambda kv: kv.faults.up(),
+    "clear": lambda kv: kv.faults.clear(),
+    "reset": lambda kv: kv.reset(),
+    "remove": lambda kv: [fault.remove() for fault in kv.faults],
+    "down": lambda kv: kv.faults.down(),
+}
+"""Calls that end an outage, and one that begins an outage."""
+
+
+@pytest.mark.parametrize("can_stop", [pytest.param(True, marks=linux_only), False])
+@pytest.mark.parametrize("name", OUTAGES)
+def test_after_an_interrupted_change_of_an_outage_the_fake_can_be_reached_again(
+    monkeypatch: pytest.MonkeyPatch, name: str, can_stop: bool
+) -> None:
+    monkeypatch.setattr(hub, "CAN_STOP_LISTENING", can_stop)
+    also = (selectors, contextlib, weakref)
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+        change = partial(OUTAGES[name], kv)
+        restores = [partial(OUTAGES[restore], kv) for restore in ("up", "clear", "reset")]
+        if name != "down":
+            kv.faults.down()
+        reached = places(change, also)
+        assert len(reached) > 50
+        # Most places of a reset have nothing to do with outages, and the others are those of clear().
+        step = 5 if name == "reset" else 1
+        for place, restore in zip(reached[::step], itertools.cycle(restores), strict=False):
+            restore()
+            if name != "down":
+                kv.faults.down()
+            assert interrupted(change, place, also)
+            restore()
+            try:
+                check_reachable(kv)
+            except (AssertionError, OSError, httpx.TransportError) as error:
+                raise AssertionError(f"{name} interrupted in {place}, {restore}") from error
 
 
 READS = ("contents", "keys", "members", "search_index", "string", "ttl", "value")

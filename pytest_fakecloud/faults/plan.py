@@ -85,6 +85,11 @@ class FaultPlan:
     _service_fields: ClassVar[Mapping[str, Field] | None] = None
     """The facts that the service's own faults can match, if these do not match requests."""
     _refusing = False
+    """Whether the fake refuses connections, since the last change that was completed."""
+    _is_changing = False
+    """Whether a change of this has begun, and is not completed: its gate may have raised an exception,
+    or a signal's handler may have interrupted it.
+    """
     _closed = False
 
     def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
@@ -169,6 +174,7 @@ class FaultPlan:
         for fault in self._active:
             if fault.kind == "down":
                 self._withdraw(fault, sys._getframe(1))
+        self._update_refusing()  # in case a signal's handler has interrupted an earlier change
 
     def rate_limit(
         self,
@@ -420,17 +426,17 @@ class FaultPlan:
             app.chain.add(FAULTS, self._intercept)
 
     def _update_refusing(self) -> None:
-        if self._must_refuse() is self._refusing:
+        if not self._is_unsettled():
             return
         # Call the gate with a lock and check again afterwards: two threads may change the faults.
         with self._gate_lock:
-            while self._gate is not None and (down := self._must_refuse()) is not self._refusing:
-                self._refusing = down
-                try:
-                    self._gate(down)
-                except BaseException:
-                    self._refusing = not down  # so that the next change of the faults tries again
-                    raise
+            while self._gate is not None and self._is_unsettled():
+                self._is_changing, down = True, self._must_refuse()
+                self._gate(down)
+                self._refusing, self._is_changing = down, False
+
+    def _is_unsettled(self) -> bool:
+        return self._is_changing or self._must_refuse() is not self._refusing
 
     def _must_refuse(self) -> bool:
         return any(fault._refuses_all for fault in self._active)

@@ -105,9 +105,8 @@ class Mount:
         """Close the address and shut all connections down, without waiting for handlers."""
         # Each part can be repeated, because a signal's handler can interrupt any of them.
         with self.lock:
-            self.hub.unregister(self.listener)
             self.closed = True
-            self.listener.close()
+            self._close_listener()
             self._end_connections(self.live)
         self.hub.forget_listener(self)
         # If one raises, the others still wake handlers, which would otherwise wait in vain.
@@ -134,16 +133,19 @@ class Mount:
             self._wake_handlers(busy)
 
     def refuse(self) -> None:
-        """Close all connections, and keep the port without listening until ``listen_again()``."""
+        """Close all connections, and keep the port without listening until ``listen_again()``. Both can
+        be repeated, also after an exception at any place in one of them.
+        """
         with self.lock:
-            if self.closed or not self._listening:
+            if self.closed:
                 return
             self._listening = False
-            self.hub.unregister(self.listener)
             if CAN_STOP_LISTENING:
-                self.listener.shutdown(socket.SHUT_RDWR)
+                # ready() then unregisters it. A second shutdown would also end later connections.
+                if self.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    self.listener.shutdown(socket.SHUT_RDWR)
             else:
-                self.listener.close()
+                self._close_listener()
         self.reset_connections()
 
     @property
@@ -165,15 +167,27 @@ class Mount:
 
     def _try_to_listen(self) -> None:
         with self.lock:
-            if self.closed or self._listening:
+            if self.closed:
                 return
             if CAN_STOP_LISTENING:
                 self.listener.listen(BACKLOG)
-            else:
+            elif not self._listening:
+                self._close_listener()
                 self.listener, _ = self.hub.bind(self.host, self.port)
                 self.hub.add_listener(self)
             self._listening = True
-            self.hub.register(self.listener, weakref.ref(self))
+        # In the hub's thread, which no signal's handler interrupts: the selector has two lists of its
+        # sockets, and one that is in only one of them can be neither registered nor unregistered.
+        self.hub.later(self._register)
+
+    def _register(self) -> None:
+        with self.lock:
+            if self._listening and not self.closed:
+                self.hub.register(self.listener, weakref.ref(self))
+
+    def _close_listener(self) -> None:
+        self.hub.unregister(self.listener)
+        self.listener.close()
 
     def report(self, error: BaseException) -> None:
         """Pass an exception from a handler to ``on_error``, or print it to standard error."""
@@ -188,6 +202,7 @@ class Mount:
             # Hold the lock: between check and call, another mount could get the file descriptor.
             with self.lock:
                 if self.closed or not self._listening:
+                    self.hub.unregister(self.listener)
                     return
                 try:
                     sock, address = self.listener.accept()
