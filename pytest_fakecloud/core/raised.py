@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 
+from .clock import in_thread, loop_is_running
+
 _MAX_LINE_LENGTH = 80  # of a source line that is shown
 _MAX_VALUE_LENGTH = 60  # of a value shown next to a source line
 _LINKS = r"\n\s*For (?:more|further) information .*"
@@ -46,6 +48,15 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     ]
     place = f" ({os.path.basename(places[-1].filename)}:{places[-1].lineno})" if places else ""
     return f"{text} while handling {type(handled).__name__}{place}"
+
+
+async def look_up_libraries(exception: BaseException) -> None:
+    """Let ``raised_text()`` of an exception read no metadata of libraries in the running event loop, by
+    reading it in a thread now. It is kept. Does nothing outside of an event loop.
+    """
+    if loop_is_running():
+        with suppress(Exception):  # Its __str__ may raise.
+            await in_thread(raised_text, exception)
 
 
 def _indexed_values(names: Mapping[str, object], line: str) -> str:

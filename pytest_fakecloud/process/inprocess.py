@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
-from importlib.metadata import version
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -451,6 +450,7 @@ def sent_headers(
     pool: Any, method: str, request_headers: Mapping[str, str], body: bytes | None
 ) -> list[tuple[str, str]] | None:
     """Return the headers that ``urllib3`` would send; None if it would reject the given ones."""
+    import urllib3
     from urllib3.util import SKIP_HEADER
 
     if not all(isinstance(value, str | bytes | int) for _, value in request_headers.items()):
@@ -460,7 +460,8 @@ def sent_headers(
     usual = {"Host": _host_of(pool), "Accept-Encoding": "identity"}
     if body is not None or method.upper() not in _EXPECT_NO_BODY:
         usual["Content-Length"] = str(len(body or b""))
-    usual["User-Agent"] = _urllib3_name()
+    version: str = urllib3.__version__  # type: ignore[attr-defined]
+    usual["User-Agent"] = f"python-urllib3/{version}"
     headers[:0] = [pair for pair in usual.items() if pair[0].lower() not in names]
     skipped = {name.lower() for name, value in headers if value == SKIP_HEADER}
     if not skipped:
@@ -468,11 +469,6 @@ def sent_headers(
     if skipped - {"host", "accept-encoding", "user-agent"}:
         return None
     return [pair for pair in headers if pair[1] != SKIP_HEADER]
-
-
-@functools.cache
-def _urllib3_name() -> str:
-    return f"python-urllib3/{version('urllib3')}"
 
 
 def _text_pairs(headers: Mapping[Any, Any]) -> list[tuple[str, str]]:

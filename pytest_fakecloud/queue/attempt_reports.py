@@ -24,7 +24,7 @@ from ..core.errors import (
     raised_by_test,
     report_failure,
 )
-from ..core.raised import raised_text
+from ..core.raised import look_up_libraries, raised_text
 from ..core.recorder import Recorder
 from ..core.timers import clock_time, to_datetime
 from ..core.violations import Violations
@@ -164,6 +164,9 @@ class AttemptReports(DeliveryInterceptor):
         except BaseException as error:
             self._record(started, Outcome(exception=error))
             raise
+        for raised in (outcome.exception, *logged):
+            if raised is not None:
+                await look_up_libraries(raised)
         self._record(started, outcome)
         return outcome
 

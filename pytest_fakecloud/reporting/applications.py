@@ -20,7 +20,7 @@ from traceback import walk_stack
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..core.raised import raised_text
+from ..core.raised import look_up_libraries, raised_text
 from ..core.recorder import CallStack
 from ..process.replace import Replacement, replace
 from ..process.stacks import stack_above
@@ -185,7 +185,11 @@ class Listener:
 
         async def observed(transport: Any, request: Any) -> Any:
             with self._observing(transport, request, 0) as responses:
-                responses.append(await original(transport, request))
+                try:
+                    responses.append(await original(transport, request))
+                except Exception as error:
+                    await look_up_libraries(error)
+                    raise
             return responses[0]
 
         self._replace(httpx.ASGITransport, "handle_async_request", observed)
