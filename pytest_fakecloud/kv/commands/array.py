@@ -213,7 +213,7 @@ def _predicate(word: bytes, operand: bytes, nocase: bool) -> Callable[[bytes], b
         if len(operand) > _LONGEST_REGEX:
             raise CommandError(errors.LONG_REGEX)
         try:
-            regex = LinearRegex(("(?i)" if nocase else "") + decoded(operand))
+            regex = LinearRegex(decoded(operand), ignore_case=nocase)
         except RegexError as error:
             raise CommandError(errors.invalid_regex(error)) from None
         return lambda value: regex.search(decoded(value))

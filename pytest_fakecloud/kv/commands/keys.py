@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice, product
+from itertools import islice
 from typing import Any
 
+from ...core.budget import spend
 from .. import errors
 from ..algorithms.glob import matcher
 from ..config import Config
@@ -392,6 +393,9 @@ def persist(session: Session, args: Args) -> Reply:
 
 # -- SORT ----------------------------------------------------------------------------------------
 
+_STEPS_PER_LOOKUP, _BYTES_PER_STEP, _STEPS_PER_VALUE = 20, 100, 3
+"""Budget steps for a key that BY or GET reads, of a part of its name, and for a value in the reply."""
+
 
 class _SortOptions:
     """The options of SORT or SORT_RO. A negative ``count`` means no limit."""
@@ -456,43 +460,70 @@ def _find_page(session: Session, value: Any, sort_options: _SortOptions) -> list
     return page[::-1] if sort_options.descending else page
 
 
-def _referenced(session: Session, pattern: bytes, element: bytes) -> bytes | None:
-    if pattern == b"#":
-        return element
-    before, star, after = pattern.partition(b"*")
-    if not star:
-        return None
-    name, arrow, field = after.partition(b"->")
-    if arrow and field:
-        value = session.db.lookup(before + element + name)
-        return value.fields.get(field) if isinstance(value, HashValue) else None
-    return string_reply(session.db.lookup(before + element + after))
+class _Reference:
+    """A BY or GET pattern, which reads a value for each element."""
+
+    def __init__(self, session: Session, pattern: bytes) -> None:
+        self._session = session
+        self._is_element = pattern == b"#"
+        self._before, self._star, self._after = pattern.partition(b"*")
+        name, arrow, field = self._after.partition(b"->")
+        self._field = field if arrow and field else None
+        if self._field is not None:
+            self._after = name
+        self._steps = _STEPS_PER_LOOKUP + len(pattern) // _BYTES_PER_STEP
+        self._strings: dict[bytes, bytes | None] = {}
+
+    def of(self, element: bytes) -> bytes | None:
+        """Return the value for an element. For equal elements, a string is copied once."""
+        if self._is_element:
+            return element
+        if not self._star:
+            return None
+        spend(self._steps)
+        value = self._session.db.lookup(self._before + element + self._after)
+        if self._field is not None:
+            return value.fields.get(self._field) if isinstance(value, HashValue) else None
+        if element not in self._strings:
+            self._strings[element] = string_reply(value)
+        return self._strings[element]
+
+
+def _gotten(session: Session, elements: list[bytes], patterns: tuple[bytes, ...]) -> list[Any]:
+    """Return the values that GET patterns read, for one element after the other."""
+    references = {pattern: _Reference(session, pattern) for pattern in patterns}
+    row = [references[pattern] for pattern in patterns]
+    spend(_STEPS_PER_VALUE * len(row) * len(elements))
+    return [reference.of(element) for element in elements for reference in row]
 
 
 def _number(text: bytes | None) -> float:
-    text = (text or b"").split(b"\0")[0].lstrip(b" \t\n\v\f\r")
+    text = (text or b"").partition(b"\0")[0].lstrip(b" \t\n\v\f\r")
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
 def _sorted(session: Session, elements: list[bytes], sort_options: _SortOptions) -> list[bytes]:
     """Return the elements in the order of their weights."""
-    weights: list[bytes | None] = [*elements]
+    # Equal elements have the same weight, which is parsed once.
+    weights: dict[bytes, Any] = {element: element for element in elements}
     if sort_options.by is not None:
-        weights = [_referenced(session, sort_options.by, element) for element in elements]
-    if sort_options.alpha:
-        # A missing weight sorts before any other. Elements with equal weights keep their order,
-        # also in descending order. Unless it stores the result, Redis ignores what follows a NUL.
-        if sort_options.store is None:
-            weights = [weight and weight.partition(b"\0")[0] for weight in weights]
-        in_order: Iterable[tuple[Any, bytes]] = sorted(
-            zip(weights, elements, strict=True),
-            key=lambda pair: (pair[0] is not None, pair[0]),
+        reference = _Reference(session, sort_options.by)
+        weights = {element: reference.of(element) for element in elements}
+    if not sort_options.alpha:
+        weights = {element: _number(weight) for element, weight in weights.items()}
+        return sorted(
+            elements,
+            key=lambda element: (weights[element], element),
             reverse=sort_options.descending,
         )
-    else:
-        pairs = zip(map(_number, weights), elements, strict=True)
-        in_order = sorted(pairs, reverse=sort_options.descending)
-    return [element for _, element in in_order]
+    # A missing weight sorts before any other. Elements with equal weights keep their order, also in
+    # descending order. Unless it stores the result, Redis ignores what follows a NUL.
+    if sort_options.store is None:
+        weights = {
+            element: weight and weight.partition(b"\0")[0] for element, weight in weights.items()
+        }
+    ranks = {element: (weight is not None, weight) for element, weight in weights.items()}
+    return sorted(elements, key=ranks.__getitem__, reverse=sort_options.descending)
 
 
 @variant("SORT", "Return or store the sorted elements of a list, set, or sorted set.")
@@ -519,8 +550,7 @@ def sort(session: Session, args: Args) -> Reply:
         sort_options.by, sort_options.keeps_order, sort_options.alpha = None, False, True
     result: list[Any] = _find_page(session, value, sort_options)
     if sort_options.get:
-        pairs = product(result, sort_options.get)
-        result = [_referenced(session, pattern, element) for element, pattern in pairs]
+        result = _gotten(session, result, sort_options.get)
     if sort_options.store is None:
         return result
     if result:

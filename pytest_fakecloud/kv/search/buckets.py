@@ -153,7 +153,7 @@ def _term_filter(
             terms = [date_ms(term) if isinstance(term, str) else term for term in terms]
         return frozenset(terms).__contains__
     try:
-        expression = LinearRegex(condition)
+        expression = LinearRegex(condition, tantivy=True)
     except RegexError as error:
         raise args.error(f"has a regular expression as '{name}' that {error}") from None
     return lambda term: expression.fullmatch(term_head(spec, term)[-1].decode())

@@ -22,6 +22,7 @@ from functools import cache
 from heapq import merge
 from typing import Any, TypeAlias
 
+from ...core.budget import spend
 from ...core.errors import counted
 from ..algorithms.linear_regex import LinearRegex
 from .index import Node, SearchIndex, TextPostings, below
@@ -30,8 +31,14 @@ from .schema import FieldSpec
 Matches: TypeAlias = dict[int, float]
 """Maps the numbers of matching documents to their scores."""
 
-"""Budget steps for evaluating a clause, and for scoring a document by its words."""
-
+_STEPS_PER_CLAUSE, _STEPS_PER_MATCH = 20, 5
+"""Budget steps of every clause, and for each document that it matches."""
+_STEPS_PER_WORD, _STEPS_PER_POSITION = 2, 1
+"""Budget steps for a word of a phrase in a document, and for each of its positions there."""
+_STEPS_PER_MOVE, _STEPS_PER_MOVED_POSITION = 60, 20
+"""The same for each word but the first of a phrase whose words may be moved."""
+_STEPS_PER_NODE, _STEPS_PER_CHILD = 10, 5
+"""Budget steps for a node of the tree of terms, and for each of its children."""
 
 _K1, _B = 1.2, 0.75
 
@@ -81,6 +88,13 @@ class Clause:
 
     def find(self, index: SearchIndex) -> Matches:
         """Return the matching documents with their scores. The caller may change the mapping."""
+        spend(_STEPS_PER_CLAUSE)
+        matches = self._matches(index)
+        spend(_STEPS_PER_MATCH * len(matches))
+        return matches
+
+    def _matches(self, index: SearchIndex) -> Matches:
+        """Return the result of `find()`; count only steps that do not depend on its size."""
         raise NotImplementedError
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
@@ -97,7 +111,7 @@ class Everything(Clause):
     def __str__(self) -> str:
         return "every document"
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         return dict.fromkeys(index.documents, 1.0)
 
 
@@ -107,7 +121,7 @@ class Nothing(Clause):
 
     why: str
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         return {}
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
@@ -137,7 +151,7 @@ class Equal(_Leaf):
 
     value: Any
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         documents = index.values(self.spec.name).numbers.get(self.value, ())
         return dict.fromkeys(documents, _idf(len(index.documents), len(documents)))
 
@@ -148,7 +162,7 @@ class InRange(_Leaf):
 
     bounds: dict[str, Any]
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         return dict.fromkeys(index.values(self.spec.name).between(self.bounds), 1.0)
 
 
@@ -178,7 +192,7 @@ class Phrase(_Leaf):
         for token in self._words:
             yield self.spec.name, token
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         words = self._words
         if not words:
             return {}
@@ -210,6 +224,7 @@ class Phrase(_Leaf):
     def _frequencies(self, positions: list[dict[int, list[int]]]) -> dict[int, int]:
         """Return the number of occurrences of the phrase in each document that contains it."""
         rarest = min(positions, key=len)
+        spend(_STEPS_PER_WORD * len(positions) * len(rarest))
         if len(positions) == 1:
             return {number: len(where) for number, where in rarest.items()}
         return {
@@ -221,6 +236,7 @@ class Phrase(_Leaf):
 
     def _frequency(self, positions: list[list[int]]) -> int:
         """Return how often the phrase occurs in a document with these positions of its tokens."""
+        spend(_STEPS_PER_POSITION * (len(self.tokens) + sum(map(len, positions))))
         offsets = [offset for offset, token in enumerate(self.tokens) if token is not None]
         # The position of a word minus its offset is the start of the phrase.
         placed = zip(offsets, positions, strict=False)
@@ -237,6 +253,7 @@ class Phrase(_Leaf):
 
 def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tuple[int, int]]:
     """Return the lowest cost of moving a word from a position in ``costs`` to each target."""
+    spend(_STEPS_PER_MOVE + _STEPS_PER_MOVED_POSITION * (len(costs) + len(targets)))
     best: dict[int, int] = {}
     for sign in (1, -1):
         cost: int | None = None
@@ -256,7 +273,9 @@ def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tupl
 def _merged_positions(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
     merged: dict[int, list[int]] = {}
     for term in terms:
-        for number, where in text.terms[term].items():
+        postings = text.terms[term]
+        spend(_STEPS_PER_CLAUSE + _STEPS_PER_MATCH * len(postings))
+        for number, where in postings.items():
             merged.setdefault(number, []).extend(where)
     for where in merged.values():
         where.sort()
@@ -277,7 +296,7 @@ class Fuzzy(_Leaf):
         begin = "a prefix " if self.prefix else ""
         return f"looked for {begin}within {counted(self.distance, 'edit')}{swap} of '{self.token}'"
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         text = index.text(self.spec.name)
         close = near(text.root, self.token, self.distance, self.cheap_swap, self.prefix)
         return dict.fromkeys(_with_any(text, close), 1.0)
@@ -286,6 +305,7 @@ class Fuzzy(_Leaf):
 def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
     documents: set[int] = set()
     for having in filter(None, map(text.terms.get, terms)):
+        spend(_STEPS_PER_WORD + len(having))
         documents.update(having)
     return documents
 
@@ -297,7 +317,7 @@ class Regex(_Leaf):
     pattern: str
     expression: LinearRegex
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         text = index.text(self.spec.name)
         return dict.fromkeys(_with_any(text, filter(self.expression.fullmatch, text.terms)), 1.0)
 
@@ -313,7 +333,7 @@ class Operator(Clause):
     words: str = ""
     boost: float | None = None
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         matches = self.inner.find(index)
         if self.boost is None:
             return matches
@@ -337,7 +357,7 @@ class AnyOf(Clause):
 
     clauses: tuple[Clause, ...]
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         matches: Matches = {}
         for clause in self.clauses:
             more = clause.find(index)
@@ -371,7 +391,7 @@ class AllOf(Clause):
     should: tuple[Clause, ...] = ()
     must_not: tuple[Clause, ...] = ()
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         parts = sorted((clause.find(index) for clause in self.must), key=len)
         matches = parts[0]
         for part in parts[1:]:
@@ -509,6 +529,7 @@ def near(root: Node, word: str, distance: int, cheap_swap: bool, prefix: bool) -
                 for character in ("", *sought.bit_sets)
                 if character in node
             ]
+        spend(_STEPS_PER_NODE + _STEPS_PER_CHILD * len(children))
         for character, child in children:
             next_state = sought.step(state, character, depth) if character else state
             if next_state is None:
@@ -518,6 +539,7 @@ def near(root: Node, word: str, distance: int, cheap_swap: bool, prefix: bool) -
             elif isinstance(child, dict):
                 pending.append((child, next_state, depth + 1))
             else:
+                spend(_STEPS_PER_NODE * len(child))
                 for term in child:
                     if sought.rest_is_near(term, next_state, depth + len(character)):
                         yield term

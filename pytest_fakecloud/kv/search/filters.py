@@ -166,7 +166,7 @@ class _Reader:
     def regex(self, spec: FieldSpec, operand: Any) -> Clause:
         pattern = _string(spec, "$regex", operand)
         try:
-            expression = LinearRegex("(?i)" + pattern.removeprefix("(?i)"))
+            expression = LinearRegex(pattern, ignore_case=True, tantivy=True)
         except RegexError as error:
             raise SearchError(f"the regular expression of field '{spec.name}' {error}") from None
         return Regex(spec, pattern, expression)

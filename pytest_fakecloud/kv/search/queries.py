@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from ...core.budget import spend
 from ..engine.keyspace import Keyspace
 from ..syntax import decoded, encoded
 from ..values.json import copy_json, write_json
@@ -142,6 +143,7 @@ def run_query(
 _Ranked: TypeAlias = list[tuple[int, float]]
 """The numbers of documents with the score or field value that they are ordered by."""
 _Column: TypeAlias = dict[int, tuple[Any, ...]]
+_STEPS_PER_VALUE = 10
 _WALK_RATIO = 10
 """From one in this many documents on, iterating over values is faster than sorting matches."""
 
@@ -162,6 +164,7 @@ def _ranked(
         return _by_field(index.values(query.order[0]), matches, count, query.order[1])
     scores = matches
     if query.function is not None:
+        spend(_STEPS_PER_VALUE * len(columns) * len(matches))
         scores = {}
         for number, relevance in matches.items():
             values = [float(column[number][0]) if number in column else None for column in columns]

@@ -43,7 +43,7 @@ class Nearest(Clause):
     filter: Clause | None = None
     ranks = True
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         table = index.vectors(self.spec.name)
         accept = None if self.filter is None else self.filter.find(index).__contains__
         return dict(table.nearest(embedding(self.text), self.count, accept))
@@ -73,7 +73,7 @@ class Merged(Clause):
     ranks = True
     rounds_scores = False
 
-    def find(self, index: SearchIndex) -> Matches:
+    def _matches(self, index: SearchIndex) -> Matches:
         scores: Matches = {}
         for clause, weight in self.parts:
             for rank, (number, _) in enumerate(best(clause.find(index), self.window), 1):
