@@ -48,7 +48,7 @@ _GROUP_NAME = re.compile(r"\?P?<([^\W\d][\w.\[\]]*)>")
 _FLAGS = re.compile(r"\?([a-zA-Z]*)(-?)([a-zA-Z]*)([:)])")
 _KNOWN_FLAGS = "imsxUuR"
 _STEPS_PER_STATE = 3
-_STEPS_PER_NEW_STATE = 10
+_STEPS_PER_NEW_STATE = 40
 _STEPS_PER_CHANGE = 20
 """Budget steps for each place at which membership in a set of characters changes."""
 _STEPS_PER_FOLDING = 5000
@@ -90,8 +90,10 @@ class _Part(NamedTuple):
 class LinearRegex:
     """A compiled regular expression. The constructor raises `RegexError` if it is invalid.
 
-    With ``tantivy=True``, the expression is rejected if Tantivy, which matches whole terms, does not
-    know it: assertions, lazy repetitions and classes without characters (found by comparison).
+    With ``tantivy=True``, it is rejected if Tantivy, which matches whole terms, would reject it: for
+    assertions, lazy repetitions and classes without characters (found by comparison). Decided here:
+    Tantivy's limit of 1,000 states, of which three ``\\w`` need more, is not imitated. An expression
+    may have 4,096 states, one for each character or class.
     """
 
     def __init__(self, pattern: str, *, ignore_case: bool = False, tantivy: bool = False) -> None:

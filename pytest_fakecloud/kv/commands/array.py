@@ -6,7 +6,7 @@ The vendor's documentation describes them. Decided here, because it does not ans
 - ARSCAN rejects a start after its end: unlike Redis, the vendor excludes the reversed order. ARGREP
   returns the reversed order; for AROP and ARDELRANGE the order of the bounds does not matter.
 - AND and OR of ARGREP exclude each other. NOCASE ignores the case of ASCII letters and, in regular
-  expressions, of all letters. The expressions have the syntax of search filters.
+  expressions, of all letters. The expressions have the syntax of filters in JSON paths.
 - AROP adds and compares integers of 64 bits exactly, and all other decimal numbers as doubles. AND,
   OR and XOR skip numbers outside 64 bits. Infinities and hexadecimal numbers are not numbers.
 - An array that ARRING has not filled is a ring of another size for ARRING. A new ring has no holes.

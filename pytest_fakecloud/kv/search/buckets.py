@@ -399,7 +399,9 @@ def _facet(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     def compute(numbers: DocumentNumbers) -> list[Any]:
         groups: _Groups = {}
         for at in numbers:
-            for below in _paths_below(column.get(at, ()), top, deepest):
+            paths_below = _paths_below(column.get(at, ()), top, deepest)
+            spend(STEPS_PER_BUCKET * (1 + len(paths_below)))
+            for below in paths_below:
                 groups.setdefault(below, []).append(at)
         children: dict[str, list[str]] = {}
         for below, having in groups.items():

@@ -31,7 +31,7 @@ from .schema import FieldSpec
 Matches: TypeAlias = dict[int, float]
 """Maps the numbers of matching documents to their scores."""
 
-_STEPS_PER_CLAUSE, _STEPS_PER_MATCH = 20, 5
+_STEPS_PER_CLAUSE, _STEPS_PER_MATCH = 20, 3
 """Budget steps of every clause, and for each document that it matches."""
 _STEPS_PER_WORD, _STEPS_PER_POSITION = 2, 1
 """Budget steps for a word of a phrase in a document, and for each of its positions there."""

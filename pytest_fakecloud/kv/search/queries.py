@@ -124,6 +124,7 @@ def run_query(
     matches = clause.find(index)
     hits = []
     for number, score in _ranked(index, query, columns, matches)[query.offset :]:
+        spend(_STEPS_PER_VALUE * len(query.select or ()))
         key = index.documents[number].key
         content = None
         if not query.no_content:
