@@ -6,6 +6,7 @@ characters from a to z. So one bisection tests a character, however many ranges 
 The properties are those that the standard library knows: general categories, some binary properties
 and scripts. A script contains the characters whose names begin with the script's name (decided here:
 the library has no table of scripts, and some signs that several scripts use are named after one).
+Alphabetic leaves out marks, and other properties, such as Emoji and Common, are unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ CharacterSet: TypeAlias = tuple[int, ...]
 
 _END = sys.maxunicode + 1
 EVERYTHING: CharacterSet = (0, _END)
-NOTHING: CharacterSet = ()
 
 
 def span(first: str, last: str) -> CharacterSet:
