@@ -233,10 +233,12 @@ class Promises:
         self._sometimes = [check for check in self.checks if isinstance(check, _Sometimes)]
         for promise in self._sometimes:
             promise.was_reached = False
-        self.reads_history = any(
-            check.takes_history if isinstance(check, StepPromise) else _takes_argument(check)
-            for check in self.checks
+        self.reads_ends = any(
+            check.takes_history for check in self.checks if isinstance(check, StepPromise)
         )
+        """Whether a promise can read after a step which clients have ended."""
+        self.reads_order = False
+        """Whether a check has read in which order operations or clients began and ended."""
 
     def reached(self) -> int:
         """Return the number of the promises that had to hold at least once and did."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import threading
 import time
@@ -15,7 +16,7 @@ from qstash import QStash
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
-from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
+from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
@@ -308,6 +309,85 @@ def test_the_summary_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: 
     few = cloud.explore([client, client], check, kinds="switch", budget=3)
     assert not few.is_exhaustive
     assert "exhaustive" not in str(few)
+
+
+@pytest.mark.parametrize("field", ["results", "errors", "crashed", "schedule", "nothing"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_check_that_reads_outcomes_adds_no_interleavings(
+    cloud: Cloud, redis: Redis, count: int, field: str
+) -> None:
+    """The first client has two calls, each other one has one call, and all calls conflict."""
+    log: list[str] = []
+    orders: set[tuple[str, ...]] = set()
+
+    def increment(name: str, times: int) -> None:
+        for _ in range(times):
+            redis.incr("n")
+            log.append(name)
+        if name == "a" and field == "errors" and log[0] != "a":
+            raise ValueError("another client was first")
+
+    def check(history: History) -> None:
+        getattr(history, field, None)
+        orders.add(tuple(log))
+
+    names = "abcd"[:count]
+    clients = {name: partial(increment, name, 2 if name == "a" else 1) for name in names}
+    result = cloud.explore(clients, check, setup=log.clear, kinds="switch", trust=False)
+    expected = math.factorial(count + 1) // 2
+    assert (len(orders), result.orders, result.is_exhaustive) == (expected, expected, True)
+
+
+def test_outcomes_are_in_the_order_of_the_clients(cloud: Cloud, redis: Redis) -> None:
+    """A check must not see which client ended first, because no call determines it."""
+    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+
+    def fail_if_closed() -> None:
+        is_closed = redis.get("closed")
+        redis.incr("n")
+        if is_closed:
+            raise ValueError("closed")
+
+    def check(history: History) -> None:
+        seen.add((tuple(history.results), tuple(history.errors)))
+
+    clients = {"b": fail_if_closed, "a": fail_if_closed, "c": lambda: redis.set("closed", "yes")}
+    assert cloud.explore(clients, check, kinds="switch", trust=False).is_exhaustive
+    assert seen == {
+        (("b", "a", "c"), ()),
+        (("b", "c"), ("a",)),
+        (("a", "c"), ("b",)),
+        (("c",), ("b", "a")),
+    }
+
+
+def test_a_check_after_each_step_that_reads_results_sees_each_order_of_ends(
+    cloud: Cloud, redis: Redis
+) -> None:
+    seen: set[tuple[str, ...]] = set()
+
+    def note(history: History) -> bool:
+        seen.add(tuple(history.results))
+        return True
+
+    clients = {name: partial(redis.incr, name) for name in "ab"}
+    assert cloud.explore(clients, always(note), kinds="switch", trust=False).is_exhaustive
+    assert {("a",), ("b",)} <= seen
+
+
+def test_a_check_that_reads_the_order_of_operations_late_makes_no_search_exhaustive(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    """The trials before did not order the ends of independent clients."""
+
+    def check(history: History) -> None:
+        if kv.value("n") == "a":
+            assert history.operations == []
+
+    clients = {name: partial(redis.set, "n", name) for name in "ab"}
+    result = cloud.explore(clients, check, kinds="switch", trust=False)
+    assert result.orders
+    assert not result.is_exhaustive
 
 
 def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, redis: Redis) -> None:

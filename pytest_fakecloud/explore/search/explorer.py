@@ -262,7 +262,8 @@ class Explorer:
         return PartialSearch(self._run_interleavings(tree), head_start=head_start)
 
     def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
-        tally = self._tally
+        tally, promises = self._tally, self._player.subject.promises
+        had_read_order = promises.reads_order
         for branch in self._ahead.below(tree):
             trial = self._ahead.play(Job(Schedule(), plan=branch))
             tree.learn(trial)
@@ -275,7 +276,8 @@ class Explorer:
         tally.unfinished_order_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial.
         is_one_of_many = self._player.varies_numbers
-        tally.has_all_orders = tree.is_exact and not tally.coverage.notes and not is_one_of_many
+        is_exact = tree.is_exact and promises.reads_order == had_read_order
+        tally.has_all_orders = is_exact and not tally.coverage.notes and not is_one_of_many
         late, moves_time = tree.root.late, tree.root.moves_time
         has_all_times = moves_time or not self._has_timers
         if tally.has_all_orders and (late or "late" not in self._kinds):

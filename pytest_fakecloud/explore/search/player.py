@@ -145,6 +145,7 @@ class Player:
                 trial.broken = trial.broken or self._broken_promise(
                     check, simulation.history, applied, is_disturbed=is_disturbed
                 )
+        self.subject.promises.reads_order |= simulation.history.shows_order
         if stacks:
             trial.lines_of_check = [
                 Line(entry.at_us, "check", call=entry)
@@ -172,6 +173,7 @@ class Player:
             len(self.world.unwritten),
             self.allowed.unused(),
             promises.reached(),
+            promises.reads_order,
         )
 
     def after_fork(self) -> None:

@@ -104,6 +104,9 @@ class Simulation:
             sources = distinct_places([line.lines for line in trial.lines])
             for line, source in zip(trial.lines, sources, strict=True):
                 line.source = source
+        # No call determines in which order clients end, so checks at the end must not see it.
+        self._sort_by_client(self.history.results)
+        self._sort_by_client(self.history.errors)
         trial.results = {name: repr(result) for name, result in self.history.results.items()}
         trial.ids = self._fakes.deliveries.names()
         for strand in self.state.strands:
@@ -111,6 +114,15 @@ class Simulation:
                 trial.errors[strand.name] = strand.error
                 trial.broken = trial.broken or broken_promise(strand.error)
         return trial
+
+    def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
+        """Sort a dict by its keys: the clients and workers in their order, then other strands."""
+        programs = [program.name for program in self.state.subject.programs]
+        places = {name: place for place, name in enumerate(programs)}
+        names = sorted(outcomes, key=lambda name: (places.get(name, len(places)), name))
+        in_order = {name: outcomes[name] for name in names}
+        outcomes.clear()
+        outcomes.update(in_order)
 
     @contextmanager
     def observing(
@@ -120,7 +132,7 @@ class Simulation:
         strand = self.state.here() or self.turns.current
         client = strand.root.title if strand is not None else ""
         operation = self.state.begin(client, name, args, kwargs)
-        self.history.operations.append(operation)
+        self.state.operations.append(operation)
         try:
             yield partial(self.state.end, operation)
         except BaseException as error:
@@ -412,7 +424,7 @@ class Simulation:
         self.trial.strands.add(strand.name)
         if strand.role == "client":
             strand.operation = self.state.begin(strand.title, strand.title, (), {})
-            self.history.clients.append(strand.operation)
+            self.state.clients.append(strand.operation)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
         target = getattr(thread, "_target", None)

@@ -137,6 +137,20 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
     return tuple(caller.f_code for caller in stack_of(frame))
 
 
+class TrialHistory(History):
+    """The history of a trial, which notes if a check reads in which order operations began and ended.
+
+    Only then is that order a part of the result of the trial.
+    """
+
+    shows_order = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("operations", "clients"):
+            self.shows_order = True
+        return super().__getattribute__(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What all trials of a search have in common: the fakes, the code, its promises, the threads
@@ -173,7 +187,16 @@ class TrialState:
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
         self.trial = Trial(plan.schedule, start_us=subject.fakes.now_us())
-        self.history = History(subject.fakes.cloud, str(plan.schedule), inputs=subject.inputs)
+        self.operations: list[Operation] = []
+        self.clients: list[Operation] = []
+        """The lists of the history, which only checks read there."""
+        self.history = TrialHistory(
+            subject.fakes.cloud,
+            str(plan.schedule),
+            self.operations,
+            self.clients,
+            inputs=subject.inputs,
+        )
         self._positions = itertools.count()
         self.owners: dict[int, Strand] = {}
         """The strand that uses each connection, by the client's port."""
@@ -352,7 +375,8 @@ class TrialState:
         operation.ended, operation.result = next(self._positions), result
 
     def touch_history(self, *, writes: bool) -> None:
-        if self.subject.promises.reads_history:
+        promises = self.subject.promises
+        if promises.reads_order or (writes and promises.reads_ends):
             self.touch([Touch("", "history", ALL, writes)])
 
     def touch_lock(self, name: str) -> None:
