@@ -336,6 +336,27 @@ def test_every_order_of_the_tasks_of_a_group_is_tried(
     assert "(exhaustive)" in str(result)
 
 
+@pytest.mark.parametrize("keys", [("a", "b"), ("n", "n")], ids=["two keys", "one connection"])
+def test_tasks_with_timers_have_the_only_possible_interleaving(
+    keys: tuple[str, str], cloud: Cloud, kv: KVServer
+) -> None:
+    """Clients of the Redis protocol have time-outs, so moves of the clock would be further orders."""
+
+    async def client() -> None:
+        is_shared = keys == ("n", "n")
+        async with redis_asyncio.Redis.from_url(
+            kv.database_url, single_connection_client=is_shared
+        ) as database:
+            await asyncio.gather(*map(database.incr, keys))
+
+    result = cloud.explore(client, holds, kinds=("switch",), trust=False)
+    assert str(result).startswith(
+        "the promise held in the only possible interleaving of calls to the fakes in "
+    )
+    assert "(in which the clock moves only when all wait; seed" in str(result)
+    assert (result.orders, result.is_exhaustive) == (1, False)
+
+
 @pytest.mark.parametrize(
     "group", [_gathered, _in_group_of_asyncio, _in_group_of_anyio, _in_group_of_trio]
 )

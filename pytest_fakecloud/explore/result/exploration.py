@@ -224,16 +224,20 @@ def _summary(tally: Tally) -> str:
         return "the given schedule"
     inputs = [counted(tally.inputs, "drawn input")] if tally.inputs else []
     interleavings = counted(tally.orders, "distinct interleaving")
-    if tally.is_exhaustive and not tally.singles:
+    has_all = tally.is_exhaustive or _has_all_interleavings(tally)
+    if has_all:
         which = "the only possible interleaving" if tally.orders == 1 else f"all {interleavings}"
-        of_inputs = "".join(f" for {text}" for text in inputs)
-        exhaustive = f"of calls to the fakes (exhaustive){of_inputs}"
-        return f"{which} {exhaustive} in {tally.seconds:.1f} s"
-    parts = inputs
-    if tally.orders > 1:
-        text = f"all {interleavings}" if _has_all_interleavings(tally) else interleavings
-        exhaustive = " of calls to the fakes (exhaustive)" if tally.is_exhaustive else ""
-        parts.append(text + exhaustive)
+        interleavings = f"{which} of calls to the fakes"
+    if tally.is_exhaustive:
+        interleavings += " (exhaustive)"
+        if not tally.singles:
+            of_inputs = "".join(f" for {text}" for text in inputs)
+            return f"{interleavings}{of_inputs} in {tally.seconds:.1f} s"
+    parts, tried = inputs, counted(tally.tried, "schedule")
+    if has_all and tally.tried == tally.orders:
+        tried = interleavings
+    elif tally.orders:
+        parts.append(interleavings)
     if tally.is_complete and not tally.is_exhaustive:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
@@ -244,9 +248,8 @@ def _summary(tally: Tally) -> str:
         parts.append(f"{tally.guided:,} guided by states")
     if tally.drawn:
         parts.append(f"{tally.drawn:,} drawn, of up to {MOST_DISTURBANCES}")
-    many = f"{counted(tally.tried, 'schedule')} in {tally.seconds:.1f} s"
     shown = f"{', '.join(parts)}; " if parts else ""
-    return f"{many} ({shown}seed {tally.seed!r}){_certainty(tally)}"
+    return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r}){_certainty(tally)}"
 
 
 def _has_all_interleavings(tally: Tally) -> bool:
