@@ -227,6 +227,19 @@ class Access:
         return self.has_condition and self.changes and len(self.keys) == 1
 
     @property
+    def commits_records(self) -> bool:
+        """Whether a call of a consumer commits records: by itself, or those that it receives. The answer
+        that shows them may be lost.
+        """
+        if self.call is None or not self.call.reached:
+            return False
+        if self.name != "consume":
+            return self.name == "commit"
+        setting = self.call.request_headers.get("Kafka-Enable-Auto-Commit", "true")
+        has_records = parsed(self.call.response_body) != []
+        return has_records and setting.strip().lower() != "false"
+
+    @property
     def is_message(self) -> bool:
         """Whether a call sends a message that nobody recognises as a duplicate."""
         if self.call is None or not self.changes or self.name not in MESSAGES:

@@ -589,6 +589,8 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     if client.startswith("delivery") is not of_delivery or not evidence.lost:
         return
     usual, here = _ends(evidence.plain, client), _ends(evidence.trial, client)
+    if usual and not here:
+        return  # It has taken nothing that could be lost.
     taken = [end for end in here if end.call is None]
     # A worker that starts again takes more, which it does not lose.
     stopped = {disturbance.strand for disturbance in evidence.trial.fired}
@@ -613,9 +615,8 @@ def _ends(trial: Trial, client: str) -> list[Access]:
     taken = [
         access for access in own if access.name in kinds.CONSUMES and access.before[0] is not None
     ]
-    calls = [access for access in own if access.call is not None and access.call.reached]
-    commits = [access for access in calls if access.name == "commit"]
-    consumed = commits or [access for access in calls if access.name == "consume"]
+    consumed = [access for access in own if access.commits_records]
+    consumed = [access for access in consumed if access.name == "commit"] or consumed
     return [*consumed, *(access for access in taken if access.unit not in noted_units)]
 
 

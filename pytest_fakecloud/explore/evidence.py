@@ -23,6 +23,8 @@ LOSSES = frozenset({
     "crash_after_response",
 })  # fmt: skip
 """Kinds of disturbances that can keep a client from having an effect."""
+_LOSSES_OF_ALL = frozenset({"rotate_token"})
+"""Those that can keep all clients from their effects."""
 PAUSES_OF_ALL = PAUSES - DELAYS
 """Kinds of disturbances that pause all clients, and so change no order."""
 _WORD = re.compile(r"[A-Za-z_-]{1,14}")
@@ -214,11 +216,15 @@ class Evidence:
         An effect is not lost if a later attempt decided against it, because of what somebody else
         wrote, or waits for a lease to expire.
         """
-        if self.loss is None or any(
-            access.changes
-            and access.shape not in self.usual.changes
-            and access.name not in OF_CONSUMERS
-            for access in self.mine
+        if (
+            self.loss is None
+            or self.lacks_work
+            or any(
+                access.changes
+                and access.shape not in self.usual.changes
+                and access.name not in OF_CONSUMERS
+                for access in self.mine
+            )
         ):
             return ()
         roots = {
@@ -287,6 +293,19 @@ class Evidence:
             {*access.fields} >= {*effect.fields} for access in same
         )
 
+    @cached_property
+    def lacks_work(self) -> bool:
+        """Whether others could not write data that the disturbed client reads or takes without the
+        disturbance, such as a record or an element: an effect of what does not exist is not lost.
+        """
+        if self.loss is None or self.loss.kind not in _LOSSES_OF_ALL:
+            return False
+        own = [access for access in self.plain.accesses if root_of(access.client) == self.disturbed]
+        sources = {key for access in own for key in access.keys}
+        missing = _writes_by_root(self.plain) - _writes_by_root(self.trial)
+        writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
+        return any(write.conflicts(source) for write in writes for source in sources)
+
     @property
     def residue(self) -> list[Touch]:
         """The keys that the disturbed client left, and that are gone without the disturbance."""
@@ -306,6 +325,16 @@ def lasts(access: Access, trial: Trial) -> bool:
     if access.call is not None:
         return access.changes and access.name in _SENDS
     return access.changes and any(trial.remaining.get(key, False) for key in access.keys)
+
+
+def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
+    """Count the changes of each key or other subject by each client, worker or delivery."""
+    return Counter(
+        (root_of(access.client), key)
+        for access in trial.accesses
+        if access.changes
+        for key in access.keys
+    )
 
 
 def root_of(client: str) -> str:

@@ -1288,6 +1288,103 @@ def test_a_lost_job_is_that_of_the_attempt_that_crashed(cloud: Cloud, kv: KVServ
     assert text in str(caught.value)
 
 
+def _transfer(cloud: Cloud, source: str, effect: str) -> tuple[Callable[[], None], ...]:
+    """Return a producer that ignores its failures, and a consumer with an effect for each record,
+    element or entry.
+    """
+    kv, broker = cloud.kv_server(), cloud.broker(topics={"jobs": 1, "done": 1})
+    index = cloud.vector_index(dimension=2).client()
+    redis, http = Redis(kv.url, kv.token, rest_retries=0), broker.client()
+    is_automatic = source == "topic with automatic commits"
+    http.headers["Kafka-Enable-Auto-Commit"] = str(is_automatic).lower()
+    http.headers["Kafka-Auto-Offset-Reset"] = "earliest"
+    kv.execute("XGROUP", "CREATE", "entries", "group", "0", "MKSTREAM")
+    kv.set_baseline()
+
+    def produce() -> None:
+        with suppress(UpstashError, httpx.HTTPError):
+            if source == "list":
+                redis.rpush("jobs", "job")
+            elif source == "stream":
+                redis.xadd("entries", "*", {"name": "job"})
+            else:
+                http.post("/produce/jobs", json={"value": "job"}).raise_for_status()
+
+    def act() -> None:
+        if effect == "field":
+            redis.hset("done", "job", "yes")
+        elif effect == "vector":
+            index.upsert([("job", [1, 2])])
+        else:
+            http.post("/produce/done", json={"value": "job"}).raise_for_status()
+
+    def consume() -> None:
+        if source == "list":
+            if redis.lpop("jobs"):
+                act()
+        elif source == "stream":
+            for _, entries in redis.xreadgroup("group", "one", {"entries": ">"}):
+                act()
+                redis.xack("entries", "group", entries[0][0])
+        else:
+            poll = {"topic": "jobs", "timeout": 0}
+            for record in http.post("/consume/group/one", json=poll).raise_for_status().json():
+                act()
+                place = {"topic": "jobs", "partition": 0, "offset": record["offset"] + 1}
+                if not is_automatic:
+                    http.post("/commit/group/one", json=place).raise_for_status()
+
+    return produce, consume
+
+
+@pytest.mark.parametrize("effect", ["field", "vector", "record"])
+@pytest.mark.parametrize("source", ["topic", "topic with automatic commits", "list", "stream"])
+@pytest.mark.parametrize("are_workers", [True, False], ids=["workers", "clients"])
+def test_work_that_a_producer_could_not_send_is_not_lost(
+    cloud: Cloud, source: str, effect: str, are_workers: bool
+) -> None:
+    produce, consume = _transfer(cloud, source, effect)
+
+    def consume_twice() -> None:
+        consume()
+        time.sleep(20)
+        consume()
+
+    programs = {"consumer": consume if are_workers else consume_twice, "producer": produce}
+    options: dict[str, Any] = {"schedule": "consumer.1 rotate_token"}
+    if are_workers:
+        result = cloud.explore(lambda: None, workers=programs, **options)
+    else:
+        result = cloud.explore(programs, **options)
+    assert result.kinds == {"rotate_token": 1}
+    assert not result.anomalies
+
+
+@pytest.mark.parametrize("source", ["topic", "topic with automatic commits"])
+@pytest.mark.parametrize("kind", ["respond", "drop"])
+def test_a_consumer_loses_no_record_that_it_could_not_send_itself(
+    cloud: Cloud, source: str, kind: str
+) -> None:
+    produce, consume = _transfer(cloud, source, "field")
+
+    def run() -> None:
+        produce()
+        consume()
+
+    assert not cloud.explore(run, schedule=f"run.1 {kind}").anomalies
+
+
+@pytest.mark.parametrize("source", ["topic", "topic with automatic commits"])
+def test_only_records_that_are_committed_can_be_committed_early(cloud: Cloud, source: str) -> None:
+    produce, consume = _transfer(cloud, source, "field")
+    clients = {"producer": produce, "consumer": consume}
+    if source == "topic":
+        assert not cloud.explore(clients, schedule="consumer.2 drop").anomalies
+    else:
+        with pytest.raises(BrokenPromiseError, match="early commit"):
+            cloud.explore(clients, schedule="consumer.2 drop")
+
+
 def test_a_field_or_member_that_only_a_second_attempt_adds_is_no_repeated_effect(
     cloud: Cloud, kv: KVServer
 ) -> None:
