@@ -206,6 +206,19 @@ def broken_promise(error: BaseException | None) -> AssertionError | None:
     return None
 
 
+class Crash(BaseException):
+    """Raised in code that ``explore()`` runs to end it like a power cut; ``except Exception`` does not
+    catch it.
+    """
+
+
+def is_crash(error: BaseException | None) -> bool:
+    """Return whether code ended by a crash, which a task group raises in an exception group."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_crash, error.exceptions))
+    return isinstance(error, Crash)
+
+
 def raised_by_test(error: BaseException | None) -> BaseException | None:
     """Return the test's assertion or outcome that an error is or, as a ``ContractError``, wraps."""
     outcome = ends_the_test(error) or broken_promise(error)

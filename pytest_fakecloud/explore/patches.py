@@ -28,7 +28,7 @@ from types import FrameType, MemberDescriptorType, MethodType, SimpleNamespace
 from typing import Any, Literal
 
 from ..cloud.base import BaseCloud
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError, Crash, shown
 from ..core.exits import Exits, exiting
 from ..core.frames import is_own, stack_of
 from ..core.libraries import is_library
@@ -48,7 +48,7 @@ from .inputs import functions_of
 from .simulation.polling import Polling
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
-from .simulation.strands import Crash, Strand, carried_strand, innermost
+from .simulation.strands import Strand, carried_strand, innermost
 from .trial import Program
 from .trio_runs import trio_patches
 from .world import World, watch, without_patching

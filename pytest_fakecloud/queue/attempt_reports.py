@@ -19,6 +19,7 @@ from ..core.errors import (
     ContractError,
     counted,
     formatted,
+    is_crash,
     listed,
     plural,
     raised_by_test,
@@ -162,7 +163,8 @@ class AttemptReports(DeliveryInterceptor):
                     if not self._logged:
                         logging.getLogger().removeHandler(self._log_handler)
         except BaseException as error:
-            self._record(started, Outcome(exception=error))
+            # After a crash, the queue gets no answer.
+            self._record(started, Outcome(exception=None if is_crash(error) else error))
             raise
         for raised in (outcome.exception, *logged):
             if raised is not None:
@@ -280,7 +282,7 @@ def failure_details(
             details["answer"] = shortened_body(outcome.body)
             details["answer_type"] = first(outcome.headers, "Content-Type") or ""
         details["logged"] = [
-            raised_text(error, "the handler logged")
+            raised_text(error, verb="logged")
             for error in started.logged
             if error is not outcome.exception
         ]
@@ -322,7 +324,7 @@ def attempt_note(outcome: Outcome) -> str | None:
         return failure_text(outcome)
     if outcome.status in SUCCESS:
         # The exception came after the response. Otherwise, the status would be 500.
-        return raised_text(outcome.exception, "after the response, a background task raised")
+        return raised_text(outcome.exception, "after the response, a background task")
     return raised_text(outcome.exception)
 
 

@@ -553,6 +553,26 @@ def test_a_report_has_requests_logs_warnings_and_output_of_the_failing_schedule_
 
 
 @pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ("TestClient", "note: the handler crashed"),
+        ("ASGITransport", "note: the handler crashed"),
+        ("destination", "<-- no answer"),
+    ],
+)
+def test_a_report_says_that_a_handler_crashed(
+    run: Callable[..., pytest.RunResult], client: str, text: str
+) -> None:
+    """And not which exception of the package, or of a library that handles it, ended the handler."""
+    code = _OBSERVED.format(run=_CLIENTS[client]).replace('kinds="respond"', 'kinds="crash"')
+    result = run(code, "-W", "ignore")
+    result.assert_outcomes(failed=1)
+    report = result.stdout.str().partition(" fakecloud ---")[2]
+    assert text in report
+    assert not re.search("Crash|turns.py|calls.py|RuntimeError|CancelledError", report)
+
+
+@pytest.mark.parametrize(
     ("place", "has_metadata"), [("vendor", False), ("lib/site-packages", True)]
 )
 def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(

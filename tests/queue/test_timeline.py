@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 import pytest_fakecloud
+from pytest_fakecloud.core.errors import Crash
 from pytest_fakecloud.core.raised import raised_text
 from pytest_fakecloud.queue.attempt_reports import span, unfinished_lines, waiting_text
 from pytest_fakecloud.queue.delivery.routes import Response
@@ -54,6 +55,25 @@ def test_links_to_the_documentation_of_a_client_are_left_out() -> None:
     assert text.startswith(
         "the handler raised HTTPStatusError: Client error '404 Not Found' for url 'http://shop/a' ("
     )
+
+
+def _raised(source: str, crash: BaseException) -> str:
+    """Return the text for an exception of an application that handles a crash."""
+    with pytest.raises(BaseException) as caught:
+        exec(compile(source, "app/views.py", "exec"), {"crash": crash})
+    return raised_text(caught.value)
+
+
+@pytest.mark.parametrize("crash", [Crash(), BaseExceptionGroup("tasks", [Crash()])])
+def test_a_crash_is_no_exception_of_the_application(crash: BaseException) -> None:
+    text = "the handler crashed (views.py:2 in <module>)"
+    assert _raised("\nraise crash", crash) == text
+    handles = "try:\n    raise crash\nexcept BaseException:\n    raise ValueError('no')"
+    raised = "the handler raised ValueError: no (views.py:4 in <module>)"
+    assert _raised(handles, crash) == f"{raised} while handling a crash (views.py:2)"
+    library_error = RuntimeError("closed")
+    library_error.__context__ = crash
+    assert raised_text(library_error) == "the handler crashed"
 
 
 @pytest.mark.parametrize("cause", ["context", "cause", "none"])

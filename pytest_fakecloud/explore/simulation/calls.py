@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...cloud.fake import Fake
-from ...core.errors import ContractError, ServiceError, listed, report_failure
+from ...core.errors import ContractError, Crash, ServiceError, listed, report_failure
 from ...faults.answers import lost
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.accesses import text_of
@@ -25,7 +25,7 @@ from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Disturba
 from ..trial import Choices, Line
 from .clock import TrialClock
 from .state import TrialState, seconds
-from .strands import Crash, Source, Strand, carried_source, source_of
+from .strands import Source, Strand, carried_source, source_of
 from .turns import describe_places
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from ...core.accesses import READS_CLOCK, Touch
-from ...core.errors import ContractError
+from ...core.errors import ContractError, Crash
 from ...core.signals import Signal
 from ...kv.accesses import touch_of_key
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices, DueDelivery, Step
 from .state import OF_FAKES, TrialState, seconds
-from .strands import Crash, Gate, Strand, Waiting, Why, pause
+from .strands import Gate, Strand, Waiting, Why, pause
 from .turns import describe_places
 
 MOST_STEPS = 20_000

@@ -14,14 +14,14 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from ...core.accesses import READS_CLOCK
-from ...core.errors import broken_promise
+from ...core.errors import broken_promise, is_crash
 from ...core.frames import stack_of
 from ...core.libraries import is_library
 from ..fakes import Fakes
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news
 from .state import TrialState
-from .strands import Strand, Waiting, is_crash
+from .strands import Strand, Waiting
 from .turns import is_of_a_strand
 
 _Method: TypeAlias = Callable[..., Any]

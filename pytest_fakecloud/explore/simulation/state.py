@@ -18,7 +18,7 @@ from typing import Any
 
 from ...core.accesses import ALL, Touch
 from ...core.calls import Call
-from ...core.errors import ContractError, breaks_a_check
+from ...core.errors import ContractError, Crash, breaks_a_check
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
 from ...queue.accesses import touches_of_delivery
@@ -39,7 +39,7 @@ from ..trial import (
     Trial,
     TrialPlan,
 )
-from .strands import Crash, Sources, Strand, carried_strand, pause
+from .strands import Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
 _CHECKS = 500

@@ -16,6 +16,7 @@ from random import Random
 from types import FrameType
 from typing import Any, Literal, TypeAlias
 
+from ...core.errors import is_crash
 from ...core.frames import stack_of
 from ...core.libraries import is_library
 from ..trial import DueDelivery, Line, Operation, Place
@@ -53,17 +54,6 @@ CHECK = 0.001
 
 def pause() -> None:
     Gate().acquire(CHECK)
-
-
-class Crash(BaseException):
-    """Raised in a strand to end it like a power cut; ``except Exception`` does not catch it."""
-
-
-def is_crash(error: BaseException) -> bool:
-    """Return whether code ended by a crash, which a task group raises in an exception group."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(is_crash, error.exceptions))
-    return isinstance(error, Crash)
 
 
 Why = Literal["", "sleep", "lock", "join", "answer", "wait", "loop", "blocked"]

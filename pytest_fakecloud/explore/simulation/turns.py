@@ -16,13 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
-from ...core.errors import ContractError, report_failure
+from ...core.errors import ContractError, Crash, report_failure
 from ...core.libraries import is_library
 from ...core.threads import DaemonThread, place_of
 from ...core.timers import monotonic
 from .strands import (
     NOT_WAITING,
-    Crash,
     Gate,
     Strand,
     Waiting,
