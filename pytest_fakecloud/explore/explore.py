@@ -49,7 +49,7 @@ from .search.explorer import Explorer
 from .search.joint import JointShrinking
 from .search.lost_writes import examine
 from .search.player import Player
-from .search.shrinking import ReplayResult, replay
+from .search.shrinking import ReplayResult, replay, smallest
 from .search.tally import SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Program, Trial
@@ -372,8 +372,10 @@ def _search(
         broken = Explorer(player, ahead, undisturbed, budget, seed).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True
+        # Trials that only show such a pattern have counted as held.
+        player.outcomes.clear()
         shown_anomaly = next(iter(player.tally.anomalies.values()))
-        broken = player.play(shown_anomaly.schedule, stacks=True)
+        broken = smallest(player, player.play(shown_anomaly.schedule), undisturbed)
     if broken is None:
         check_repeats(player, undisturbed, "after the search")
         return undisturbed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import selectors
 import socket
@@ -15,10 +16,12 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
+from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.programs import programs_of
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import candidates
 from pytest_fakecloud.explore.search.priorities import Priorities, PriorityPlan, PriorityTrials
-from pytest_fakecloud.explore.search.shrinking import shrink
+from pytest_fakecloud.explore.search.shrinking import shrink, smallest
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections
@@ -265,14 +268,50 @@ def test_orders_and_disturbances_take_turns(cloud: Cloud, redis: Redis) -> None:
 
 
 def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain() -> None:
-    def smallest(schedule: str, *kinds: Kind) -> str:
+    def plainest(schedule: str, *kinds: Kind) -> str:
         return str(shrink(Schedule.parse(schedule), lambda item: item, lambda: True, kinds))
 
-    assert smallest("run.3 partition 60", "partition", "drop", "respond") == "run.3 drop"
-    assert smallest("run.3 slow 30", "slow", "delay") == "run.4 delay 30"
-    assert smallest("run.3 late other", "late", "switch") == "run.4 switch other"
-    assert smallest("run.3 late other", "late", "crash") == "run.3 late other"
-    assert smallest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_response"
+    assert plainest("run.3 partition 60", "partition", "drop", "respond") == "run.3 drop"
+    assert plainest("run.3 slow 30", "slow", "delay") == "run.4 delay 30"
+    assert plainest("run.3 late other", "late", "switch") == "run.4 switch other"
+    assert plainest("run.3 late other", "late", "crash") == "run.3 late other"
+    assert plainest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_response"
+
+
+@pytest.mark.parametrize("size", range(1, 6))
+def test_no_part_of_a_shrunk_schedule_breaks_the_promise(size: int) -> None:
+    """Also if a part breaks it, and no larger part does except the whole."""
+    whole = Schedule.parse(", ".join(f"run.{point} crash" for point in range(1, 7)))
+    parts = [Schedule(part) for part in itertools.combinations(whole, size)]
+    for part in parts:
+        breaks = {whole: whole, part: part}.get
+        assert shrink(whole, breaks, lambda: True, KINDS) == part
+
+
+def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: KVServer) -> None:
+    """The second call has no point while its token is rejected."""
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    failing = (
+        {"run.1 rotate_token", "run.2 respond"},
+        {"run.3 drop", "run.2 respond"},
+        {"run.3 drop"},
+    )
+
+    def run() -> None:
+        for number in range(3):
+            with contextlib.suppress(Exception):
+                redis.set("n", number)
+            time.sleep(number * 20)
+
+    def check(history: History) -> None:
+        assert set(history.schedule.split(", ")) not in failing
+
+    kinds: Any = ("rotate_token", "respond", "drop")
+    with playing(cloud, programs_of(run, ()), check, kinds=kinds) as player:
+        undisturbed = player.play(Schedule(), notes=True)
+        trial = player.play(Schedule.parse("run.1 rotate_token, run.2 respond"))
+        assert len(trial.fired) == 2
+        assert str(smallest(player, trial, undisturbed).schedule) == "run.3 drop"
 
 
 def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:

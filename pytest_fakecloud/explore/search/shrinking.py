@@ -24,7 +24,10 @@ REPLAYS = 5
 
 
 def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
-    """Shrink a failing trial's schedule; return the trial of the smallest one found."""
+    """Shrink a failing trial's schedule; return the trial of the smallest one found.
+
+    No part of its schedule breaks the promise, unless there was no time to try all parts.
+    """
     until = monotonic() + SHRINK_SECONDS
     trial.schedule = Schedule(trial.fired)
 
@@ -33,17 +36,20 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
             player.play(schedule)
         return player.outcomes[schedule]
 
+    def shrunk(schedule: Schedule) -> Schedule:
+        return shrink(schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
+
     if trial.is_stuck or breaks(trial.schedule) is None:
         return trial
-    shorter = shrink(trial.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
-    again = player.play(shorter, notes=True)
+    again = player.play(shrunk(trial.schedule), notes=True)
     if again.broken is None:
         return trial
     for plainer in _plainer(again, undisturbed):
         if monotonic() >= until:
             break
-        if (applied := breaks(plainer)) is not None and len(applied) == len(again.fired):
-            again = player.play(applied)
+        if (applied := breaks(plainer)) is not None and len(applied) <= len(again.fired):
+            # The plainer disturbance may make another one needless.
+            again = player.play(shrunk(applied))
             break
     if len(again.fired) > 1:
         for switch in itertools.islice(_single_switches(again, undisturbed), MOST_SWITCHES):
@@ -118,7 +124,7 @@ def shrink(
 
 
 def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
-    """Yield one half, then schedules without one or two disturbances, then those with a simpler
+    """Yield the halves, then all other parts, the largest first, then schedules with a simpler
     disturbance.
     """
     disturbances = list(schedule)
@@ -126,10 +132,9 @@ def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
     if half > 1:
         yield Schedule(disturbances[:half])
         yield Schedule(disturbances[half:])
-    for gone in range(1, 3):
-        if len(disturbances) > gone:
-            for removed in itertools.combinations(disturbances, gone):
-                yield schedule.without(removed)
+    for gone in range(1, len(disturbances)):
+        for removed in itertools.combinations(disturbances, gone):
+            yield schedule.without(removed)
     for index, disturbance in enumerate(disturbances):
         for simpler in _simpler(disturbance):
             if simpler.kind in kinds:
