@@ -495,6 +495,8 @@ class _SharedLock:
         if here is None:
             return self._acquire_outside(blocking, timeout)
         simulation, strand = here
+        # A thread from before may hold the lock, or be about to fulfil a future under it.
+        simulation.await_outsiders()
         until = None
         if timeout != -1:
             if not blocking or timeout < 0:

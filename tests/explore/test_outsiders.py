@@ -22,7 +22,7 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 from werkzeug import Request, Response
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.simulation import state
 
@@ -187,6 +187,35 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     if kind != "plain":
         loop = "the event loop of a running TestClient, which began before explore()"
         assert f"not explored: the order of calls in {loop}" in result.notes
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", ["plain", "asynchronous", "protocol"])
+def test_trials_of_several_clients_of_a_running_application_repeat(
+    cloud: Cloud, kv: KVServer, kind: str, seed: int
+) -> None:
+    """The threads of the application, those that it starts later, and those of the fakes do not decide
+    which client is first, or whether a client has to wait.
+    """
+    trials: list[tuple[object, ...]] = []
+
+    def check(history: History) -> None:
+        trials.append((history.schedule, dict(history.results), kv.contents()))
+
+    def explored_once() -> list[tuple[object, ...]]:
+        trials.clear()
+        cloud.explore(clients, check, budget=12, seed=seed, trust=False)
+        return [*trials]
+
+    with TestClient(_application(kv), raise_server_exceptions=False) as client:
+        clients = {
+            name: lambda name=name: client.post(f"/{kind}/{name}").status_code
+            for name in ("ann", "bob")
+        }
+        first = explored_once()
+        assert len(first) > 12
+        for _ in range(2):
+            assert explored_once() == first
 
 
 @pytest.mark.parametrize("kinds", ["lose_response", "drop"])

@@ -450,8 +450,14 @@ class TrialClock:
         if strand is None:
             return False
         if not self._passes(strand, seconds):
-            gate = Gate()
-            self._add_sleeper(strand, seconds, gate.release)
+            gate, me, sleeping = Gate(), threading.get_ident(), self._state.outsiders.sleeping
+
+            def wake() -> None:
+                sleeping.discard(me)
+                gate.release()
+
+            sleeping.add(me)
+            self._add_sleeper(strand, seconds, wake)
             gate.acquire()
             if self._turns.has_ended:
                 raise RuntimeError("the trial has ended in which this thread began to sleep")

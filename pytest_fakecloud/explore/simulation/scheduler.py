@@ -146,10 +146,9 @@ class Simulation:
         run.
         """
         self.state.check_promises()
-        outsiders, strands = self.state.outsiders, self.state.strands
-        if outsiders and any(strand.is_waiting_for("lock", "join") for strand in strands):
-            # Otherwise the speed of a thread from before would decide what runs next.
-            outsiders.await_rest(lambda: self.turns.has_ended)
+        strands = self.state.strands
+        if any(strand.is_waiting_for("lock", "join") for strand in strands):
+            self.await_outsiders()
         if len(self.trial.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
@@ -168,6 +167,11 @@ class Simulation:
                 self._last_root = None
             else:
                 return None
+
+    def await_outsiders(self) -> None:
+        """Wait until threads from before rest, because their speed would decide what runs next."""
+        if self.state.outsiders:
+            self.state.outsiders.await_rest(lambda: self.turns.has_ended)
 
     def _endless(self) -> str:
         """Describe a trial with too many steps, and the strand that made most of the last ones."""

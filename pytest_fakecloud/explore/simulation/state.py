@@ -39,16 +39,18 @@ from ..trial import (
     Trial,
     TrialPlan,
 )
-from .strands import Sources, Strand, carried_strand, pause
+from .strands import Gate, Sources, Strand, application_frame, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
-_CHECKS = 500
-"""Number of checks, a ``pause()`` apart, for which a trial waits for threads that work."""
+_CHECKS = 100
+"""Number of checks for which a trial waits for threads that work."""
 _CHECKS_AT_START = 5
-"""Number of these checks before the exploration."""
+"""Number of checks, a ``pause()`` apart, before the exploration."""
 OF_FAKES = "fakecloud"
 """How the names of the fakes' threads begin."""
-_OWN = (OF_FAKES, "explore", "abandoned")
+_OF_STRANDS = ("explore", "abandoned")
+"""How the names of the threads begin that run strands, or have run them."""
+_OWN = (OF_FAKES, *_OF_STRANDS)
 """How the names of this package's own threads begin."""
 
 
@@ -65,6 +67,12 @@ class Outsiders:
         """How many times each thread had woken up when all rested last."""
         self._users: set[threading.Thread] = set()
         """The threads that have used the fakes."""
+        self._helpers: dict[threading.Thread, bool] = {threading.current_thread(): False}
+        """Other threads, and whether each may work for these threads: those of the fakes, and those
+        that have begun since, such as the pool of a running TestClient for plain functions.
+        """
+        self.sleeping: set[int] = set()
+        """The threads that sleep in fake time, by their identifiers."""
         for thread in threading.enumerate():
             is_own = thread is threading.current_thread() or thread.name.startswith(_OWN)
             if not is_own and not _is_of_infrastructure(thread):
@@ -93,18 +101,23 @@ class Outsiders:
         last = self._wakings
         # Most threads are idle: they have not woken up since the last trial. Where that is unknown, the
         # count is 0.
-        if all(last.get(thread) and self._rests(thread, last[thread]) for thread in self._resting):
+        threads = self._all_threads()
+        if all(last.get(thread) and self._rests(thread, last[thread]) for thread in threads):
             return
         for _ in range(_CHECKS):
-            before = {thread: wakings(thread) for thread in self._resting}
+            # A thread may start another one at any time.
+            before = {thread: wakings(thread) for thread in self._all_threads()}
             pause()
+            # A thread that waits for the interpreter's own lock wakes up once in this time.
+            Gate().acquire(sys.getswitchinterval())
             busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
             if not busy:
                 self._wakings = before
             if not busy or is_over():
                 return
         for thread in busy:
-            self._resting[thread] = _stack(thread)
+            if thread in self._resting:
+                self._resting[thread] = _stack(thread)
             if thread in self._users:
                 raise ContractError(
                     f"the thread {thread.name}, which began before explore(), makes calls for the code "
@@ -117,7 +130,19 @@ class Outsiders:
         if not thread.is_alive():
             return True
         is_asleep = count is not None and count == wakings(thread)
+        if is_asleep and thread.ident in self.sleeping:
+            return True
+        if is_asleep and thread in self._helpers:
+            return application_frame(sys._current_frames().get(thread.ident or 0)) is None
         return is_asleep and _stack(thread) == self._resting[thread]
+
+    def _all_threads(self) -> list[threading.Thread]:
+        """Return these threads, and those that may work for them."""
+        for thread in threading.enumerate():
+            if thread not in self._resting and thread not in self._helpers:
+                is_explored = is_of_a_strand(thread) or thread.name.startswith(_OF_STRANDS)
+                self._helpers[thread] = not is_explored and not _is_of_infrastructure(thread)
+        return [*self._resting, *(thread for thread, helps in self._helpers.items() if helps)]
 
 
 def _description(thread: threading.Thread) -> str:
