@@ -124,7 +124,8 @@ def explore(
     - ``kinds``: the kinds of disturbances (default: all).
     - ``setup``: a function that is called before each trial, to reset state outside the fakes.
     - ``budget``: a number of trials, or wall-clock time such as ``"10s"``.
-    - ``seed``: determines the random choices (default: the cloud's seed).
+    - ``seed``: determines the random choices (default: the cloud's seed). With it, the search is the
+      same each time: it does not begin with the schedule that failed last time.
     - ``schedule``: the only schedule to run, as a failure prints it.
     - ``inputs``: the only drawn inputs to run with, as a failure prints them.
     - ``processes``: the number of processes that run schedules (Linux); ``"auto"`` is one for each core
@@ -153,6 +154,8 @@ def explore(
     only_inputs = _only_inputs(inputs, sources, is_replayed=replayed is not None)
     allowed = budget_of(budget)
     named_kinds = () if kinds is None else names_of("kinds", kinds)
+    # With a seed, a search is the same each time, so it does not begin with what failed last time.
+    cache = cloud._cache if seed is None else None
     seed = cloud.seed if seed is None else seed
     with playing(
         cloud,
@@ -182,7 +185,7 @@ def explore(
             def shrunk(player: Player, trial: Trial) -> tuple[Player, Trial]:
                 return JointShrinking(player, trial, player_for, sources, drawing).smallest()
 
-            search = partial(_search, seed=seed, processes=processes, shrunk=shrunk)
+            search = partial(_search, seed=seed, cache=cache, processes=processes, shrunk=shrunk)
             if only_inputs is None:
                 inputs_to_try = distinct_inputs(sources, drawing)
             else:
@@ -338,6 +341,7 @@ def _search(
     before: Tally | None,
     *,
     seed: int | str,
+    cache: Any,
     processes: int,
     shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
 ) -> Trial:
@@ -369,7 +373,7 @@ def _search(
     if processes == 1 or player.tally.alone:
         processes = 0  # This process runs the schedules itself.
     with contextlib.closing(Ahead(player, processes)) as ahead:
-        broken = Explorer(player, ahead, undisturbed, budget, seed).search()
+        broken = Explorer(player, ahead, undisturbed, budget, seed, cache).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True
         # Trials that only show such a pattern have counted as held.

@@ -158,6 +158,8 @@ def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redi
         assert stored == error.schedule
         cache[key] = "run.1 respond"
     assert failure(cloud, run, check).tried == error.tried + 1
+    # A search with a seed is the same each time.
+    assert failure(cloud, run, check, seed=cloud.seed).tried == error.tried
     # Something that is no schedule counts as nothing.
     cache.update(dict.fromkeys(cache, "no schedule"))
     assert failure(cloud, run, check).tried == error.tried

@@ -20,6 +20,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...core.timers import monotonic
 from ..inputs import functions_of
@@ -103,8 +104,11 @@ class Explorer:
         undisturbed: Trial,
         budget: SearchBudget,
         seed: int | str,
+        cache: Any,
     ) -> None:
         self._player = player
+        self._cache = cache
+        """pytest's cache, for the schedule that failed last time; None if the search does not use it."""
         self._ahead = ahead
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
@@ -134,7 +138,7 @@ class Explorer:
             ]
             inputs = repr(subject.inputs) if subject.inputs else ""
             key = key_of(functions, subject.kinds, subject.disturbed, inputs)
-            store = Store(player.world.cloud._cache, key)
+            store = Store(self._cache, key)
             trial = self._play_stored(store) or self._search()
             if trial is None:
                 return None
