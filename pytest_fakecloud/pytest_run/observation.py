@@ -26,7 +26,7 @@ try:
 except ImportError:  # Windows has no ``resource`` module.
     resource = None  # type: ignore[assignment]
 
-_FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient", "httpx"})
+_FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient", "httpx", "httpx2"})
 """Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
 
 

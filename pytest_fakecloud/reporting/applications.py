@@ -1,7 +1,8 @@
 """Requests to the application under test, as its framework or test client reports them.
 
 Flask and Django send signals when a request begins and ends. Starlette and FastAPI send none, so the
-transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the duration of a test.
+transports of ``TestClient`` and the ``ASGITransport`` of httpx and httpx2 are wrapped for the duration
+of a test.
 Requests to aiohttp and plain WSGI applications are not observed. Source: the frameworks'
 documentation of signals.
 """
@@ -205,7 +206,10 @@ class Listener:
         self._replace(testclient._TestClientTransport, "handle_request", observed)
 
     def _replace(self, owner: type, name: str, function: Callable[..., Any]) -> None:
-        if isinstance(vars(owner).get(name), FunctionType):
+        present = vars(owner).get(name)
+        # After httpx2.alias_httpx(), both names are the same module, which is wrapped once.
+        is_wrapped = any(replacement.value is present for replacement in self._wrapped)
+        if isinstance(present, FunctionType) and not is_wrapped:
             self._wrapped.append(replace(owner, name, function))
 
     @contextmanager
@@ -287,6 +291,7 @@ _FRAMEWORKS: Mapping[str, Callable[[Listener, Any], None]] = {
     "flask": Listener._observe_flask,
     "django.core.signals": Listener._observe_django,
     "httpx": Listener._wrap_async_transport,
+    "httpx2": Listener._wrap_async_transport,
     "starlette.testclient": Listener._wrap_transport,
 }
 """The modules whose requests can be observed, with the methods that begin it."""

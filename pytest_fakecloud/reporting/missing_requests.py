@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ..cloud.base import BaseCloud, secrets_in
-from ..cloud.fake import was_given
+from ..cloud.fake import Fake, was_given
 from ..cloud.services import named
 from ..core.calls import Call
 from ..http.hub import default_hub
@@ -21,16 +21,21 @@ from .inspection import attributes_of, chain, frames_of, locals_of, package_of, 
 
 _CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
 """The packages of the official clients, with their services."""
+_CONNECTION_ERRORS = {"builtins.OSError", "httpx.TransportError", "httpx2.TransportError"}
+"""The base classes of the errors of clients that could not reach a server."""
 FAKE_ADDRESS = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5})")
 
 
 def hints_about_error(cloud: BaseCloud, error: BaseException) -> list[str]:
     """Return hints about intercepted requests to a fake and about the addresses of closed fakes."""
     hints: list[str] = []
-    transport_error = getattr(sys.modules.get("httpx"), "TransportError", OSError)
     for linked_error in chain(error):
-        hints += [*_interception_hints(cloud, linked_error), *_tls_hints(cloud, linked_error)]
-        if issubclass(type(linked_error), OSError | transport_error):
+        hints += [
+            *_interception_hints(cloud, linked_error),
+            *_tls_hints(cloud, linked_error),
+            *_httpx2_hints(cloud, linked_error),
+        ]
+        if _CONNECTION_ERRORS & _kinds_of(linked_error):
             hints += _closed_fake_hints(cloud, f"{request_of(linked_error)} {linked_error}")
     return list(dict.fromkeys(hints))
 
@@ -44,13 +49,19 @@ def hints_about_silence(
     """
     uncalled = [fake for fake in cloud.fakes() if not len(fake.journal)]
     hints = []
+    values, frames = [*names, *locals_of(error)], frames_of(error)
     if len(uncalled) == len(cloud.fakes()):
-        hints = _unconnected_clients(cloud, [*names, *locals_of(error)])
-    frames = frames_of(error)
+        hints = _unconnected_clients(cloud, values)
+    if any(root(value) == "httpx2" for value in values):
+        hints += [hint for fake in uncalled for _, hint in _ineffective_interceptions(fake)]
     # The application may have caught the errors of an active library.
-    for library in _LIBRARIES:
-        if not _is_active(library) and not any(_activates(library, frame) for frame in frames):
-            continue
+    suspects = [
+        library
+        for library in _LIBRARIES
+        if _is_active(library)
+        or (not library.client and any(_activates(library, frame) for frame in frames))
+    ]
+    for library in _most_specific(suspects, {package_of(frame) for frame in frames}):
         for fake in uncalled:
             recipe = library.recipe.format(name=fake.name)
             hints.append(
@@ -78,10 +89,11 @@ def old_token_hints(cloud: BaseCloud) -> list[str]:
 
 
 class _Library(NamedTuple):
-    """A library that intercepts requests; ``package`` is the one whose objects replace others."""
+    """A library that intercepts requests."""
 
     name: str
     package: str
+    """The package of the objects that it puts in the place of others."""
     error: str
     """The module and the name of the error that it raises."""
     recipe: str
@@ -94,6 +106,9 @@ class _Library(NamedTuple):
     """The names that activate it, separated by spaces."""
     blocks_all: bool = False
     """Whether it blocks all connections, with errors that may not contain an address."""
+    client: str = ""
+    """The package of the only client whose requests it intercepts, with the objects and the error of
+    another library."""
 
 
 _LIBRARIES = (
@@ -107,6 +122,13 @@ _LIBRARIES = (
                       "httpcore:AsyncConnectionPool.handle_async_request",
                       "httpx:HTTPTransport.handle_request"),
              begins="mock MockRouter start"),
+    _Library("pytest-httpx2", "respx", "respx.models.AllMockedAssertionError",
+             'let it through with httpx2_mock.route(host="127.0.0.1").pass_through()',
+             patched=("httpcore2:ConnectionPool.handle_request",), client="httpx2"),
+    _Library("httpx2-pytest", "pytest_httpx2", "httpx2.TimeoutException",
+             "let it through with @pytest.mark.httpx2_mock("
+             'should_mock=lambda request: request.url.host != "127.0.0.1")',
+             "No response can be found for", ("httpx2:HTTPTransport.handle_request",)),
     _Library("pytest-httpx", "pytest_httpx", "httpx.TimeoutException",
              "let it through with @pytest.mark.httpx_mock("
              'should_mock=lambda request: request.url.host != "127.0.0.1")',
@@ -136,10 +158,15 @@ _LIBRARIES = (
 
 def _interception_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]:
     """Yield hints if a library raised the error because it intercepted a request to a fake."""
-    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
-    for library in _LIBRARIES:
-        if library.error not in kinds or library.text not in str(error):
-            continue
+    kinds, clients = _kinds_of(error), {package_of(frame) for frame in frames_of(error)}
+    raising = [
+        library
+        for library in _LIBRARIES
+        if library.error in kinds
+        and library.text in str(error)
+        and (not library.client or (library.client in clients and _is_active(library)))
+    ]
+    for library in _most_specific(raising, clients):
         address = f"{request_of(error)} {error}"
         addressed = [fake for fake in cloud.fakes() if fake.url in address]
         for fake in addressed:
@@ -152,6 +179,53 @@ def _interception_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]
             yield f"{library.name} blocked the connection to the fakes: {library.recipe}"
 
 
+def _most_specific(libraries: Sequence[_Library], clients: Set[str]) -> Iterator[_Library]:
+    """Yield libraries without those with the same error as a library for one of the clients."""
+    specific = {library.error for library in libraries if library.client in clients}
+    for library in libraries:
+        if library.client or library.error not in specific:
+            yield library
+
+
+def _kinds_of(error: BaseException) -> set[str]:
+    """Return the modules and names of an error's class and of its base classes."""
+    return {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+
+
+def _httpx2_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]:
+    """Yield hints about requests of httpx2, which nothing redirects and which always use a socket."""
+    if all(package_of(frame) != "httpx2" for frame in frames_of(error)):
+        return
+    request = f"{request_of(error)}/"
+    for fake in cloud.fakes():
+        for origin, hint in _ineffective_interceptions(fake):
+            if request.startswith(f"{origin}/"):
+                yield hint
+    if cloud._skips_socket and not _is_httpx2_an_alias() and _OTHER_LOOP.search(str(error)):
+        yield (
+            'transport="inprocess" has no effect on httpx2: its connections belong to the event loop in '
+            "which they were opened, so create a client in each event loop"
+        )
+
+
+def _ineffective_interceptions(fake: Fake) -> Iterator[tuple[str, str]]:
+    """Yield the intercepted origins that httpx2 reaches all the same, with the hint about each."""
+    for interception in () if _is_httpx2_an_alias() else fake._interceptions:
+        origin = getattr(interception, "origin", "")
+        yield (
+            origin,
+            f'{fake.name}.intercept("{origin}") redirects requests of requests, httpx and urllib3, and '
+            f"not those of httpx2: give the client {fake.name}.url",
+        )
+
+
+def _is_httpx2_an_alias() -> bool:
+    """Return whether httpx is another name of httpx2, whose functions are then replaced, too."""
+    return sys.modules.get("httpx") is sys.modules.get("httpx2")
+
+
+_OTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
+"""Messages of asyncio about connections of another event loop."""
 _WRONG_SCHEME = re.compile(
     r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|RECORD_LAYER_FAILURE"
     r"|UNEXPECTED_EOF|unexpected eof|EOF occurred in violation|packet length too long"

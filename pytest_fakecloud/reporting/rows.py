@@ -230,8 +230,8 @@ def _place_of(site: CallSite) -> Place | None:
 
 
 _CLIENTS = {
-    "aiohttp", "django", "flask", "httpcore", "httpx", "qstash", "redis", "requests", "starlette",
-    "upstash_redis", "upstash_vector", "urllib3", "valkey", "werkzeug",
+    "aiohttp", "django", "flask", "httpcore", "httpcore2", "httpx", "httpx2", "qstash", "redis",
+    "requests", "starlette", "upstash_redis", "upstash_vector", "urllib3", "valkey", "werkzeug",
 }  # fmt: skip
 """Packages that make a call for the application that called them."""
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -274,6 +275,31 @@ def asgi_shop(kv: Any) -> Any:
     return Starlette(routes=[routing.Route("/checkout", checkout, methods=["POST"])])
 
 
+async def ask(library: Any, app: Any) -> int:
+    """Send a request through an ``ASGITransport`` of httpx or httpx2; return its status."""
+    transport = library.ASGITransport(app)
+    async with library.AsyncClient(transport=transport, base_url="http://shop") as web:
+        return int((await web.post("/checkout", json={"item": "gin"})).status_code)
+
+
+@pytest.mark.parametrize("is_alias", [False, True])
+def test_requests_through_httpx2_are_rows(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, is_alias: bool
+) -> None:
+    httpx2 = pytest.importorskip("httpx2")
+    if is_alias:  # what alias_httpx() does in a process that has not imported httpx
+        monkeypatch.setitem(sys.modules, "httpx", httpx2)
+    original = httpx2.ASGITransport.handle_async_request
+    with closing(Listener()) as listener:
+        listener.listen(cloud)
+        assert asyncio.run(ask(httpx2, asgi_shop(cloud.kv_server().client()))) == 429
+        assert told(cloud, listener) == [
+            'POST /checkout {"item":"gin"} (Starlette) 429',
+            "  INCR orders 1",
+        ]
+    assert httpx2.ASGITransport.handle_async_request is original
+
+
 def test_requests_of_an_asgi_test_client_are_rows(cloud: Cloud, listener: Listener) -> None:
     app = asgi_shop(cloud.kv_server().client())
     client = testclient.TestClient(app)
@@ -281,12 +307,7 @@ def test_requests_of_an_asgi_test_client_are_rows(cloud: Cloud, listener: Listen
     with pytest.raises(ValueError, match="too young"):
         client.post("/checkout", json={"item": "rum"})
 
-    async def ask() -> int:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as web:
-            return (await web.post("/checkout", json={"item": "gin"})).status_code
-
-    assert asyncio.run(ask()) == 429
+    assert asyncio.run(ask(httpx, app)) == 429
     report_rows = report_of(cloud, served=list(listener.served)).rows
     assert [(row.operation, row.depth, row.status) for row in report_rows] == [
         ("POST /checkout?a=1", 0, 429), ("INCR", 1, 200), ("POST /checkout", 0, 500),

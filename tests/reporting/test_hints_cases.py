@@ -199,10 +199,15 @@ def test_a_client_of_an_open_fake_is_not(cloud: Cloud) -> None:
         assert hints_about_error(cloud, OSError(fake.url)) == []
 
 
-def test_without_httpx_errors_of_the_system_count(
-    cloud: Cloud, closed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "httpx")
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_errors_of_both_httpx_count(cloud: Cloud, closed: str, library: str) -> None:
+    client = pytest.importorskip(library)
+    request = client.Request("GET", f"http://127.0.0.1:{closed}/get/k")
+    error = client.ConnectError("[Errno 111] Connection refused", request=request)
+    assert len(hints_about_error(cloud, error)) == 4
+
+
+def test_errors_of_the_system_count(cloud: Cloud, closed: str) -> None:
     assert len(hints_about_error(cloud, OSError(f"http://127.0.0.1:{closed}"))) == 4
     assert hints_about_error(cloud, KeyError()) == []
 
@@ -236,6 +241,113 @@ def test_an_old_token_that_was_no_hindrance_is_not_told(cloud: Cloud) -> None:
     httpx.post(cloud.callback_capture().callback_url, headers=old)
     assert [call.status for call in cloud.journal.calls()] == [200]
     assert old_token_hints(cloud) == []
+
+
+# -- httpx2 ----------------------------------------------------------------------------------------
+
+TO_HTTPX2 = (
+    'pytest-httpx2{}: let it through with httpx2_mock.route(host="127.0.0.1").pass_through()'
+)
+TO_HTTPX2_PYTEST = (
+    "httpx2-pytest{}: let it through with @pytest.mark.httpx2_mock("
+    'should_mock=lambda request: request.url.host != "127.0.0.1")'
+)
+INTERCEPTED = " intercepted a request to kv_server"
+SUSPECTED = "{} received no request; {{}} was active in this test and may have intercepted it"
+
+
+def raised_in(package: str, error: BaseException) -> BaseException:
+    """Return an error that has passed a function of a package."""
+    space: dict[str, Any] = {"__name__": f"{package}._client"}
+    exec("def send(error): raise error", space)
+    with pytest.raises(type(error)) as info:
+        space["send"](error)
+    return info.value
+
+
+@pytest.fixture
+def httpcore2(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the pool of httpcore2 as pytest-httpx2 leaves it during a test: with respx's function."""
+    module = ModuleType("httpcore2")
+    vars(module)["ConnectionPool"] = type(
+        "ConnectionPool", (), {"handle_request": function_of("respx.mocks")}
+    )
+    monkeypatch.setitem(sys.modules, "httpcore2", module)
+    return module
+
+
+def test_of_two_libraries_with_the_same_error_the_one_of_the_client_is_named(
+    cloud: Cloud, httpcore2: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = cloud.fakes()[0].url
+    through_httpx = raised_in("httpx", error_of(RESPX, url))
+    through_httpx2 = raised_in("httpx2", error_of(RESPX, url))
+    assert hints_about_error(cloud, through_httpx) == [TO_RESPX]
+    assert hints_about_error(cloud, through_httpx2) == [TO_HTTPX2.format(INTERCEPTED)]
+    # respx.mock(using="httpcore2") has ended when a report is made.
+    monkeypatch.delitem(sys.modules, "httpcore2")
+    assert hints_about_error(cloud, through_httpx2) == [TO_RESPX]
+
+
+def test_the_mock_that_replaces_the_transport_of_httpx2_is_named(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"No response can be found for GET request on {cloud.fakes()[0].url}/get/k"
+    error = error_of("httpx2.TimeoutException", text)
+    assert hints_about_error(cloud, error) == [TO_HTTPX2_PYTEST.format(INTERCEPTED)]
+    assert hints_about_error(cloud, error_of("httpx2.TimeoutException", "timed out")) == []
+
+
+def suspected(hint: str) -> list[str]:
+    name, _, recipe = hint.partition("{}")
+    return [f"{SUSPECTED.format(fake).format(name)}{recipe}" for fake in ("kv_server", "queue")]
+
+
+def test_a_mock_of_httpx2_that_is_active_is_suspected(
+    cloud: Cloud, httpcore2: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hints_about_silence(cloud, []) == suspected(TO_HTTPX2)
+    failed = raised_in("respx", raised_in("httpx2", AssertionError()))
+    assert hints_about_silence(cloud, [], failed) == suspected(TO_HTTPX2)
+    monkeypatch.delitem(sys.modules, "httpcore2")
+    httpx2 = ModuleType("httpx2")
+    vars(httpx2)["HTTPTransport"] = type(
+        "HTTPTransport", (), {"handle_request": function_of("pytest_httpx2")}
+    )
+    monkeypatch.setitem(sys.modules, "httpx2", httpx2)
+    assert hints_about_silence(cloud, []) == suspected(TO_HTTPX2_PYTEST)
+
+
+def test_an_interception_that_httpx2_ignores_is_named(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    httpx2 = ModuleType("httpx2")
+    monkeypatch.setitem(sys.modules, "httpx2", httpx2)
+    cloud.fakes()[0].intercept("https://kv.example.com")
+    hint = (
+        'kv_server.intercept("https://kv.example.com") redirects requests of requests, httpx and '
+        "urllib3, and not those of httpx2: give the client kv_server.url"
+    )
+    request = asked("https://kv.example.com/get/k")
+    refused = raised_in("httpx2", error_of("httpx2.ConnectError", request=request))
+    elsewhere = asked("https://kv.example.com.test/get/k")
+    assert hints_about_error(cloud, refused) == [hint]
+    assert hints_about_silence(cloud, [httpx2]) == [hint]
+    assert hints_about_error(cloud, raised_in("httpx", error_of("a.E", request=request))) == []
+    assert hints_about_error(cloud, raised_in("httpx2", error_of("a.E", request=elsewhere))) == []
+    assert hints_about_silence(cloud, []) == []
+    monkeypatch.setitem(sys.modules, "httpx", httpx2)  # as alias_httpx() does
+    assert hints_about_error(cloud, refused) == []
+
+
+def test_connections_of_httpx2_are_not_skipped_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", ModuleType("httpx2"))
+    error = raised_in("httpx2", RuntimeError("Event loop is closed"))
+    with Cloud() as by_socket, Cloud(transport="inprocess") as in_process:
+        assert hints_about_error(by_socket, error) == []
+        (hint,) = hints_about_error(in_process, error)
+        assert hint.startswith('transport="inprocess" has no effect on httpx2')
+        assert hints_about_error(in_process, RuntimeError("Event loop is closed")) == []
 
 
 # -- clients of other addresses --------------------------------------------------------------------
@@ -344,7 +456,7 @@ def kept_away(*names: str) -> list[str]:
 
 
 def function_of(module: str) -> Any:
-    def send() -> None: ...
+    def send(*_: object) -> None: ...
 
     send.__module__ = module
     return send
