@@ -441,6 +441,10 @@ class Fake:
         """Describe published messages that were never delivered, if the fake delivers any."""
         return None
 
+    def _ran_in_another_thread(self) -> bool:
+        """Return whether the fake has called the application in a thread of its own."""
+        return False
+
     def _forget_looks(self) -> None:
         """Forget that a test has looked at the fake, because the next test begins."""
         self._recorder.was_read = False

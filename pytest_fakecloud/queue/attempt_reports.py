@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
 _MAX_FINISHED = 1_000
+_HANDLERS = ("wsgi", "asgi", "call")
+"""Kinds of destinations that run code of the test or of the application."""
 
 
 class StartedDelivery(NamedTuple):
@@ -128,6 +130,7 @@ class AttemptReports(DeliveryInterceptor):
     """Records the attempts of one queue in the journal.
 
     ``now`` returns the Unix time of signatures. ``finished`` are the most recent deliveries.
+    ``ran_in_another_thread`` is True once a delivery in the background has called a destination handler.
     """
 
     encloses_engine = True
@@ -142,6 +145,7 @@ class AttemptReports(DeliveryInterceptor):
         self._log_handler.emit = partial(_collect, self._logged)  # type: ignore[method-assign]
         self.finished: deque[FinishedDelivery] = deque()
         self._finished_bytes = 0
+        self.ran_in_another_thread = False
 
     async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         is_alone = self._is_driven or self._engine.clock.driving
@@ -150,6 +154,7 @@ class AttemptReports(DeliveryInterceptor):
         try:
             if not is_alone:
                 outcome = await proceed(exchange)
+                self.ran_in_another_thread |= outcome.where in _HANDLERS
             else:
                 # Only then can an exception that is logged during a delivery be attributed to it.
                 self._logged[id(logged)] = logged

@@ -371,6 +371,9 @@ class Queue(QueueActions, Fake):
             f"none of them: {requests}. Add {self.name}.run_until_idle()"
         )
 
+    def _ran_in_another_thread(self) -> bool:
+        return self._reports.ran_in_another_thread
+
     def _forget_looks(self) -> None:
         super()._forget_looks()
         self._engine.inspected = False

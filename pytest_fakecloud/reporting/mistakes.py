@@ -1,4 +1,4 @@
-"""Hints about mistakes: calls that were not made, misspelt names, clocks."""
+"""Hints about mistakes: calls that were not made, databases, misspelt names, clocks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType, FunctionType
 from typing import Any
 
 from .. import _PUBLIC_NAMES
 from ..cloud.base import BaseCloud
-from ..core.errors import counted, did_you_mean
+from ..core.errors import counted, did_you_mean, listed
 from .dropped_pipelines import dropped_pipelines
 from .inspection import chain, frames_of, package_of, packages_of, root, unsent
 from .variables import hints_about_unset_variables
@@ -45,6 +46,7 @@ def mistakes(cloud: BaseCloud, error: BaseException, functions: Iterable[object]
     frames = frames_of(error)
     hints += [*_never_sent(frames), *dropped_pipelines(cloud, frames, functions)]
     hints += [
+        *_other_connections(cloud),
         *_replaced_time(cloud, frames),
         *_moved_clocks(cloud, frames),
         *_patched_sleep(frames),
@@ -71,6 +73,34 @@ def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
             yield f"a {name} has {counted(commands, 'command')} that {was} not executed"
         else:
             yield f"{name}() was never awaited, so it did nothing"
+
+
+# -- databases -------------------------------------------------------------------------------------
+
+
+def _other_connections(cloud: BaseCloud) -> Iterator[str]:
+    """Yield a hint if a rollback ends what the test writes to the database, and the application has run
+    in another thread: Django opens a connection for each thread (documentation).
+    """
+    names = [fake.name for fake in cloud.fakes() if fake._ran_in_another_thread()]
+    if names and _is_in_transaction():
+        yield (
+            f"{listed(names, 3)} delivered in the background, in this test or an earlier one, so the "
+            "application ran in another thread, with another connection to Django's database: its rows "
+            "outlive the test, and it does not see the test's rows. Return "
+            '{"queue": {"delivery": "driven"}} from the fixture fakecloud_session_settings, or start '
+            'the queue with delivery="driven"'
+        )
+
+
+def _is_in_transaction() -> bool:
+    """Return whether a connection of this thread to a database of Django is in a transaction."""
+    connections = getattr(sys.modules.get("django.db"), "connections", None)
+    if connections is None:
+        return False
+    with suppress(Exception):  # the project may have no settings
+        return any(connection.in_atomic_block for connection in connections.all())
+    return False
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -801,6 +801,92 @@ def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
     assert "early_settings" not in sys.modules
 
 
+DJANGO = {
+    "shop": """
+    import json
+    from django.http import HttpResponse
+    from django.urls import path
+
+    SECRET_KEY = "x"
+    USE_TZ = True
+    ALLOWED_HOSTS = ["*"]
+    ROOT_URLCONF = "shop"
+    INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]
+    DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+
+    def hook(request):
+        from django.contrib.auth.models import Group
+
+        Group.objects.create(name=request.headers["Upstash-Message-Id"])
+        return HttpResponse("ok")
+
+    urlpatterns = [path("hook", hook), path("callback", hook)]
+    """,
+    "test_shop": """
+    import pytest
+    from django.core.asgi import get_asgi_application
+    from django.core.wsgi import get_wsgi_application
+
+    pytestmark = pytest.mark.django_db
+    ORIGIN = "https://shop.example.com"
+
+    def groups():
+        from django.contrib.auth.models import Group
+
+        return Group.objects.count()
+
+    @pytest.mark.parametrize("kind", ["wsgi", "asgi"])
+    def test_rows(queue, kind):
+        getattr(queue.destinations, kind)(ORIGIN, {
+            "wsgi": get_wsgi_application, "asgi": get_asgi_application,
+        }[kind]())
+        queue.publish(f"{ORIGIN}/hook", callback=f"{ORIGIN}/callback")
+        queue.run_until_idle()
+        assert groups() == 2
+
+    def test_no_rows(queue):
+        assert groups() == 0
+
+    @pytest.mark.django_db(transaction=True)
+    def test_without_a_transaction(queue):
+        assert groups() == -1
+    """,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delivery", ["driven", "background"])
+def test_rows_of_the_application_end_with_a_test_that_delivers_them(
+    pytester: pytest.Pytester, delivery: str
+) -> None:
+    pytest.importorskip("pytest_django")
+    pytester.makeini(
+        "[pytest]\nfakecloud_early = kv_server queue\nDJANGO_SETTINGS_MODULE = shop\npythonpath = ."
+    )
+    pytester.makeconftest(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fakecloud_session_settings():
+            return {{"queue": {{"delivery": "{delivery}"}}}}
+        """
+    )
+    pytester.makepyfile(**DJANGO)
+    result = apart(pytester, plugins=("django",))
+    hint = "queue delivered in the background, in this test or an earlier one, so the application ran *"
+    if delivery == "driven":
+        result.assert_outcomes(passed=3, failed=1)
+        result.stdout.no_fnmatch_line(hint)
+    else:
+        result.assert_outcomes(passed=1, failed=3)
+        result.stdout.fnmatch_lines(["FAILED*test_no_rows*"])
+        assert result.stdout.str().count(hint.rstrip("*")) == 2
+        last = result.stdout.str().partition("_ test_without_a_transaction _")[2]
+        assert "- fakecloud -" in last
+        assert "ran in another thread" not in last
+
+
 @pytest.mark.parametrize(("times", "slept"), [(2, 3.0), (500, 0.0), (0, 0.0)])
 def test_a_process_that_waits_for_its_turn_does_not_sleep(
     monkeypatch: pytest.MonkeyPatch, times: int, slept: float
