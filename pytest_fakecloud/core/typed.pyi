@@ -92,6 +92,7 @@ class CloudCallFields(CallFields, total=False):
 
 class CloudEventFields(EventFields, total=False):
     about: object
+    about_attempt: object
     answer: object
     answer_type: object
     assignment: object

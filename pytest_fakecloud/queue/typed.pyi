@@ -66,6 +66,7 @@ class QueueCallFields(CallFields, total=False):
 
 class QueueEventFields(EventFields, total=False):
     about: object
+    about_attempt: object
     answer: object
     answer_type: object
     error: object
