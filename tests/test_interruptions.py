@@ -311,7 +311,7 @@ def test_after_an_interruption_a_fault_applies_once() -> None:
             kv.faults.drop()
             assert [position for position, _ in kv._app.chain.members] == [FAULTS], place
             kv.faults.clear()
-            assert kv._app.chain.members == [], place
+            assert kv._app.chain.members == (), place
 
 
 def check_reachable(kv: KVServer) -> None:

@@ -183,6 +183,7 @@ class Call:
         "_facts",
         "_faults_end",
         "_interruptions_end",
+        "_request_body",
         "at_us",
         "client",
         "cut",
@@ -194,7 +195,6 @@ class Call:
         "number",
         "outcome",
         "reached",
-        "request_body",
         "request_headers",
         "response_body",
         "response_headers",
@@ -226,7 +226,7 @@ class Call:
         self.method = method
         self.target = target
         self.request_headers = request_headers
-        self.request_body = request_body
+        self._request_body = request_body
         self.client = client
         self._facts: dict[str, Any] | FactsReader | None = reader
         """The facts, or what reads them."""
@@ -254,6 +254,15 @@ class Call:
         if not isinstance(facts, dict):
             facts = self._facts = {} if facts is None else facts.facts_of(self)
         return facts
+
+    @property
+    def request_body(self) -> bytes:
+        """The body of the request."""
+        return self._request_body
+
+    @request_body.setter
+    def request_body(self, body: bytes) -> None:
+        self._request_body = body
 
     @property
     def fault(self) -> str | None:
@@ -401,7 +410,7 @@ def parts_of(call: Call) -> dict[str, Any]:
 
 
 _UNANSWERED = Call(0, 0, "", "", "", "")
-_PUBLIC = sorted(name for name in Call.__slots__ if name[0] != "_")
+_PUBLIC = sorted(["request_body", *(name for name in Call.__slots__ if name[0] != "_")])
 _OF_REQUESTS = frozenset({
     "at_us", "client", "fake", "method", "number", "request_body", "request_headers", "service",
     "target",

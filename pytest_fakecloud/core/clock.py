@@ -10,6 +10,7 @@ import heapq
 import itertools
 import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
@@ -149,7 +150,7 @@ class Timekeeper:
         # the clock still runs afterwards, because another thread may have stopped it earlier.
         offset = self._live_us
         if offset is not None:
-            running = floor(process_seconds(self._note_replaced) * 1e6) + offset
+            running = self._process_us() + offset
             if self._live_us is offset:
                 if self.reads is not None:
                     self.reads.append((threading.get_ident(), running))
@@ -350,6 +351,13 @@ class Timekeeper:
 
     def _process_us(self) -> int:
         """Return the process's own time in microseconds since the Unix epoch."""
+        try:
+            microseconds = floor(time.time() * 1e6)
+        except Exception:
+            microseconds = LAST_US + 1
+        if -LAST_US <= microseconds <= LAST_US:
+            return microseconds
+        # A test has replaced the function by another that returns no time.
         return floor(process_seconds(self._note_replaced) * 1e6)
 
     def _note_replaced(self, text: str) -> None:

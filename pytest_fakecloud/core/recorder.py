@@ -197,7 +197,7 @@ class Recorder:
         parent: Recorder | None = None,
     ) -> None:
         self._now_us = now_us
-        self._service = service
+        self.service = service
         self.fake = fake
         self._parent = parent
         self.entries: list[Entry] = []
@@ -295,7 +295,7 @@ class Recorder:
         call = Call(
             number=0,
             at_us=at_us,
-            service=self._service,
+            service=self.service,
             fake=self.fake,
             method=method,
             target=target,
@@ -305,13 +305,19 @@ class Recorder:
             reader=reader,
             route=route,
         )
-        self._append(call)
-        if self.shared.reads is not None:
-            self.shared.reads.append((threading.get_ident(), -call.number))
-        self._note_caller(call)
-        if weight_of(call) > LIGHT:
-            self._update_size(call)
+        self.begin_call(call, weight_of(call))
         return call
+
+    def begin_call(self, call: Call, weight: int) -> None:
+        """Record a received request as its new call, of about ``weight`` bytes."""
+        self._append(call)
+        shared = self.shared
+        if shared.reads is not None:
+            shared.reads.append((threading.get_ident(), -call.number))
+        if shared.find_stack is not None or shared.find_site is not None:
+            self._note_caller(call)
+        if weight > LIGHT:
+            self._update_size(call)
 
     def _note_caller(self, call: Call) -> None:
         """Note which code makes the current call, if the report of the test may need it."""
@@ -331,7 +337,7 @@ class Recorder:
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
-        for listener in self.shared.listeners:
+        for listener in self.shared.listeners.items:
             listener(call)
 
     def _update_size(self, call: Call) -> None:
@@ -367,9 +373,7 @@ class Recorder:
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        event = Event(
-            0, at_us, self._service, self.fake, kind, text, names, tuple(values), ended_us
-        )
+        event = Event(0, at_us, self.service, self.fake, kind, text, names, tuple(values), ended_us)
         self._append(event)
         return event
 
@@ -384,7 +388,7 @@ class Recorder:
         # Create the Action only for a report, because most tests need none.
         at_us = self._now_us()
         self.shared.recorded.append(
-            (self.fake, self._service, number, at_us, kind, place, call, details)
+            (self.fake, self.service, number, at_us, kind, place, call, details)
         )
 
     def note_look(
@@ -453,7 +457,7 @@ class Recorder:
                     forgotten = parent.forget_oldest()
         for call in forgotten:
             shorten(call)
-        for listener in shared.listeners:
+        for listener in shared.listeners.items:
             listener(entry)
 
     # -- forgetting ------------------------------------------------------------------------------

@@ -16,21 +16,21 @@ _registering = threading.Lock()
 class Registry(Generic[T]):
     """Registered objects, over which other threads may iterate during changes."""
 
-    _items: tuple[T, ...] = ()
+    items: tuple[T, ...] = ()
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._items)
+        return iter(self.items)
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
     def add(self, item: T) -> Callable[[], None]:
         """Register an object; return a function that removes it and can be called repeatedly."""
         with _registering:
-            self._items = (*self._items, item)
+            self.items = (*self.items, item)
         return functools.partial(self.remove, item)
 
     def remove(self, item: T) -> None:
         """Remove this very object, if it is registered."""
         with _registering:
-            self._items = tuple([other for other in self._items if other is not item])
+            self.items = tuple([other for other in self.items if other is not item])

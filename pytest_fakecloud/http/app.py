@@ -7,6 +7,7 @@ authenticates it, applies faults, calls the endpoint, encodes its result, and re
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import itemgetter
@@ -51,6 +52,10 @@ decides when a call is processed, and so which faults are active.
 """
 
 
+_changing = threading.Lock()
+"""Protects all chains."""
+
+
 class Chain:
     """The interceptors of one app around each authenticated exchange, in the order of their positions.
 
@@ -64,30 +69,27 @@ class Chain:
     other. An exception that passes them is an error of the fake or of the test.
     """
 
-    def __init__(self) -> None:
-        self._members: Registry[tuple[int, Interceptor]] = Registry()
-
-    @property
-    def members(self) -> list[tuple[int, Interceptor]]:
-        """The positions and the interceptors, in order."""
-        return sorted(self._members, key=itemgetter(0))
+    members: tuple[tuple[int, Interceptor], ...] = ()
+    """The positions and the interceptors, in order."""
 
     def __contains__(self, interceptor: Interceptor) -> bool:
-        return any(interceptor == member for _, member in self._members)
+        return any(interceptor == member for _, member in self.members)
 
     def has(self, position: int) -> bool:
         """Return whether an interceptor has this position."""
-        return any(position == member for member, _ in self._members)
+        return any(position == member for member, _ in self.members)
 
     def add(self, position: int, interceptor: Interceptor) -> Callable[[], None]:
         """Add an interceptor after those of the same position; return a function that removes it."""
-        return self._members.add((position, interceptor))
+        with _changing:
+            members = [*self.members, (position, interceptor)]
+            self.members = tuple(sorted(members, key=itemgetter(0)))
+        return partial(self.remove, interceptor)
 
     def remove(self, interceptor: Interceptor) -> None:
         """Remove an interceptor, if it is in the chain."""
-        for member in self._members:
-            if member[1] == interceptor:
-                self._members.remove(member)
+        with _changing:
+            self.members = tuple([member for member in self.members if member[1] != interceptor])
 
     def run(self, request: Request, proceed: Proceed) -> AnyResponse:
         """Return the response of the interceptors around ``proceed()``, the endpoint's."""

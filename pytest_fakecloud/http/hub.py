@@ -1,8 +1,11 @@
-"""Applications at their addresses, the thread that accepts connections, and its workers.
+"""Applications at their addresses, and the threads that serve them.
 
-One daemon thread waits on all listening sockets and passes accepted connections to idle workers.
-The pool grows without a limit, because a handler may block for long (a long poll, a callback into
-the same process) and a keep-alive connection occupies its worker.
+One thread, which *leads*, waits on all sockets of the hub. It accepts connections, and serves those of
+the Redis protocol itself, in the order in which bytes arrive, as a real server does. A thread that is
+about to wait for something steps aside first: another thread leads from then on.
+
+Connections of HTTP are passed to workers. Their pool grows without a limit, because a handler may block
+for long (a long poll, a callback into the same process) and a keep-alive connection occupies its worker.
 """
 
 from __future__ import annotations
@@ -20,14 +23,15 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError, print_error
 from ..core.exits import call_all
 from ..core.signals import Signal
 from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import give_way, monotonic
-from .arrivals import Arrivals
+from .arrivals import ARRIVALS, ArrivalSelector, new_selector
+from .loop import LoopConnection
 from .parsing import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, listen
 from .server import Connection, Handler, HTTPHandler, Watch
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
     import ssl
 
 
+Owner: TypeAlias = "Mount | Watch | LoopConnection"
+"""An object whose socket the hub watches."""
 # On Linux, a socket can stop listening, so that connections are refused, and still keep its port.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0
@@ -66,13 +72,13 @@ class Mount:
         tls: ssl.SSLContext | None,
         protocol: Callable[[Connection], Handler],
         listener: socket.socket | None,
-        arrivals: Arrivals | None,
+        is_in_loop: bool,
     ) -> None:
         self.hub = hub
         self.app = app
         self.tls = tls
         self.protocol = protocol
-        self.arrivals = arrivals
+        self._connection_type = LoopConnection if is_in_loop else Connection
         self.host = host
         self.lock = threading.Lock()
         self.on_stop: list[Callable[[], None]] = []
@@ -196,7 +202,7 @@ class Mount:
         for take in tuple(self.on_error):
             take(error)
 
-    def ready(self) -> None:
+    def ready(self, events: int) -> None:
         """Accept waiting connections. Called by the hub's thread."""
         for _ in range(_ACCEPTS):
             # Hold the lock: between check and call, another mount could get the file descriptor.
@@ -208,12 +214,12 @@ class Mount:
                     sock, address = self.listener.accept()
                 except (BlockingIOError, InterruptedError, ConnectionError):
                     return
-                connection = Connection(sock, address, self)
+                connection = self._connection_type(sock, address, self)
                 self.live.add(connection)
-            self.hub.workers.submit(connection.serve, partial(self.forget, connection))
+            connection.begin()
 
     def forget(self, connection: Connection) -> None:
-        """Close a connection after a worker has served it. Called by that worker."""
+        """Close the socket of a connection. Called by the thread that has served it."""
         with self.lock:
             self.live.discard(connection)
             with contextlib.suppress(OSError):
@@ -238,12 +244,12 @@ class Mount:
 
     def _still_busy(self, busy: list[Connection]) -> list[Connection]:
         """Wait for handlers in the engine; return the connections of those that stay there."""
-        me = threading.current_thread()
+        me = threading.get_ident()
         deadline = monotonic() + LEAVE_SECONDS
         handler_returned = self.hub.handler_returned
         while True:
             seen = handler_returned.version
-            busy = [c for c in busy if c.inside and c.worker is not me]
+            busy = [c for c in busy if c.inside and c.worker != me]
             remaining = deadline - monotonic()
             if not busy or remaining <= 0:
                 return busy
@@ -253,8 +259,6 @@ class Mount:
         """Close the copies of the sockets in a child process; its parent keeps serving."""
         self.lock = threading.Lock()
         self.closed = True
-        if self.arrivals is not None:
-            self.arrivals.forget_all()
         with contextlib.suppress(OSError):
             self.listener.close()
         for connection in self.live:
@@ -270,14 +274,14 @@ class Mount:
 
 
 def _describe_busy(connection: Connection) -> str:
-    worker = connection.worker
     text = (
         f"a handler of {connection.mount.url} was still busy {LEAVE_SECONDS:g} s after its server "
         f"was closed: {connection.doing}"
     )
-    if worker is None:
-        return text
-    return f"{text}, in thread {worker.name}\n{place_of(worker.ident or 0)}"
+    for thread in threading.enumerate():
+        if thread.ident == connection.worker:
+            return f"{text}, in thread {thread.name}\n{place_of(connection.worker)}"
+    return text
 
 
 _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
@@ -285,10 +289,37 @@ _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _GONE_ALREADY = (KeyError, ValueError, OSError)
 SCARCE_SECONDS = 0.05
 """Real seconds to wait after the system ran out of file descriptors or memory."""
+PATIENCE_SECONDS = 0.1
+"""Maximum real seconds for which a call waits for commands that have arrived before it."""
+
+
+class _Loop(NamedTuple):
+    """What the thread that leads waits on: the selector, and the socket by which others wake it."""
+
+    selector: selectors.BaseSelector
+    inner: socket.socket
+    over: threading.Event
+    """Set when the selector is closed."""
+
+    def close(self) -> None:
+        for key in [*self.selector.get_map().values()]:
+            owner = key.data and key.data()
+            if isinstance(owner, LoopConnection):
+                owner.close()
+        self.selector.close()
+        self.inner.close()
+        self.over.set()
+
+
+class _Pass(NamedTuple):
+    """A call that waits until the connections have been read once: its taken lock, and its deadline."""
+
+    lock: Any
+    deadline: float
 
 
 class Hub:
-    """The listening sockets of the process and the thread that accepts connections on all of them.
+    """The sockets of the process's fakes, and the thread that waits on all of them.
 
     The thread starts with the first mount and stops at exit. ``default_hub()`` is the usual hub.
     """
@@ -305,10 +336,25 @@ class Hub:
         self._later: deque[Callable[[], object]] = deque()
         self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
-        self._wakes = False
+        self._wakes = self._lists_arrivals = False
         self._wake: socket.socket | None = None
         self._scarce = False
-        self._thread: threading.Thread | None = None
+        self._over: threading.Event | None = None
+        self._loop: _Loop | None = None
+        self._leader = 0
+        """The thread that leads; 0 until the next one has begun."""
+        self._current: Owner | None = None
+        """The owner of the socket that the leading thread handles."""
+        self._watched: set[LoopConnection] = set()
+        """The connections whose sockets this hub watches, which it keeps alive."""
+        self._ready: deque[tuple[selectors.SelectorKey, int]] = deque()
+        """The sockets that are ready and not handled yet."""
+        self._unsent: dict[LoopConnection, None] = {}
+        """The connections with something to send, in order."""
+        self._unfinished: deque[LoopConnection] = deque()
+        """The connections with further commands, which have used up their turn."""
+        self._awaited: deque[_Pass] = deque()
+        """The calls that wait until the connections have been read."""
         self.workers = WorkerPool()
         self.handler_returned = Signal()
         """Wakes mounts that close when a handler of an ended connection has returned."""
@@ -323,16 +369,17 @@ class Hub:
         protocol: Callable[[Connection], Handler] | None = None,
         prepare: Callable[[Mount], object] | None = None,
         listener: socket.socket | None = None,
-        arrivals: Arrivals | None = None,
+        is_in_loop: bool = False,
     ) -> Mount:
         """Serve an ``http.app.App`` at its own address.
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
         with the connection. ``prepare`` is called with the mount before it accepts connections.
-        ``listener`` is a socket that listens at the address already. ``arrivals`` gives its connections
-        turns in the order in which bytes arrive. The mount closes when the caller drops its last
-        reference. Raises ``ContractError`` if the address is not available.
+        ``listener`` is a socket that listens at the address already. With ``is_in_loop``, the hub's
+        thread serves the connections, in the order in which bytes arrive, instead of a thread for
+        each. The mount closes when the caller drops its last reference. Raises ``ContractError`` if
+        the address is not available.
         """
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(
@@ -343,7 +390,7 @@ class Hub:
             tls=tls,
             protocol=protocol or HTTPHandler,
             listener=listener,
-            arrivals=arrivals,
+            is_in_loop=is_in_loop,
         )
         if prepare is not None:
             prepare(mount)
@@ -361,13 +408,13 @@ class Hub:
         for mount in self.open_mounts():
             mount.close()
         with self._lock:
-            thread, self._thread = self._thread, None
+            over, self._over = self._over, None
             wake, self._wake = self._wake, None
-            self._selector = None  # The hub's thread closes it.
+            self._selector = self._loop = None  # The thread that leads closes them.
         if wake is not None:
             wake.close()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(1.0)
+        if over is not None and not self.leads():
+            over.wait(1.0)
 
     def open_mounts(self) -> list[Mount]:
         references = self._listeners.copy()
@@ -419,22 +466,40 @@ class Hub:
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is in use")
 
-    def register(self, sock: socket.socket, owner: weakref.ref[Mount] | weakref.ref[Watch]) -> bool:
-        """Call ``ready()`` of the owner whenever the socket is readable; return False if not running.
-        The hub does not keep the owner alive.
+    def register(
+        self,
+        sock: socket.socket,
+        owner: Callable[[], Owner | None],
+        events: int = selectors.EVENT_READ,
+    ) -> bool:
+        """Call ``ready()`` of the owner whenever the socket is ready; return False if the hub does not
+        run. It does not keep the owner alive.
         """
         selector = self._selector
         if selector is None:
             return False
         try:
-            selector.register(sock, selectors.EVENT_READ, owner)
+            selector.register(sock, events, owner)
         except KeyError:
             # Other code closed a socket of the hub, whose file descriptor the new socket received.
             selector.unregister(sock.fileno())
-            selector.register(sock, selectors.EVENT_READ, owner)
+            selector.register(sock, events, owner)
         if self._wakes:
             self._nudge()
         return True
+
+    def watch(self, connection: LoopConnection, before: int, events: int) -> None:
+        """Call ``ready()`` of a connection for other events than before; for none if they are 0."""
+        if self._lists_arrivals and events & selectors.EVENT_READ:
+            events ^= selectors.EVENT_READ | ARRIVALS
+        if not events:
+            self.unregister(connection.sock)
+            self._watched.discard(connection)
+        elif not before:
+            self._watched.add(connection)
+            self.register(connection.sock, connection.reference, events)
+        elif (selector := self._selector) is not None:
+            selector.modify(connection.sock, events, connection.reference)
 
     def unregister(self, sock: socket.socket) -> None:
         """Stop watching a socket. Call this before closing it."""
@@ -453,21 +518,72 @@ class Hub:
         self._later.append(function)
         self._nudge()
 
+    # -- the connections that the hub's thread serves ------------------------------------------------
+
+    def leads(self) -> bool:
+        """Return whether the calling thread waits on the sockets and serves connections."""
+        return self._leader == threading.get_ident()
+
+    def step_aside(self) -> None:
+        """Let another thread lead, if the calling thread does: it may wait for something. It gives the
+        connection that it serves back when it has handled the requests of it.
+        """
+        loop = self._loop
+        if loop is None or not self.leads():
+            return
+        owner, self._current = self._current, None
+        if isinstance(owner, LoopConnection):
+            owner.is_aside = True
+            self.go_on_later(owner)  # Its client may have left already.
+        me, self._leader = self._leader, 0
+
+        def stay() -> None:
+            """Go on leading, because the system has refused another thread."""
+            self._leader, self._current = me, owner
+            if isinstance(owner, LoopConnection):
+                owner.is_aside = False
+
+        self.workers.submit(partial(self._lead, loop), stay)
+
+    def send_soon(self, connection: LoopConnection) -> None:
+        """Have the thread that leads send what was written to a connection."""
+        if self._leader == threading.get_ident():
+            self._unsent[connection] = None
+        else:
+            self.later(connection.flush)
+
+    def go_on_later(self, connection: LoopConnection) -> None:
+        """Serve a connection again after those at which bytes have arrived."""
+        self._unfinished.append(connection)
+
+    def catch_up(self) -> None:
+        """Wait until the bytes that have arrived at these connections are handled."""
+        if self._loop is None or self.leads():
+            return
+        lock = threading.Lock()
+        lock.acquire()
+        awaited = _Pass(lock, monotonic() + PATIENCE_SECONDS)
+        self.later(partial(self._awaited.append, awaited))
+        lock.acquire(timeout=PATIENCE_SECONDS)
+
     # -- the thread ------------------------------------------------------------------------------
 
     def _start(self) -> None:
         with self._lock:
             if self._selector is not None:
                 return
-            selector = selectors.DefaultSelector()
+            selector = new_selector()
             inner, self._wake = socket.socketpair()
             inner.setblocking(False)
             self._wake.setblocking(False)
             selector.register(inner, selectors.EVENT_READ, None)
             # epoll and kqueue notice sockets added while they wait; others must be woken.
-            self._wakes = type(selector).__name__ not in ("EpollSelector", "KqueueSelector")
-            self._thread = DaemonThread("hub", self._run, (selector, inner))
-            self._thread.start()
+            self._lists_arrivals = isinstance(selector, ArrivalSelector)
+            is_kqueue = type(selector).__name__ == "KqueueSelector"
+            self._wakes = not (self._lists_arrivals or is_kqueue)
+            self._over = threading.Event()
+            self._loop = _Loop(selector, inner, self._over)
+            DaemonThread("hub", self._lead, (self._loop,)).start()
             self._selector = selector
 
     def _nudge(self) -> None:
@@ -477,38 +593,61 @@ class Hub:
             with contextlib.suppress(OSError):
                 wake.send(b"\0")
 
-    def _run(self, selector: selectors.BaseSelector, inner: socket.socket) -> None:
-        try:
-            while True:
-                try:
-                    ready = selector.select()
-                except (OSError, ValueError):
-                    _drop_closed(selector)
-                    continue
-                # Remove each key from the list before handling it: a reference to a mount would
-                # keep the test's data alive while this thread waits.
-                while ready:
-                    if not self._handle_ready(selector, inner, ready.pop(0)[0]):
-                        return
-        finally:
-            selector.close()
-            inner.close()
+    def _lead(self, loop: _Loop) -> None:
+        """Wait on the sockets, and serve those that are ready, until the hub stops or this thread has
+        stepped aside.
+        """
+        me = self._leader = threading.get_ident()
+        while self._leader == me:
+            if not self._serve_ready(loop):
+                self._leader = 0
+                loop.close()
 
-    def _handle_ready(
-        self, selector: selectors.BaseSelector, inner: socket.socket, key: selectors.SelectorKey
-    ) -> bool:
+    def _serve_ready(self, loop: _Loop) -> bool:
+        """Serve the sockets that are ready, and then send what this has caused, as a real server does.
+        Return whether the hub goes on.
+        """
+        self._current = None
+        while self._unsent:
+            self._unsent.popitem()[0].flush()
+        awaited = []
+        while self._awaited:
+            awaited.append(self._awaited.popleft())
+        me, ready = self._leader, self._ready
+        try:
+            ready.extend(loop.selector.select(0 if ready or awaited or self._unfinished else None))
+        except (OSError, ValueError):
+            _drop_closed(loop.selector)
+        while ready and self._leader == me:
+            if not self._handle_ready(loop, *ready.popleft()):
+                return False
+        for _ in range(len(self._unfinished)):
+            if self._leader == me:
+                self._current = self._unfinished.popleft()
+                self._current.go_on()
+        for call in awaited:
+            # A thread that has stepped aside leaves sockets to the next one.
+            is_over = self._leader == me and not self._unfinished
+            if is_over or monotonic() > call.deadline:
+                call.lock.release()
+            else:
+                self.later(partial(self._awaited.append, call))
+        return True
+
+    def _handle_ready(self, loop: _Loop, key: selectors.SelectorKey, events: int) -> bool:
         """Handle one ready socket; return whether the thread continues."""
         if key.data is None:
-            return self._run_later(inner)
-        owner: Mount | Watch | None = key.data()
+            return self._run_later(loop.inner)
+        owner: Owner | None = key.data()
         if owner is None:
             return True
+        self._current = owner
         try:
-            owner.ready()
+            owner.ready(events)
             self._scarce = False
         except OSError as error:
             if error.errno in _NO_SOCKET:
-                _drop(selector, key)
+                _drop(loop.selector, key)
             else:
                 # The system is out of file descriptors or memory. Clients stay in the backlog and
                 # can be accepted after others disconnect.
@@ -530,6 +669,7 @@ class Hub:
             pass
         except OSError:
             return False
+        self._current = None
         while self._later:
             try:
                 self._later.popleft()()

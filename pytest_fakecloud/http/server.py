@@ -10,7 +10,6 @@ import contextlib
 import functools
 import http
 import select
-import selectors
 import socket
 import ssl
 import sys
@@ -38,7 +37,7 @@ DRAIN_SECONDS = 0.2
 HANG_SECONDS = 60.0
 """Maximum seconds for which the ``hang()`` fault keeps a connection open."""
 
-_READ_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SHORT_BODY = 16 * 1024
 """Maximum bytes of a body that is read, and recorded, whether its request is rejected or not (decided
@@ -68,6 +67,11 @@ def has_arrived(sock: socket.socket) -> bool:
 class Handler(Protocol):
     """Handles what a client sends over one connection."""
 
+    is_unfinished: bool
+    """Whether ``receive()`` has returned before it has handled all requests, so that other connections
+    get their turn. It has to be called again, without bytes.
+    """
+
     def receive(self, data: bytes) -> bool:
         """Respond to the requests that these bytes complete; return False to close the connection."""
 
@@ -88,25 +92,31 @@ class Connection:
 
     ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
     client's address. A protocol calls ``enter()`` before it has a request answered, then ``leave()``.
-    The connections in memory of explorations (``MemoryLink``) override what uses the socket itself, and
-    what needs a thread of its own.
+    Those that the hub's thread serves (``LoopConnection``) and those in memory of explorations
+    (``MemoryLink``) override what uses the socket itself, and what needs a thread of its own.
     """
 
-    def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: Any,
+        mount: Mount,
+        protocol: Callable[[Connection], Handler] | None = None,
+    ) -> None:
+        self._protocol = protocol
         self.sock = sock
         self.address = address
         self.mount = mount
         self.inside = False
         self.doing: object = ""
         self.ended = False
-        self.worker: threading.Thread | None = None
+        self.worker = 0
+        """The thread that serves the connection."""
         self.handler: Handler | None = None
         """The protocol's part that serves the connection; None until the first bytes are awaited."""
         self.early = b""
-        """The beginning of the client's next requests, received while a response was being sent."""
-        self.socket_lock = threading.Lock()
-        """The lock that a thread holds while it uses a socket that several threads use, and in which
-        it may wait: messages can be pushed to a client of the Redis protocol while it is read.
+        """The beginning of the client's next requests, received while a response was being sent, or
+        before a thread served the connection.
         """
 
     def enter(self, doing: object) -> bool:
@@ -122,34 +132,27 @@ class Connection:
             return False
         return True
 
+    def begin(self) -> None:
+        """Have the connection served, by a thread of the pool."""
+        self.mount.hub.workers.submit(self.serve, partial(self.mount.forget, self))
+
     def leave(self) -> None:
         self.inside = False
         if self.ended:
             self.mount.hub.handler_returned.notify()
 
     @contextlib.contextmanager
-    def watched(
-        self, gone: Callable[[], None], *, arrived: Callable[[], None] | None = None
-    ) -> Iterator[Callable[[], None]]:
+    def watched(self, gone: Callable[[], None]) -> Iterator[None]:
         """Call ``gone`` from the hub's thread if the client closes its side during the block.
 
-        Data hides the end. It is read and appended to ``early``. With ``arrived``, this function is
-        called instead, once until the caller has read the data and calls the context's value.
+        Data hides the end. It is read and appended to ``early``.
         """
-        if self.mount.arrivals is not None:
-            self.mount.arrivals.step_aside()
-        watch = Watch(self, gone, arrived)
-        watch.resume()
+        watch = Watch(self, gone)
+        watch.begin()
         try:
-            yield watch.resume
+            yield
         finally:
             watch.stop()
-
-    def has_arrived(self) -> bool:
-        """Return whether bytes or the end have arrived. Those of a TLS connection are encrypted, so that
-        reading may still wait for more.
-        """
-        return has_arrived(self.sock)
 
     def has_hung_up(self) -> bool:
         """Return whether the client has closed its side, without waiting and without reading.
@@ -164,15 +167,39 @@ class Connection:
         except OSError:
             return True
 
+    def step_aside(self) -> None:
+        """Let other connections be served, because the handler may wait: here, each has a thread."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The size of what was written and is not sent yet."""
+        return 0
+
+    def write(self, data: bytes) -> None:
+        """Send data."""
+        self.sock.sendall(data)
+
+    def cut(self) -> None:
+        """Close the connection, without sending the rest, but not before the response to a request that
+        is being handled. Called in any thread.
+        """
+        if not self.inside:
+            self.shut_down()
+
+    def switch(self, protocol: Callable[[Connection], Handler], begun: bytes) -> bool:
+        """Serve the connection with another protocol, whose first bytes have been received; return False
+        to close it.
+        """
+        self.handler = handler = protocol(self)
+        return handler.receive(begun)
+
     def serve(self) -> None:
         """Serve the connection to its end with the mount's protocol, in the calling worker thread."""
-        self.worker = threading.current_thread()
+        self.worker = threading.get_ident()
         mount = self.mount
         try:
             if self._prepare():
-                self.handler = handler = mount.protocol(self)
-                if mount.arrivals is not None:
-                    mount.arrivals.add(self)
+                self.handler = handler = (self._protocol or mount.protocol)(self)
                 with contextlib.closing(handler):
                     # An incomplete request at the end is dropped, and never reaches the engine.
                     while (data := self._read()) and handler.receive(data):
@@ -186,10 +213,8 @@ class Connection:
             if not (self.ended and isinstance(error, OSError)):
                 mount.report(error)
         finally:
-            if mount.arrivals is not None:
-                mount.arrivals.remove(self)
             mount.forget(self)
-            self.worker = self.handler = None
+            self.worker, self.handler = 0, None
 
     def _prepare(self) -> bool:
         sock = self.sock
@@ -197,7 +222,7 @@ class Connection:
             # The test may have set a default timeout for sockets, but this socket must block.
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if (tls := self.mount.tls) is not None:
+            if (tls := self.mount.tls) is not None and not isinstance(sock, ssl.SSLSocket):
                 with self.mount.lock:
                     if self.ended:
                         return False
@@ -210,39 +235,8 @@ class Connection:
 
     def _read(self) -> bytes:
         """Wait for bytes, and return them; return an empty string at the end of the connection."""
-        arrivals = self.mount.arrivals
-        if arrivals is not None:
-            arrivals.end_turn(self)
         early, self.early = self.early, b""
-        sock = self.sock
-        if not early:
-            if isinstance(sock, ssl.SSLSocket):
-                _await_bytes(sock)
-            elif arrivals is not None:
-                # Leave the bytes in the socket, so that other threads see that they have arrived.
-                sock.recv(1, socket.MSG_PEEK)
-        if arrivals is not None:
-            arrivals.await_turn(self)
-        if early:
-            return early
-        if not isinstance(sock, ssl.SSLSocket):
-            return sock.recv(_READ_BYTES)
-        with self.socket_lock:
-            return sock.recv(_READ_BYTES)
-
-    def read_arrived(self) -> bytes | None:
-        """Return bytes that can be read without waiting, an empty string at the end, or None."""
-        sock = self.sock
-        if not isinstance(sock, ssl.SSLSocket):
-            return sock.recv(_READ_BYTES) if self.has_arrived() else None
-        with self.socket_lock:
-            sock.setblocking(False)
-            try:
-                return sock.recv(_READ_BYTES)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return None
-            finally:
-                sock.setblocking(True)
+        return early or self.sock.recv(READ_BYTES)
 
     def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
         # A TLS socket's own shutdown() breaks its reader.
@@ -253,14 +247,8 @@ class Connection:
         """Send a response that may never end; return False if the connection must be closed."""
         return send()
 
-    def send_later(self, send: Callable[[], None], abandon: Callable[[], None]) -> None:
-        """Have a thread of the pool send what other clients have caused."""
-        self.mount.hub.workers.submit(send, abandon)
-
     def discard_until_closed(self, seconds: float) -> None:
         """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
-        if self.mount.arrivals is not None:
-            self.mount.arrivals.step_aside()
         deadline = monotonic() + seconds
         with contextlib.suppress(OSError):
             while (remaining := deadline - monotonic()) > 0:
@@ -297,61 +285,43 @@ class Connection:
             self.handler.end()
 
 
-def _await_bytes(sock: ssl.SSLSocket) -> None:
-    """Wait for bytes of a TLS connection, without a lock: other threads may write to it meanwhile."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(sock, selectors.EVENT_READ)
-        while not sock.pending() and not selector.select():
-            pass
-
-
 class Watch:
     """Detects that the peer of a connection has closed its side while no thread reads from it."""
 
-    def __init__(
-        self, connection: Connection, gone: Callable[[], None], arrived: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, connection: Connection, gone: Callable[[], None]) -> None:
         self._connection = connection
         self._gone = gone
-        self._arrived = arrived
         self._lock = threading.Lock()
         self._over = True
 
-    def resume(self) -> None:
-        """Watch again after data has arrived, if the hub is running."""
+    def begin(self) -> None:
+        """Watch the connection, if the hub is running."""
         connection = self._connection
         with self._lock:
-            if self._over:
-                self._over = not connection.mount.hub.register(connection.sock, weakref.ref(self))
+            self._over = not connection.mount.hub.register(connection.sock, weakref.ref(self))
 
-    def ready(self) -> None:
+    def ready(self, events: int) -> None:
         with self._lock:
             if self._over:
                 return
-            try:
-                react = self._read()
-            except OSError:
-                react = self._gone
-            if react is None:
-                return
+            with contextlib.suppress(OSError):
+                if not self._has_ended():
+                    return
             self._end()
-        react()
+        self._gone()
 
-    def _read(self) -> Callable[[], None] | None:
-        """Return the function to call, which ends the watch, or None to go on watching."""
+    def _has_ended(self) -> bool:
+        """Return whether the client has closed its side, or has sent too much."""
         # A TLS connection cannot be inspected without reading it. During a response, treat any data
         # as the end: a client that sends data then is probably closing the connection.
         if self._connection.mount.tls is not None:
-            return self._arrived or self._gone
+            return True
         if not has_arrived(self._connection.sock):
-            return None  # Another thread has read the data.
-        if self._arrived is not None:
-            has_data = self._connection.sock.recv(1, socket.MSG_PEEK)
-            return self._arrived if has_data else self._gone
+            return False  # Another thread has read the data.
         # Read the data, because the end of the connection would be hidden behind it.
         data = self._connection.sock.recv(65_536)
         self._connection.early += data
-        return None if data and len(self._connection.early) <= MOST_EARLY else self._gone
+        return not data or len(self._connection.early) > MOST_EARLY
 
     def stop(self) -> None:
         with self._lock:
@@ -365,6 +335,8 @@ class Watch:
 
 class HTTPHandler:
     """Owns one connection to an ``App``: reads its requests and writes their responses in order."""
+
+    is_unfinished = False
 
     def __init__(self, connection: Connection) -> None:
         self.sock = connection.sock

@@ -148,13 +148,15 @@ class KVServer(Fake):
         def add_mount(mount: Mount) -> None:
             self._add_mount(mount)
             tell_free_ports(engine, mount)
+            self._app.hub = hub = mount.hub
+            engine.turns.step_aside = self._app.interruptions.step_aside = hub.step_aside
 
         return self._serve(
             self._app,
             self._mount.host,
             self._config.database_port,
             protocol=partial(PortHandler, engine, self._app),
-            arrivals=self._app.arrivals,
+            is_in_loop=True,
             prepare=add_mount,
         )
 

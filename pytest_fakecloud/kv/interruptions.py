@@ -52,8 +52,8 @@ class _Gap(NamedTuple):
 class Interruptions(list["Between"]):
     """The active interruptions of a server, and the listeners to its pipelines."""
 
-    def __init__(self, step_aside: Callable[[], object]) -> None:
-        self._step_aside = step_aside
+    def __init__(self) -> None:
+        self.step_aside: Callable[[], object] = lambda: None
         """Called before functions of interruptions, which may use other connections."""
         self._planned: list[Between] = []
         """All interruptions since the last reset, also those that have ended."""
@@ -119,7 +119,7 @@ class Interruptions(list["Between"]):
                 return False
             self._running = True
         try:
-            self._step_aside()
+            self.step_aside()
             for interruption, gap in due:
                 interruption._happen(gap.place)
         finally:

@@ -153,12 +153,17 @@ class CommandLimits:
 
     def check(self, line: list[bytes]) -> CommandError | None:
         """Count a command, even if it is too large; return the error if it exceeds a limit."""
-        return self.count([line]) or self.size_error(sum(map(len, line)))
+        if self._windows and (error := self.count([line])):
+            return error
+        size = sum(map(len, line))
+        return self.too_large(size) if size > self.largest else None
 
     def size_error(self, size: int) -> CommandError | None:
         """Return the error if a command, or the strings of a reply, are too large."""
-        if size <= self.largest:
-            return None
+        return self.too_large(size) if size > self.largest else None
+
+    def too_large(self, size: int) -> CommandError:
+        """Return the error for a size above the limit."""
         return CommandError(errors.max_request_size(self.largest, size))
 
     def count(self, lines: list[list[bytes]]) -> CommandError | None:

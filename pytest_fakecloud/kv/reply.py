@@ -235,7 +235,8 @@ def size_of(reply: Reply) -> int:
 def to_resp(reply: Reply, version: int = 2) -> bytes:
     """Encode a reply in the Redis protocol, version 2 or 3."""
     parts: list[bytes] = []
-    _write(parts.append, reply, version >= 3)
+    write = _write if isinstance(reply, list) else _write_one
+    write(parts.append, reply, version >= 3)
     return b"".join(parts)
 
 

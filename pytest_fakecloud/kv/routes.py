@@ -18,9 +18,9 @@ from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
 from ..http.app import App, Instruments
-from ..http.arrivals import Arrivals
 from ..http.messages import (
     Answer,
+    AnyResponse,
     HeaderPairs,
     Json,
     Request,
@@ -41,6 +41,7 @@ from .settings import KVConfig
 from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
+    from ..http.hub import Hub
     from .resp.port import PortConnection
     from .sse import EventStream
 
@@ -78,24 +79,27 @@ class KVApp(App):
         password = settings.database_password
         self.set_password(new_token(32) if password is None else password)
         self.command_limits = CommandLimits(settings, self.clock.now_us)
-        self.arrivals = Arrivals()
-        """The order in which commands arrive at the database port."""
-        self.interruptions = Interruptions(self.arrivals.step_aside)
+        self.hub: Hub | None = None
+        """The hub whose thread serves the database port; None without one."""
+        self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
-    def settle(self) -> int:
+    def respond(self, request: Request, *, in_client: bool = False) -> AnyResponse:
         """Also wait for commands that have arrived at the database port before."""
-        self.catch_up()
-        return super().settle()
+        if self.clients:
+            self.catch_up()
+        return super().respond(request, in_client=in_client)
 
     def catch_up(self) -> None:
-        self.arrivals.catch_up()
+        if self.hub is not None and self.clients:
+            self.hub.catch_up()
 
     def step_aside(self) -> None:
-        self.arrivals.step_aside()
+        if self.hub is not None:
+            self.hub.step_aside()
 
     def leave_fake(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
@@ -174,7 +178,7 @@ class KVApp(App):
         response_format = format_of(request)
         [line] = lines_of(request)
         session = self._session(request)
-        error = self.before(request.call, _sender(request), line)
+        error = self._before(request, line)
         reply = self.as_sent(error or self.engine.reply_to(session, line))
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
@@ -198,7 +202,7 @@ class KVApp(App):
                 for listener in self.interruptions.listeners:
                     listener()
             grouping: Grouping = "pipelined" if replies else "alone"
-            error = self.before(request.call, _sender(request), line, grouping)
+            error = self._before(request, line, grouping)
             reply = error or self.engine.reply_to(session, line)
             size += size_of(reply)
             too_large = self.command_limits.size_error(size)
@@ -227,9 +231,10 @@ class KVApp(App):
             # A rejected transaction counts as its first command, if the limits allow that.
             self.command_limits.count(lines[:1])
             raise RestError(400, rejection.text.decode())
-        self._interrupt(request.call, _sender(request), [b"MULTI"], "alone")
-        for line in (*lines, [b"EXEC"]):
-            self._interrupt(request.call, _sender(request), line, "queued")
+        if self.interruptions:
+            self.interrupt(request.call, _sender(request), [b"MULTI"], "alone")
+            for line in (*lines, [b"EXEC"]):
+                self.interrupt(request.call, _sender(request), line, "queued")
         replies = self._transaction(self._session(request), lines)
         return self._replies(request, response_format, self.as_sent(replies))
 
@@ -318,22 +323,23 @@ class KVApp(App):
         """Return a reply as clients get it over both protocols: an error if it is too large, and errors
         with the text that the settings choose.
         """
-        if error := self.command_limits.size_error(size_of(reply)):
-            return error
+        size = size_of(reply)
+        if size > self.command_limits.largest:
+            return self.command_limits.too_large(size)
         return _with_vendor_text(reply) if self.settings.int_text == "int" else reply
 
-    def before(
-        self, call: Call, sender: CommandSender, line: list[bytes], grouping: Grouping = "alone"
+    def _before(
+        self, request: Request, line: list[bytes], grouping: Grouping = "alone"
     ) -> CommandError | None:
-        """Do what comes before each command of an authenticated client over both protocols: run
-        interruptions and count it. Return the error if it exceeds a limit.
-        """
-        self._interrupt(call, sender, line, grouping)
+        """Run interruptions before a command, and count it; return the error if it exceeds a limit."""
+        if self.interruptions:
+            self.interrupt(request.call, _sender(request), line, grouping)
         return self.command_limits.check(line)
 
-    def _interrupt(
+    def interrupt(
         self, call: Call, sender: CommandSender, line: list[bytes], grouping: Grouping
     ) -> None:
+        """Run the interruptions that are due before a command of an authenticated client."""
         is_interrupted = self.interruptions.before(sender, line, grouping)
         # Not in a pipeline, of which earlier commands were executed before the interruption.
         if is_interrupted and grouping != "pipelined":

@@ -227,7 +227,7 @@ class Watch:
         self._before: list[Callable[[], object]] = []
         self._after: list[Callable[[], object]] = []
         works = SimpleNamespace(time=self.read)
-        monkeypatch.setattr("pytest_fakecloud.core.timers.time", works)
+        monkeypatch.setattr("pytest_fakecloud.core.clock.time", works)
 
     def read(self) -> float:
         if self._before:

@@ -174,7 +174,7 @@ def test_interceptors_surround_an_exchange_in_the_order_of_their_positions(demo:
     seen.clear()
     assert ask(demo, "POST", "/add/w").status == 200
     assert seen == []
-    assert demo.app.chain.members == []
+    assert demo.app.chain.members == ()
 
 
 def test_guards_reject_requests_before_their_authentication(demo: Demo) -> None:
@@ -215,11 +215,11 @@ def test_faults_are_in_the_chain_only_while_they_can_fire(demo: Demo) -> None:
     assert [position for position, _ in chain.members] == [FAULTS]
     assert [ask(demo, "POST", "/add/w").status for _ in range(2)] == [503, 429]
     forever.remove()
-    assert chain.members == []
+    assert chain.members == ()
     demo.faults.drop()
-    assert chain.members != []
+    assert chain.members != ()
     demo.faults.clear()
-    assert chain.members == []
+    assert chain.members == ()
 
 
 # -- errors --------------------------------------------------------------------------------------

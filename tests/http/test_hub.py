@@ -124,11 +124,10 @@ def test_ipv6(hub: Hub) -> None:
 
 def test_the_hub_stops_and_starts_again(hub: Hub) -> None:
     first = hub.mount(hello)
-    thread = hub._thread
+    loop = hub._loop
     hub.stop()
-    assert thread is not None
-    thread.join(20)
-    assert not thread.is_alive()
+    assert loop is not None
+    assert loop.over.wait(20)
     assert first.closed
     assert fetch(hub.mount(hello)).body == b"hello"
     hub.stop()
@@ -456,11 +455,10 @@ def test_a_select_based_hub_is_woken_for_new_sockets(
     for _ in range(20):
         with closing(hub.mount(hello)) as mount, Raw(mount.address) as raw:
             assert raw.get("/").body == b"hello"
-    thread = hub._thread
+    loop = hub._loop
     hub.stop()
-    assert thread is not None
-    thread.join(20)
-    assert not thread.is_alive()
+    assert loop is not None
+    assert loop.over.wait(20)
 
 
 class _Listener:

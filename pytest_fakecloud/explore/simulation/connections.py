@@ -94,7 +94,7 @@ class MemoryLink(Connection):
         self.fileno = client.fileno()
         self.client = weakref.ref(client)
         self._connections = connections
-        self._handler: Any = mount.protocol(self)
+        self.handler: Any = mount.protocol(self)
         self._is_served = False
         """Whether a thread handles requests of this connection."""
         self._hangs = False
@@ -154,6 +154,8 @@ class MemoryLink(Connection):
         self.sock.is_hung_up = True
         if self._gone is not None:
             self._gone()
+        elif self._is_served and self.handler is not None:
+            self.handler.end()
         self.serve()
 
     # -- the fake's side
@@ -162,7 +164,7 @@ class MemoryLink(Connection):
         """Fake all requests that have arrived, unless a thread is doing that, or sends a stream."""
         if self._is_served or self._streams or self.sock.is_closed:
             return
-        self._is_served, self.worker = True, threading.current_thread()
+        self._is_served, self.worker = True, threading.get_ident()
         try:
             is_open = self._handle_all()
         except (TimeoutError, ConnectionError):
@@ -171,9 +173,9 @@ class MemoryLink(Connection):
             is_open = False
             self.mount.report(error)
         finally:
-            self._is_served, self.worker = False, None
+            self._is_served, self.worker = False, 0
         if not is_open:
-            handler, self._handler = self._handler, None
+            handler, self.handler = self.handler, None
             handler.close()
             self.mount.forget(self)
 
@@ -186,9 +188,16 @@ class MemoryLink(Connection):
                 return True
             if not data:
                 return False
-            if not (self._hangs or self._handler.receive(data) or self._hangs):
+            if not (self._hangs or self._receive(data) or self._hangs):
                 return False
         return True
+
+    def _receive(self, data: bytes) -> bool:
+        """Have all requests handled that these bytes complete."""
+        is_open: bool = self.handler.receive(data)
+        while is_open and self.handler.is_unfinished:
+            is_open = self.handler.receive(b"")
+        return is_open
 
     def stream(self, send: Callable[[], bool]) -> bool:
         def run() -> None:
@@ -229,8 +238,8 @@ class MemoryLink(Connection):
         self.shut_down()
         if self._gone is not None:
             self._gone()
-        if self._handler is not None:
-            self._handler.end()
+        if self.handler is not None:
+            self.handler.end()
 
     def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
         self.sock.is_ended = True
@@ -238,8 +247,9 @@ class MemoryLink(Connection):
             self.sock.is_hung_up = True
             self._connections.ended.append(self)
 
-    def send_later(self, send: Callable[[], None], abandon: Callable[[], None]) -> None:
-        send()
+    def write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # ``serve()`` notices that the client has gone.
+            self.sock.sendall(data)
 
     def discard_until_closed(self, seconds: float) -> None:
         self.sock.received.clear()
@@ -247,21 +257,16 @@ class MemoryLink(Connection):
     def hang(self) -> None:
         self._hangs = True
 
-    def has_arrived(self) -> bool:
-        return bool(self.sock.received or self.sock.is_hung_up or self.sock.is_closed)
-
     def has_hung_up(self) -> bool:
         return bool(self.sock.is_hung_up)
 
     @contextlib.contextmanager
-    def watched(
-        self, gone: Callable[[], None], *, arrived: Callable[[], None] | None = None
-    ) -> Iterator[Callable[[], None]]:
+    def watched(self, gone: Callable[[], None]) -> Iterator[None]:
         before, self._gone = self._gone, gone
         if self.sock.is_hung_up:
             gone()
         try:
-            yield lambda: None
+            yield
         finally:
             self._gone = before
 

@@ -215,7 +215,7 @@ class KVEngine:
         try:
             if session.db.indexes is not None:
                 self._index_ahead(session, session.db.indexes, line)
-            return self.turns.in_turn(line, partial(self._run_line, session, line, signal))
+            return self.turns.in_turn(line, self._run_line, session, line, signal)
         except ScriptRunning:
             return self._reply_during_script(session, line)
 
@@ -226,7 +226,7 @@ class KVEngine:
         reply: Reply
         try:
             spec = self._accept(session, line, self._check_state)
-            if _is_queued(session, spec):
+            if session.transaction is not None and _is_queued(session, spec):
                 reply = _queue(session, spec, line)
             else:
                 budget.begin()  # which all commands of a transaction or script share
@@ -241,7 +241,8 @@ class KVEngine:
             return reply
         if isinstance(reply, Blocked):
             return self.block(session, reply, signal)
-        session.reserve_reply()
+        if session.connection is not None:
+            session.connection.reserve()
         return reply
 
     def _reply_during_script(self, session: Session, line: list[bytes]) -> Reply:
@@ -262,19 +263,20 @@ class KVEngine:
         """Run a command line that was accepted, also one of a transaction or a script."""
         start_us = self.clock.now_us()  # later than its call if the command has waited for its turn
         execution = self.execution
-        if not session.is_inner:
-            execution.set_time(start_us)
-        execution.begin(spec, no_touch=session.no_touch)
-        session.command, session.line = spec, line
-        for listener in self.listeners:
+        at_us = execution.now_us if session.is_inner else start_us
+        execution.begin(spec, at_us, no_touch=session.no_touch)
+        session.command, session.line, session.last_us = spec, line, start_us
+        for listener in self.listeners.items:
             listener(session, spec, line)
-        if "skip_monitor" in spec.flags:
+        if self.monitors and "skip_monitor" in spec.flags:
             # EXEC and scripts are shown before the commands that they run.
             self._show_to_monitors(start_us, session, line)
         reply: Reply = None
         try:
-            self._check_size_limits(session, spec, line)
-            self._note_on_port(session, spec, line, start_us)
+            if spec.write:
+                self._check_size_limits(session, spec, line)
+            if session.tracking is not None:
+                self._note_tracked(session, spec, line)
             reply = spec.call(session, line)
             return reply
         except CommandError as error:
@@ -298,26 +300,18 @@ class KVEngine:
         """Raise ``CommandError`` if a client's command may store more than the limits of the database
         allow. Not before it runs: commands before it in a transaction take room, too.
         """
-        if not spec.write or session.interface == "local":
+        if session.interface == "local":
             return
         if self._capacity is not None:
             self._capacity.check(session.db, spec, line)
         if "denyoom" in spec.flags:
             self.memory.check(session.db, spec, line)
 
-    def _note_on_port(
-        self, session: Session, spec: CommandSpec, line: list[bytes], start_us: int
-    ) -> None:
-        """Note what only clients of the Redis protocol can ask for: when they were active, and the keys
-        of CLIENT TRACKING.
-        """
-        if session.interface != "port":
-            return
-        session.last_us = start_us
-        if session.tracking is not None:
-            if session.is_inner:
-                self.tracking.invalidate_changed(session, within=True)
-            self.tracking.note(session, spec, line)
+    def _note_tracked(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
+        """Note the keys of a client with CLIENT TRACKING."""
+        if session.is_inner:
+            self.tracking.invalidate_changed(session, within=True)
+        self.tracking.note(session, spec, line)
 
     def _count(
         self, session: Session, spec: CommandSpec, line: list[bytes], start_us: int, reply: Reply
@@ -365,7 +359,10 @@ class KVEngine:
             session.last_command = ""
             spec = self.table.resolve(line)
             session.last_command = spec.full_name
-            self._check_line(session, spec, line)
+            # These checks are in the order of real servers.
+            self.check_available(session, spec, line)
+            if not session.user.unrestricted:
+                self.users.permit(session, spec, line)
             check_state(session, spec, line)
         except CommandError as error:
             session.abort_transaction()
@@ -376,23 +373,16 @@ class KVEngine:
             raise
         return spec
 
-    def _check_line(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
-        """Raise ``CommandError`` for a line that is invalid or not permitted. These checks and the next
-        are in the order of real servers.
-        """
-        self.check_available(session, spec, line)
-        if not session.user.unrestricted:
-            self.users.permit(session, spec, line)
-
     def check_available(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a line that is invalid, or not available to any user."""
         if session.interface == "rest":
             check_over_rest(spec, line)
-        if not self.offers(session, spec):
+        if self.settings.documented_only and not self.offers(session, spec):
             raise CommandError(errors.not_available(spec.name))
-        arity_is_free = spec.name in FREE_ARITIES and self.dialect == "vendor"
-        if not spec.least <= len(line) <= spec.most and not arity_is_free:
-            raise CommandError(errors.wrong_arity(spec.full_name))
+        if not spec.least <= len(line) <= spec.most:
+            arity_is_free = spec.name in FREE_ARITIES and self.dialect == "vendor"
+            if not arity_is_free:
+                raise CommandError(errors.wrong_arity(spec.full_name))
         if spec.protection and self.config.text(spec.protection) != "yes":
             raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
 
@@ -400,13 +390,19 @@ class KVEngine:
         """Raise ``CommandError`` for a line that the state of the server or of its client forbids, after
         an eviction for ``maxmemory``.
         """
-        self._evict_or_reject(session, spec)
+        if self.memory.limit:
+            self._evict_or_reject(session, spec)
         if self._needs_replicas:
             self._check_replicas(session, spec, line)
-        _check_listening(session, spec)
+        if session.subscriptions:
+            _check_listening(session, spec)
         if session.monitor is not None and (spec.write or spec.readonly):
             raise CommandError(errors.MONITORS_MAY_NOT)
-        if "no_multi" in spec.flags and _is_queued(session, spec):
+        if (
+            session.transaction is not None
+            and "no_multi" in spec.flags
+            and _is_queued(session, spec)
+        ):
             raise CommandError(errors.NOT_IN_TRANSACTION)
 
     def _check_during_script(self, session: Session, spec: CommandSpec, _: list[bytes]) -> None:

@@ -195,7 +195,7 @@ class Keyspace:
         if key in self.expires and self.expires[key] <= self.execution.now_ms:
             self._expire(key)
             return None
-        if self._lost_fields(key):
+        if key in self.volatile and self._lost_fields(key):
             return None
         return value
 

@@ -170,7 +170,7 @@ class Session:
 
     def may_send(self, line: list[bytes]) -> bool:
         """Return whether the client has logged in, or need not for a command line."""
-        if self.is_known:
+        if self.user is not ANONYMOUS:
             return True
         spec = self.engine.table.find(line)
         return spec is not None and "no_auth" in spec.flags
@@ -213,7 +213,7 @@ class Session:
     @property
     def is_inner(self) -> bool:
         """Whether the running command belongs to a transaction that is executed, or to a script."""
-        return self.in_exec or self.in_script
+        return self.in_script or (self.transaction is not None and self.transaction.is_running)
 
     def count_reads(self, counts: bool = True) -> None:
         """Let further reads by the running command count as hits and misses, or not. If all of them do,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar, TypeVarTuple
 
 from ..errors import CommandError
 from .keyspace import Keyspace
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _ASK_SECONDS = 0.02
 """Time between two checks of a waiting client whether its line may run during a script."""
+_PATIENCE_SECONDS = 0.005
+"""Time for which a thread waits for the lock before it steps aside."""
 _GIVE_WAY_TIMEOUT = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
@@ -33,15 +37,17 @@ class CommandTurns:
         self, databases: list[Keyspace], runs_during_script: Callable[[list[bytes]], bool]
     ) -> None:
         self.lock = threading.RLock()
-        self.waiting: set[int] = set()
-        """Identifiers of the threads that wait for their turn."""
+        self.step_aside: Callable[[], object] = lambda: None
+        """Called before a thread waits for the lock for long: it may serve other clients, too."""
+        self.waiting: dict[Any, None] = {}
+        """A taken lock for each thread that waits for its turn, in the order in which they came."""
         self._taken = threading.Event()
         """Set when a waiting thread has taken the lock."""
         self._databases = databases
         self._runs_during_script = runs_during_script
 
-    def in_turn(self, line: list[bytes], action: Callable[[], T]) -> T:
-        """Wait for the lock, and return ``action()``, called while it is held.
+    def in_turn(self, line: list[bytes], action: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Wait for the lock, and return ``action(*args)``, called while it is held.
 
         Raises ``ScriptRunning`` if the lock is held by a script of another client, during which the
         line is handled. An exception other than ``CommandError``, such as that of a signal's handler
@@ -52,9 +58,9 @@ class CommandTurns:
         # threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            if is_outer:
-                self._take(line)
-            return action()
+            if is_outer and (self.waiting or not self.lock.acquire(blocking=False)):
+                self._wait_for_lock(line)
+            return action(*args)
         except (CommandError, ScriptRunning):
             raise
         except BaseException:
@@ -68,19 +74,32 @@ class CommandTurns:
                 except RuntimeError:
                     pass  # It was not taken.
 
-    def _take(self, line: list[bytes]) -> None:
-        """Wait for the lock and take it; raise ``ScriptRunning``."""
-        if self.lock.acquire(blocking=False):
-            return
-        thread = threading.get_ident()
+    def _wait_for_lock(self, line: list[bytes]) -> None:
+        """Wait for the lock, behind the threads that wait already, and take it; raise
+        ``ScriptRunning``.
+        """
+        turn = threading.Lock()
+        turn.acquire()
         try:
-            self.waiting.add(thread)
-            while not self.lock.acquire(timeout=_ASK_SECONDS):
+            self.waiting[turn] = None
+            if self._has_turn(turn) and self.lock.acquire(timeout=_PATIENCE_SECONDS):
+                return
+            self.step_aside()
+            while not (self._has_turn(turn) and self.lock.acquire(timeout=_ASK_SECONDS)):
                 if self._runs_during_script(line):
                     raise ScriptRunning
+                if not self._has_turn(turn):
+                    turn.acquire(timeout=_ASK_SECONDS)
         finally:
-            self.waiting.discard(thread)
+            self.waiting.pop(turn, None)
+            for next_turn in [*self.waiting][:1]:
+                with suppress(RuntimeError):  # It was woken before.
+                    next_turn.release()
             self._taken.set()
+
+    def _has_turn(self, turn: object) -> bool:
+        """Return whether no other thread has waited longer."""
+        return next(iter([*self.waiting])) is turn
 
     def mend(self) -> None:
         """Make the data consistent after an exception in the middle of a command, such as that of a

@@ -1,9 +1,9 @@
 """The database port, which serves the Redis protocol and REST over plain HTTP for the same data.
 
-The first bytes of a connection determine its protocol (specification). A connection with the Redis
-protocol has a session, a thread that reads and runs its commands in order, and an outbox for
-replies and pushes. As for a REST request, every command has a call in the journal, whose body is the
-JSON of the command line, and can be affected by faults (decided here):
+The first bytes of a connection determine its protocol (specification). The hub's thread serves all
+connections with the Redis protocol, each of which has a session, and an outbox for replies and
+pushes. As for a REST request, every command has a call in the journal, whose body is the JSON of the
+command line, and can be affected by faults (decided here):
 
 - As over REST, faults, interruptions and limits concern only clients that are authenticated. Of the
   others, they concern AUTH, HELLO, QUIT and RESET; any other command is rejected without them.
@@ -17,9 +17,7 @@ JSON of the command line, and can be affected by faults (decided here):
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -27,6 +25,7 @@ from ...core.calls import NO_HEADERS, Call
 from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ...http.hub import Mount
+from ...http.loop import SEND_BYTES
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request, Stream
 from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
@@ -41,7 +40,7 @@ from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .answers import answer_of, internal_error, with_replies
 from .records import open_call, recorded
-from .wire import SEND_BYTES, CommandReader, ExecMessages, Outbox, ProtocolFault, protocol_of
+from .wire import CommandReader, ExecMessages, Outbox, ProtocolFault, protocol_of
 
 _TLS = b"\x16\x03"
 """The first bytes of a TLS connection."""
@@ -61,7 +60,9 @@ def tell_free_ports(engine: KVEngine, mount: Mount) -> None:
 
 
 class PortHandler:
-    """Passes a connection's bytes to the handler of the protocol that the first bytes determine."""
+    """Waits for the first bytes of a connection, and passes it on to the handler of their protocol."""
+
+    is_unfinished = False
 
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self._engine = engine
@@ -69,12 +70,9 @@ class PortHandler:
         self._connection = connection
         self._begun = b""
         """The first bytes, which do not determine the protocol yet."""
-        self._handler: HTTPHandler | PortConnection | None = None
 
     def receive(self, data: bytes) -> bool:
-        """Pass bytes on; return False to close the connection, also that of one client too many."""
-        if self._handler is not None:
-            return self._handler.receive(data)
+        """Look at bytes; return False to close the connection, also that of one client too many."""
         begun = self._begun = self._begun + data
         if begun.startswith(_TLS):
             self._app.record_malformed(
@@ -85,31 +83,30 @@ class PortHandler:
         if protocol is None:
             return True
         if protocol == "http":
-            self._handler = HTTPHandler(self._connection)
-        elif self._app.is_full() or self._exceeds_maxclients():
+            return self._connection.switch(HTTPHandler, begun)
+        if self._app.is_full() or self._exceeds_maxclients():
             self._send_max_clients()
             return False
-        else:
-            self._engine.statistics.received_connections += 1
-            self._handler = PortConnection(self._engine, self._app, self._connection)
-        return self._handler.receive(begun)
+        self._engine.statistics.received_connections += 1
+        self._connection.handler = client = PortConnection(
+            self._engine, self._app, self._connection
+        )
+        return client.receive(begun)
 
     def renew(self) -> bool:
-        return not self._begun if self._handler is None else self._handler.renew()
+        return not self._begun
 
     def end(self) -> None:
-        if self._handler is not None:
-            self._handler.end()
+        """Do nothing, because nothing waits."""
 
     def close(self) -> None:
-        if self._handler is not None:
-            self._handler.close()
+        """Do nothing, because the client has no session."""
 
     def _send_max_clients(self) -> None:
         self._engine.statistics.rejected_connections += 1
         is_stock = self._engine.dialect == "redis"
         text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
-        self._connection.sock.sendall(to_resp(CommandError(text)))
+        self._connection.write(to_resp(CommandError(text)))
 
     def _exceeds_maxclients(self) -> bool:
         return len(self._app.clients) >= self._engine.config.number("maxclients")
@@ -134,40 +131,33 @@ class PortConnection:
         self.outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
+        self.reserve = self.outbox.reserve
         session.connection = self
         self.reader = CommandReader(
             lambda: session.is_known,
             lambda: engine.config.number("proto-max-bulk-len"),
             lambda: engine.config.number("client-query-buffer-limit"),
         )
+        self.is_unfinished = False
         self.signal = engine.clock.signal()
         """Wakes the connection's thread if its command waits. ``end()`` closes it, so that all waits are
         over.
         """
-        self._in_exec = ExecMessages()
+        self._in_exec: ExecMessages | None = None
+        """The messages in the reply to the running EXEC; None without any."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         app.clients.add(self)
 
-    # -- the connection's own thread -------------------------------------------------------------
+    # -- the thread that serves the connection -----------------------------------------------------
 
     def receive(self, data: bytes) -> bool:
-        """Run the commands that these bytes complete; return False to close the connection."""
-        self.reader.feed(data)
-        if not self.connection.enter("a command of the database port"):
-            return False
-        try:
-            self._run_all()
-        finally:
-            self.connection.leave()
-        self.outbox.send()
-        # Read `closing` after leave(). A thread that closes the connection sets it before it looks
-        # whether commands are running, so one of the two threads ends the connection.
-        return not self.session.closing
-
-    def _run_all(self) -> None:
-        """Run all complete commands, unless one of them ends the connection."""
+        """Run the commands that these bytes complete, until the turn is over; return False to close the
+        connection.
+        """
         session, reader = self.session, self.reader
+        reader.feed(data)
+        self.is_unfinished = False
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
             try:
@@ -175,16 +165,24 @@ class PortConnection:
             except ProtocolFault as fault:
                 self.outbox.put(to_resp(CommandError(fault.text)))
                 self.end()
-                return
+                break
             if line is None:
-                return
+                break
             self._exchange(line)
-            if self.outbox.waiting_bytes > SEND_BYTES:
-                # A few bytes of commands can request any number of replies, so send them regularly.
-                self.outbox.send()
-            if monotonic() > turn_ends:
-                self.engine.give_way()
-                turn_ends = monotonic() + TURN_SECONDS
+            if not reader.pending:
+                break
+            if self._has_had_its_turn(turn_ends):
+                self.is_unfinished = True
+                break
+        return not session.closing
+
+    def _has_had_its_turn(self, turn_ends: float) -> bool:
+        """Return whether other clients get their turn before the next command of a long pipeline."""
+        if monotonic() > turn_ends:
+            self.engine.give_way()
+            return True
+        # A few bytes of commands can request any number of replies, so send them regularly.
+        return self.connection.unsent_bytes > SEND_BYTES
 
     # -- one command -----------------------------------------------------------------------------
 
@@ -199,8 +197,8 @@ class PortConnection:
         call = open_call(
             app.recorder, line, at_us=at_us, client=self.client, database=session.db.index
         )
-        request = self._request_of(call)
-        session.begin_command()
+        if session.reply_mode != "on":
+            session.begin_command()
         response: AnyResponse
         try:
             if self.engine.pauses.delays_end_us:
@@ -208,14 +206,17 @@ class PortConnection:
             if session.closing:
                 # The connection was closed while the command waited, before it reached the engine.
                 response = ConnectionEffect("drop")
-            elif session.may_send(line):
-                perform = partial(self._end_of_chain, line, call)
-                response = with_replies(session, line, call, app.chain.run(request, perform))
-            else:
+            elif not session.may_send(line):
                 response = self._answer(self._run(line))
+            elif app.chain.members:
+                perform = partial(self._perform, line, call)
+                response = app.chain.run(self._request_of(call), perform)
+                response = with_replies(session, line, call, response)
+            else:
+                response = self._perform(line, call)
         except BaseException as error:
-            response = internal_error(session, app.report_bug(request, error))
-        self._deliver(call, response, is_silent=session.reply_mode in ("off", "skip"))
+            response = internal_error(session, app.report_bug(self._request_of(call), error))
+        self._deliver(call, response)
 
     def _request_of(self, call: Call) -> Request:
         """Return a command as interceptors see it."""
@@ -223,17 +224,18 @@ class PortConnection:
         request.principal, request.route, request.call = self.session.user, call.route, call
         return request
 
-    def _end_of_chain(self, line: list[bytes], call: Call) -> Answer:
-        """Run the command of a call, at the end of the chain."""
+    def _perform(self, line: list[bytes], call: Call) -> Answer:
+        """Run the command of a call: the end of the chain."""
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        session = self.session
-        grouping: Grouping = "queued" if session.is_queuing else "alone"
-        error = self.app.before(call, CommandSender(self.client), line, grouping)
-        if error is not None:
+        app, session = self.app, self.session
+        if app.interruptions:
+            grouping: Grouping = "queued" if session.is_queuing else "alone"
+            app.interrupt(call, CommandSender(self.client), line, grouping)
+        if error := app.command_limits.check(line):
             session.abort_transaction()
         answer = self._answer(error or self._run(line))
         call.reached = True
@@ -250,15 +252,18 @@ class PortConnection:
 
     def _answer(self, reply: Reply) -> Answer:
         """Return a reply as it is sent."""
-        session = self.session
-        return answer_of(session, self.app.as_sent(self._in_exec.fill(reply, session.resp)))
+        if self._in_exec is not None:
+            reply = self._in_exec.fill(reply, self.session.resp)
+            self._in_exec = None
+        return answer_of(self.session, self.app.as_sent(reply))
 
-    def _deliver(self, call: Call, response: AnyResponse, *, is_silent: bool) -> None:
+    def _deliver(self, call: Call, response: AnyResponse) -> None:
         """Record a response, and send it, unless CLIENT REPLY makes the server silent, or apply the
         effect of a fault, which ends the connection.
         """
         assert not isinstance(response, Stream)
         outbox = self.outbox
+        is_silent = self.session.reply_mode in ("off", "skip")
         if isinstance(response, Answer):
             if is_silent:
                 response.body = b""
@@ -269,8 +274,6 @@ class PortConnection:
         self.app.record(call, response)
         if response.kind == "truncate" and response.answer is not None and not is_silent:
             outbox.put(response.answer.body[: response.keep], is_last=True)
-        with contextlib.suppress(OSError):  # The client may have closed its side already.
-            outbox.send()
         if response.kind == "hang":
             self.connection.hang()
         if response.reset:
@@ -280,38 +283,12 @@ class PortConnection:
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
-        self._send_before_wait()
-
-        def done() -> bool | None:
-            if not waiter.done:
-                self._poll_client(resume)
-            return waiter.done or None
-
+        self.connection.step_aside()
         try:
-            with self.connection.watched(self.end, arrived=self.signal.notify) as resume:
-                engine.clock.wait(self.signal, done, waiter.deadline_us)
+            engine.clock.wait(self.signal, lambda: waiter.done or None, waiter.deadline_us)
         finally:
             reply = engine.unblock(waiter)
         return NO_REPLY if self.session.closing else reply
-
-    def _send_before_wait(self) -> None:
-        with contextlib.suppress(OSError):  # The wait notices that the client has left.
-            self.outbox.send()
-
-    def _poll_client(self, resume: Callable[[], None]) -> None:
-        """Pass bytes that have arrived to the parser; end the connection if the client closed its side.
-
-        ``resume()`` watches the connection again for further bytes.
-        """
-        try:
-            data = self.connection.read_arrived()
-        except OSError:
-            data = b""
-        if data:
-            self.reader.feed(data)
-        elif data is not None:
-            self.end()
-        resume()
 
     def _wait_for_pause(self, line: list[bytes]) -> None:
         engine = self.engine
@@ -319,20 +296,17 @@ class PortConnection:
             return
 
         def resumed() -> bool | None:
-            self._poll_client(resume)
             return self.session.closing or not engine.pauses.delays(self.session, line) or None
 
-        self._send_before_wait()
+        self.connection.step_aside()
         # Register this wait, so that it ends like other waits if the clock is frozen.
         engine.pauses.delayed.add(self.session.id)
         try:
-            arrived = engine.pauses.resumed.notify
-            with self.connection.watched(self.end, arrived=arrived) as resume:
-                until_us = 0
-                # Check again, because a later CLIENT PAUSE may have extended the wait.
-                while until_us < engine.pauses.delays_end_us and not resumed():
-                    until_us = engine.pauses.delays_end_us
-                    engine.clock.wait(engine.pauses.resumed, resumed, until_us)
+            until_us = 0
+            # Check again, because a later CLIENT PAUSE may have extended the wait.
+            while until_us < engine.pauses.delays_end_us and not resumed():
+                until_us = engine.pauses.delays_end_us
+                engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.delayed.discard(self.session.id)
 
@@ -346,18 +320,19 @@ class PortConnection:
         if session.closing:
             return
         place = self._place_of(message)
-        if place == "instead of a reply":
-            self._in_exec.instead[session.exec_position] += to_resp(message, session.resp)
-        elif place == "before a reply":
-            self._in_exec.before[session.exec_position] += self._encoded(message)
+        if place in ("instead of a reply", "before a reply"):
+            in_exec = self._in_exec = self._in_exec or ExecMessages()
+            if place == "instead of a reply":
+                in_exec.instead[session.exec_position] += to_resp(message, session.resp)
+            else:
+                in_exec.before[session.exec_position] += self._encoded(message)
         elif place == "behind":
             outbox.push(self._encoded(message), behind=True)
         else:
-            is_first = outbox.push(self._encoded(message))
+            outbox.push(self._encoded(message))
             if outbox.exceeds_limits():
-                self.cut()
-            elif is_first and not self._is_executing():
-                outbox.send_later()
+                self.end()
+                self.connection.cut()
 
     def _place_of(self, message: list[Any]) -> Place:
         """Return where real servers have a message."""
@@ -384,10 +359,6 @@ class PortConnection:
             return to_resp(message, self.session.connection_resp)
         return b"".join(map(to_resp, message))
 
-    def reserve(self) -> None:
-        """Reserve the place of the reply to the running command."""
-        self.outbox.reserve()
-
     def has_left(self) -> bool:
         """Return whether the client has closed its side."""
         return self.connection.has_hung_up()
@@ -395,10 +366,7 @@ class PortConnection:
     def cut(self) -> None:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
         self.end()
-        # The thread that runs commands closes the connection after the current one, but not while it
-        # sends to a client that reads nothing.
-        if not self.connection.inside or self.connection.socket_lock.locked():
-            self.connection.shut_down()
+        self.connection.cut()
 
     def end(self) -> None:
         """End the connection: after the reply to the command that runs, or at once if it waits. Called

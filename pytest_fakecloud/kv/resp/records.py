@@ -25,6 +25,30 @@ _SHOWN_BYTES = 256
 """Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
 
+class CommandCall(Call):
+    """A command over the Redis protocol. Its words are kept; the body is the JSON of them."""
+
+    __slots__ = ("_words",)
+
+    def __init__(
+        self, words: list[bytes], recorder: Recorder, at_us: int, client: tuple[str, int], db: int
+    ) -> None:
+        super().__init__(
+            0, at_us, recorder.service, recorder.fake, "RESP", "/",
+            client=client, reader=_facts_reader(db), route="database-port",
+        )  # fmt: skip
+        self._words: list[bytes] | None = words
+        """The words; None once the body was cut."""
+
+    @property
+    def request_body(self) -> bytes:
+        return self._request_body if self._words is None else _json_of(self._words)
+
+    @request_body.setter
+    def request_body(self, body: bytes) -> None:
+        self._words, self._request_body = None, body
+
+
 def open_call(
     recorder: Recorder, line: list[bytes], *, at_us: int, client: tuple[str, int], database: int
 ) -> Call:
@@ -32,15 +56,8 @@ def open_call(
     size = sum(map(len, line))
     whole = without_secrets(line)
     shown = whole if size <= _LARGE else [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
-    call = recorder.open_call(
-        "RESP",
-        "/",
-        body=_json_of(shown),
-        at_us=at_us,
-        client=client,
-        route="database-port",
-        reader=_facts_reader(database),
-    )
+    call = CommandCall(shown, recorder, at_us, client, database)
+    recorder.begin_call(call, size if shown is whole else sum(map(len, shown)))
     if size > _LARGE:
         record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
     return call
@@ -64,8 +81,7 @@ def _cut_facts(line: list[bytes], shown: list[bytes]) -> list[str]:
 
 
 def _json_of(line: list[bytes]) -> bytes:
-    # Copy the result of orjson, which allocates at least 4 KB, because the journal keeps it.
-    return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
+    return orjson.dumps([word.decode("utf-8", "replace") for word in line])
 
 
 class _CommandFacts(NamedTuple):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Literal
 
 from ...core.clock import Timekeeper
@@ -101,9 +100,12 @@ class CommandReader:
         while self._missing or self._at < len(self._buffer):
             if self._missing:
                 words = self._read_words()
-            elif (words := self._read_short()) is None:
-                is_inline = self._buffer[self._at] != ord("*")
-                words = self._read_inline() if is_inline else self._read_count()
+            else:
+                words, size = short_command(bytes(self._buffer[self._at : self._at + SHORT]))
+                self._at += size
+                if not words:
+                    is_inline = self._buffer[self._at] != ord("*")
+                    words = self._read_inline() if is_inline else self._read_count()
             if words is None or words:
                 break
         self.pending = self._missing > 0 or self._at < len(self._buffer)
@@ -117,12 +119,6 @@ class CommandReader:
         if words is None:
             raise ProtocolFault("unbalanced quotes in request")
         return words
-
-    def _read_short(self) -> list[bytes] | None:
-        """Return the next command if it is complete and short (the usual case)."""
-        words, size = short_command(bytes(self._buffer[self._at : self._at + SHORT]))
-        self._at += size
-        return words or None
 
     def _line(self, too_big: str) -> bytes | None:
         end = self._buffer.find(b"\n", self._at, self._at + LINE_LIMIT + 1)
@@ -224,12 +220,6 @@ def _number(text: bytes) -> int | None:
     return int(text)
 
 
-SEND_BYTES = 256 * 1024
-"""Maximum number of bytes of small replies that are sent together."""
-_PER_MESSAGE = 64
-"""Estimated size in bytes of a message apart from its contents."""
-
-
 class ExecMessages:
     """Encoded messages that stand in the reply to EXEC, by the index of the command that caused them."""
 
@@ -240,33 +230,22 @@ class ExecMessages:
         """Published messages, which stand before the reply to the command (before Redis 7.2)."""
 
     def fill(self, reply: Reply, resp: int) -> Reply:
-        """Return a reply with the messages in it, which are forgotten. Only that to EXEC has any, unless
-        EXEC has failed.
-        """
-        if not self.instead and not self.before:
-            return reply
-        instead, before = self.instead.copy(), self.before.copy()
-        self.instead.clear()
-        self.before.clear()
+        """Return a reply with the messages in it. Only that to EXEC has any, unless EXEC has failed."""
         if not isinstance(reply, list):
             return reply
         replies: list[Reply] = list(reply)
-        for at, data in instead.items():
+        for at, data in self.instead.items():
             replies[at] = Encoded(data)
-        for at, data in before.items():
+        for at, data in self.before.items():
             replies[at] = Encoded(data + to_resp(replies[at], resp))
         return replies
 
 
 class Outbox:
-    """The messages to send over a connection: replies, and what is pushed to its client.
+    """Orders the messages that are written to a connection: replies, and what is pushed to its client.
 
-    The thread that runs the connection's commands puts their replies here, and sends all messages before
-    it waits for the client. Any thread can push a message. If the running command has reserved the place
-    of its reply, the message follows the reply.
-
-    A message stays here until it is sent, and a thread that sends goes on until there is none. So the
-    thread that adds the first message has to see that it is sent, and no other.
+    The thread that runs the connection's commands puts their replies here. Any thread can push a
+    message. If the running command has reserved the place of its reply, the message follows the reply.
     """
 
     def __init__(
@@ -277,14 +256,10 @@ class Outbox:
         self._buffer_limits_text = buffer_limits_text
         self._lock = threading.Lock()
         """The lock of the messages. No thread waits while it holds it."""
-        self._messages: deque[bytes] = deque()
-        """The messages to send, in order."""
         self._behind: list[bytes] = []
         """The messages that follow the reply to the running command."""
         self._is_reserved = False
         """Whether all messages follow this reply, because its place is reserved."""
-        self.waiting_bytes = 0
-        """Size of all these messages."""
         self._over_since_us: int | None = None
 
     def reserve(self) -> None:
@@ -292,66 +267,29 @@ class Outbox:
 
         The reply itself is put there later, because a fault can replace it, and it is recorded first.
         """
-        with self._lock:
-            self._is_reserved = True
+        self._is_reserved = True  # As each call of push(), this is done under the engine's lock.
 
     def put(self, data: bytes, *, is_last: bool = False) -> None:
-        """Add a reply, which can be empty, and the messages that follow it, unless it ``is_last``."""
+        """Write a reply, which can be empty, and the messages that follow it, unless it ``is_last``."""
         with self._lock:
             if data:
-                self._messages.append(data)
-                self.waiting_bytes += len(data) + _PER_MESSAGE
+                self._connection.write(data)
             if not is_last:
                 self._is_reserved = False
-                self._messages += self._behind
-                self._behind.clear()
+                if self._behind:
+                    for message in self._behind:
+                        self._connection.write(message)
+                    self._behind.clear()
 
-    def push(self, data: bytes, *, behind: bool = False) -> bool:
-        """Add a message. It follows the reply to the running command if it belongs ``behind`` it, or if
-        the reply's place is reserved. Return whether the caller has to see that it is sent.
+    def push(self, data: bytes, *, behind: bool = False) -> None:
+        """Write a message. It follows the reply to the running command if it belongs ``behind`` it,
+        or if the reply's place is reserved.
         """
         with self._lock:
-            self.waiting_bytes += len(data) + _PER_MESSAGE
             if behind or self._is_reserved:
                 self._behind.append(data)
-                return False
-            self._messages.append(data)
-            return len(self._messages) == 1
-
-    def send(self) -> None:
-        """Send all messages."""
-        with self._connection.socket_lock:
-            while batch := self._next_batch():
-                self._connection.sock.sendall(b"".join(batch))
-                self._remove(batch)
-
-    def send_later(self) -> None:
-        """Send all messages in a thread of the pool."""
-
-        def send() -> None:
-            # Ignore the error of a disconnected client, because the connection's own thread handles it.
-            with suppress(OSError):
-                self.send()
-
-        self._connection.send_later(send, self._connection.shut_down)
-
-    def _next_batch(self) -> list[bytes]:
-        """Return the first message, with the small ones that follow it."""
-        batch: list[bytes] = []
-        size = 0
-        with self._lock:
-            for message in self._messages:
-                size += len(message)
-                if batch and size > SEND_BYTES:
-                    break
-                batch.append(message)
-        return batch
-
-    def _remove(self, batch: list[bytes]) -> None:
-        with self._lock:
-            for message in batch:
-                self._messages.popleft()
-                self.waiting_bytes -= len(message) + _PER_MESSAGE
+            else:
+                self._connection.write(data)
 
     def exceeds_limits(self) -> bool:
         """Return whether the bytes that wait to be sent exceed ``client-output-buffer-limit``.
@@ -360,9 +298,10 @@ class Outbox:
         exceeded. Clients that run MONITOR have the limits of subscribers, too (decided here).
         """
         hard, soft, seconds = _pubsub_limits(self._buffer_limits_text())
-        if hard and self.waiting_bytes > hard:
+        waiting_bytes = self._connection.unsent_bytes + sum(map(len, self._behind))
+        if hard and waiting_bytes > hard:
             return True
-        if not soft or self.waiting_bytes <= soft:
+        if not soft or waiting_bytes <= soft:
             self._over_since_us = None
             return False
         now_us = self._clock.now_us()

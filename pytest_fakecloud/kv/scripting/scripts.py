@@ -449,6 +449,7 @@ class Scripting:
 
     def start_timing(self, seconds: float) -> None:
         """Set the maximum number of seconds for the code that runs next."""
+        self._gives_way_at = monotonic() + _GIVE_WAY_SECONDS
         self._time_limit = TimeLimit(seconds)
 
     def must_stop(self) -> bool:
@@ -457,6 +458,7 @@ class Scripting:
         if now > self._gives_way_at:
             self._gives_way_at = now + _GIVE_WAY_SECONDS
             # Release the interpreter lock, so that another thread can run and kill the script.
+            self.engine.turns.step_aside()
             give_way()
         run = self.running
         return (run is not None and run.killed) or self._time_limit.is_over(now)

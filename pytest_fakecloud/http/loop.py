@@ -1,0 +1,340 @@
+"""Serves connections in the thread that waits for all of them, as a real Redis server does.
+
+The thread reads what has arrived and passes it to the connection's handler. It never waits for a client:
+what a socket does not take at once is sent when it can be. It does not wait for anything else either.
+Code that may wait calls ``Hub.step_aside()`` first, and goes on in a thread of its own: its connection
+is *aside* until the handler returns. In the meantime, the connection is only read.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from selectors import EVENT_READ, EVENT_WRITE
+from typing import TYPE_CHECKING, Any
+
+from .arrivals import LEFT
+from .server import HANG_SECONDS, READ_BYTES, Connection, Handler
+
+if TYPE_CHECKING:
+    from .hub import Mount
+
+SEND_BYTES = 256 * 1024
+"""Maximum number of bytes of small messages that are sent together, and number of bytes to send above
+which no further requests of a connection are handled: a few bytes can ask for any number of responses.
+"""
+EARLY_BYTES = 16 * 1024 * 1024
+"""Number of bytes that are read of a connection that is aside."""
+_MOST_SENT = 1024 * 1024
+"""Number of bytes after which other connections get their turn, before more is sent."""
+_PER_MESSAGE = 64
+"""Estimated size in bytes of a message apart from its contents."""
+_NOT_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class LoopConnection(Connection):
+    """A connection that the hub's thread serves. Only this thread uses the socket.
+
+    ``write()`` and ``cut()`` can be called in any thread. Whoever calls ``write()`` orders the messages.
+    """
+
+    doing = "a command of the database port"
+
+    def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
+        super().__init__(sock, address, mount)
+        self.reference = weakref.ref(self)
+        """The reference through which the hub finds the connection, which its mount keeps alive."""
+        self.is_aside = False
+        """Whether a thread that has stepped aside handles requests of the connection."""
+        self._shakes_hands = False
+        """Whether the handshake of TLS is in progress."""
+        self._events = 0
+        """The events that the hub watches."""
+        self._messages: deque[bytes] = deque()
+        """The messages to send, in order."""
+        self._sending = memoryview(b"")
+        """The rest of the messages that are being sent."""
+        self._sending_size = 0
+        self._written_bytes = 0
+        """The size of all messages that were ever written; only threads that write change it."""
+        self._sent_bytes = 0
+        """The size of those that were sent; only the hub's thread changes it."""
+        self._has_more = False
+        """Whether there can be something to read of which the hub has told already."""
+        self._is_stalled = False
+        """Whether further requests wait until the client has taken what was sent."""
+        self._has_left = False
+        """Whether the client sends nothing more."""
+        self._ends = False
+        """Whether the connection is closed as soon as all messages are sent."""
+        self._is_closed = False
+        self._end_of_hang = threading.Event()
+
+    # -- in the hub's thread -----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin to serve the connection."""
+        tls = self.mount.tls
+        try:
+            self.sock.setblocking(False)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                with self.mount.lock:  # Another thread may be ending the connection.
+                    self.sock = tls.wrap_socket(
+                        self.sock, server_side=True, do_handshake_on_connect=False
+                    )
+                self._shakes_hands = True
+            self.handler = self.mount.protocol(self)
+            self._watch(EVENT_READ)
+        except (OSError, ValueError):
+            self.close()
+
+    def ready(self, events: int) -> None:
+        """Send and read what is possible without waiting."""
+        if self._shakes_hands:
+            self._shake_hands()
+            return
+        if events & EVENT_WRITE:
+            self.flush()
+        if events & EVENT_READ:
+            self._has_more = self._has_more or bool(events & LEFT)
+            self._receive()
+
+    def _shake_hands(self) -> None:
+        assert isinstance(self.sock, ssl.SSLSocket)
+        try:
+            self.sock.do_handshake()
+        except ssl.SSLWantWriteError:
+            self._watch(EVENT_WRITE)
+        except ssl.SSLWantReadError:
+            self._watch(EVENT_READ)
+        except (OSError, ValueError):
+            self.close()
+        else:
+            self._shakes_hands = False
+            self._watch(EVENT_READ)
+            self._receive()  # The last bytes of the handshake can have arrived with a request.
+
+    def _receive(self) -> None:
+        """Read what has arrived, and have it handled, unless earlier requests come first."""
+        if self._is_closed:
+            return
+        if self.is_aside:
+            self._read_early()
+        elif self.early or (self.handler is not None and self.handler.is_unfinished):
+            self._has_more = True  # ``go_on()`` follows.
+        elif (data := self._read_arrived()) is not None:
+            if data:
+                self._handle(data)
+            else:
+                self.close()
+
+    def _read_arrived(self) -> bytes | None:
+        """Return bytes that have arrived, an empty string at the end, or None."""
+        try:
+            data = self.sock.recv(READ_BYTES)
+        except _NOT_YET:
+            self._has_more = False
+            return None
+        except OSError:
+            return b""
+        if len(data) == READ_BYTES or self.mount.tls is not None:
+            self._has_more = True
+        return data
+
+    def _read_early(self) -> None:
+        """Keep what has arrived while a thread handles requests, and end what waits if the client has
+        left.
+        """
+        while len(self.early) <= EARLY_BYTES and (data := self._read_arrived()) is not None:
+            self.early += data
+            if not data:
+                self._leave_aside()
+                break
+        self._update_events()
+
+    def _leave_aside(self) -> None:
+        self._has_left = True
+        self._end_of_hang.set()
+        if self.handler is not None:
+            self.handler.end()
+
+    def _handle(self, data: bytes) -> None:
+        handler = self.handler
+        assert handler is not None
+        self.worker = threading.get_ident()
+        is_open = False
+        self.inside = True
+        try:
+            is_open = not self.ended and handler.receive(data)
+        except (TimeoutError, ConnectionError):
+            pass  # The client has disconnected.
+        except BaseException as error:
+            # pytest.fail() in a function of the test must not end this thread.
+            self.mount.report(error)
+        finally:
+            self.leave()
+        if self.is_aside:
+            self.mount.hub.later(partial(self._come_back, is_open))
+        else:
+            self._go_on(is_open)
+
+    def _come_back(self, is_open: bool) -> None:
+        """Serve the connection again, after the thread that has stepped aside has returned."""
+        self.is_aside = False
+        self._go_on(is_open)
+
+    def _go_on(self, is_open: bool) -> None:
+        """Plan what follows after requests were handled."""
+        if self._is_closed or self.handler is None:
+            return
+        if not is_open:
+            self._ends = True
+            self.mount.hub.send_soon(self)
+        elif self._has_more or self.early or self._has_left or self.handler.is_unfinished:
+            self.mount.hub.go_on_later(self)
+
+    def go_on(self) -> None:
+        """Send and read further, and handle further requests, unless there is too much to send."""
+        self.flush()
+        if self.is_aside or self._is_closed or self.handler is None:
+            self._receive()
+            return
+        self._is_stalled = self.unsent_bytes > SEND_BYTES
+        if self._is_stalled:
+            self._update_events()
+        elif self.handler.is_unfinished:
+            self._handle(b"")
+        elif self.early:
+            early, self.early = self.early, b""
+            self._update_events()
+            self._handle(early)
+        elif self._has_left:
+            self.close()
+        else:
+            self._receive()
+
+    def flush(self) -> None:
+        """Send as much as the client takes without waiting."""
+        if self._is_closed or self._shakes_hands:
+            return
+        sent = 0
+        try:
+            while (self._sending or self._messages) and sent < _MOST_SENT:
+                if not self._sending:
+                    self._take_messages()
+                size = self.sock.send(self._sending)
+                sent += size
+                self._sending = self._sending[size:]
+                if not self._sending:
+                    self._sent_bytes += self._sending_size
+        except _NOT_YET:
+            pass
+        except OSError:
+            self._drop()
+            return
+        if sent >= _MOST_SENT:
+            self.mount.hub.go_on_later(self)
+        elif self._sending or self._messages:
+            self._update_events()
+        elif self._ends:
+            self.close()
+        elif self._events != EVENT_READ:
+            was_stalled, self._is_stalled = self._is_stalled, False
+            self._update_events()
+            if was_stalled:
+                self.mount.hub.go_on_later(self)
+
+    def _take_messages(self) -> None:
+        """Take the first message, with the small ones that follow it, to send them together."""
+        batch = [self._messages.popleft()]
+        size = len(batch[0])
+        while self._messages and size + len(self._messages[0]) <= SEND_BYTES:
+            batch.append(self._messages.popleft())
+            size += len(batch[-1])
+        self._sending = memoryview(batch[0] if len(batch) == 1 else b"".join(batch))
+        self._sending_size = size + len(batch) * _PER_MESSAGE
+
+    def _drop(self) -> None:
+        """Close the connection without sending the rest."""
+        self._messages.clear()
+        self._sending = memoryview(b"")
+        if self.is_aside:
+            self._leave_aside()
+            self._update_events()
+        else:
+            self.close()
+
+    def _update_events(self) -> None:
+        """Watch what the connection waits for."""
+        reads = not (self._is_stalled or self._has_left or len(self.early) > EARLY_BYTES)
+        sends = bool(self._sending or self._messages)
+        self._watch((EVENT_READ if reads else 0) | (EVENT_WRITE if sends else 0))
+
+    def _watch(self, events: int) -> None:
+        if events != self._events and not self._is_closed:
+            self.mount.hub.watch(self, self._events, events)
+            self._events = events
+
+    def close(self) -> None:
+        """Close the connection, of which no request is being handled."""
+        if self._is_closed:
+            return
+        self._watch(0)
+        self._is_closed = True
+        handler, self.handler = self.handler, None
+        try:
+            if handler is not None:
+                handler.close()
+        finally:
+            self.mount.forget(self)
+
+    # -- in any thread -----------------------------------------------------------------------------
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The size of what was written and is not sent yet."""
+        return self._written_bytes - self._sent_bytes
+
+    def write(self, data: bytes) -> None:
+        """Send a message soon, after those that were written before."""
+        self._messages.append(data)
+        self._written_bytes += len(data) + _PER_MESSAGE
+        self.mount.hub.send_soon(self)
+
+    def cut(self) -> None:
+        self.mount.hub.later(self._drop)
+
+    def end(self) -> None:
+        super().end()
+        self._end_of_hang.set()
+
+    # -- in the thread that handles a request ------------------------------------------------------
+
+    def step_aside(self) -> None:
+        self.mount.hub.step_aside()
+
+    def hang(self) -> None:
+        self.step_aside()
+        self._end_of_hang.wait(HANG_SECONDS)
+
+    def switch(self, protocol: Callable[[Connection], Handler], begun: bytes) -> bool:
+        """Have a thread of the pool serve the connection with another protocol, whose first bytes have
+        been received.
+        """
+        mount = self.mount
+        self._watch(0)
+        self._is_closed, self.handler = True, None
+        connection = Connection(self.sock, self.address, mount, protocol)
+        connection.early = begun
+        with mount.lock:
+            mount.live.discard(self)
+            mount.live.add(connection)
+            connection.ended = self.ended
+        connection.begin()
+        return True
