@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -40,6 +41,9 @@ ITEMS_OF_CUT = 16
 _HEADERS_OF_CUT = 64  # number of headers that are kept
 _HEADER_OF_CUT = 256  # number of characters that are kept of a name or a value
 _PER_HEADER = 160  # approximate bytes of the objects for a pair of strings without their characters
+_LINE = re.compile(
+    r"([^:]+):[ \t]*((?:[^\r\n]*[^ \t\r\n])?)[ \t]*\r?\n"
+)  # a header's name and value
 
 Outcome: TypeAlias = Literal[
     "altered", "answered", "broken off", "dropped", "hung", "lost", "open", "refused", "streamed",
@@ -99,13 +103,28 @@ class Headers(Mapping[str, str]):
     """The headers of a request or response: a mapping with case-insensitive names.
 
     Indexing by a name that occurs several times returns its first value; ``getlist()`` returns all.
-    ``pairs`` are the headers in the order and the spelling in which they were sent.
+    ``sent`` are the names and values, or the valid lines of a received request.
     """
 
-    __slots__ = ("pairs",)
+    __slots__ = ("_sent",)
 
-    def __init__(self, pairs: Sequence[tuple[str, str]] = ()) -> None:
-        self.pairs = pairs
+    def __init__(self, sent: Sequence[tuple[str, str]] | str = ()) -> None:
+        self._sent = sent
+
+    @property
+    def pairs(self) -> Sequence[tuple[str, str]]:
+        """The headers in the order and the spelling in which they were sent."""
+        # Read the lines each time: a journal keeps thousands of them, and pairs take four times as much.
+        sent = self._sent
+        return _LINE.findall(sent) if isinstance(sent, str) else sent
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes that the headers take."""
+        sent = self._sent
+        if isinstance(sent, str):
+            return len(sent)
+        return sum(map(len, chain.from_iterable(sent))) + _PER_HEADER * len(sent)
 
     def __getitem__(self, name: str) -> str:
         values = self.getlist(name)
@@ -316,13 +335,12 @@ def field_of(call: Call, name: str) -> object:
 
 def weight_of(call: Call) -> int:
     """Return roughly how many bytes the journal keeps for a call."""
-    heads = (*call.request_headers.pairs, *call.response_headers.pairs)
     return (
         len(call.request_body)
         + len(call.response_body)
         + len(call.target)
-        + sum(map(len, chain.from_iterable(heads)))
-        + _PER_HEADER * len(heads)
+        + call.request_headers.size
+        + call.response_headers.size
     )
 
 

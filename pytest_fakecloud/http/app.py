@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
@@ -124,6 +124,8 @@ class App:
     event_fields: ClassVar[Mapping[str, Field]] = {}
     """The data of these events, by which they can be filtered."""
 
+    clients: Collection[object] = ()
+    """Open connections with another protocol, over which requests can have arrived before."""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""
     _table_of_class: ClassVar[RouteTable | None] = None
@@ -221,6 +223,8 @@ class App:
         With ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C
         and ``pytest.fail()``, which are no ``Exception``, are raised in it.
         """
+        if self.clients:
+            self.catch_up()
         at_us = self.settle()
         match = self.route_request(request)
         self._open_call(request, at_us)
@@ -231,7 +235,10 @@ class App:
             except ServiceError as error:
                 response = self._rejection(request, error)
             else:
-                response = self.chain.run(request, partial(self.call_endpoint, request, match))
+                if self.chain.members:
+                    response = self.chain.run(request, partial(self.call_endpoint, request, match))
+                else:
+                    response = self.call_endpoint(request, match)
         except BaseException as error:
             if in_client and not isinstance(error, Exception):
                 # Without an outcome, the call would count as in progress forever.
@@ -260,7 +267,7 @@ class App:
 
     def admit(self, request: Request) -> None:
         """Call the guards, and authenticate a request; raise ``ServiceError`` to reject it."""
-        for guard in self.guards:
+        for guard in self.guards.items:
             guard(request)
         request.principal = self.authenticate(request)
 
@@ -288,22 +295,18 @@ class App:
         return match
 
     def _open_call(self, request: Request, at_us: int) -> None:
-        request.call = self.recorder.open_call(
-            request.method,
-            request.target,
-            request.headers,
-            request.body,
-            at_us=at_us,
-            client=request.client,
-            route=request.route,
-            reader=self,
-        )
+        recorder, headers, body = self.recorder, request.headers, request.body
+        request.call = Call(
+            0, at_us, recorder.service, recorder.fake, request.method, request.target, headers, body,
+            request.client, self, request.route,
+        )  # fmt: skip
+        recorder.begin_call(request.call, len(request.target) + headers.size + len(body))
 
     def call_endpoint(self, request: Request, match: Match) -> AnyResponse:
         """Return the response of the endpoint, also to an error of the service: the end of the chain."""
         try:
             if match.route is None:
-                return self._encoded(self.no_endpoint(request, match.allowed))
+                return self.no_endpoint(request, match.allowed)
             result = self.run_endpoint(request, match.route)
         except ServiceError as error:
             return self.rendered(error)
@@ -324,23 +327,23 @@ class App:
         if error.status == 401:
             # The journal keeps only the beginning of a request without valid credentials.
             self.recorder.shorten(request.call)
-        for listener in self.rejection_listeners:
+        for listener in self.rejection_listeners.items:
             listener(request, error)
         return self.rendered(error)
 
     def rendered(self, error: ServiceError) -> Answer:
         """Return the encoded response to an error."""
-        result = self.render_error(error)
-        return result if isinstance(result, Answer) else self._encoded_json(result)
+        response = self._encoded(self.render_error(error))
+        assert isinstance(response, Answer)
+        return response
 
     def _encoded(self, result: object) -> AnyResponse:
         """Return the response for an endpoint's result."""
+        if isinstance(result, Json):
+            return Answer(self.dump(result.value), result.status, result.headers)
         if isinstance(result, (Answer, Stream, ConnectionEffect)):
             return result
-        return self._encoded_json(result if isinstance(result, Json) else Json(result))
-
-    def _encoded_json(self, result: Json) -> Answer:
-        return Answer(self.dump(result.value), result.status, result.headers)
+        return Answer(self.dump(result))
 
     def no_endpoint(self, request: Request, allowed: frozenset[str]) -> Answer:
         """Report a request without a route, whose path accepts the ``allowed`` methods; return or raise

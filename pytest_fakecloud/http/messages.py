@@ -259,6 +259,7 @@ def same(credential: str | bytes | None, expected: str) -> bool:
     if isinstance(credential, str):
         credential = credential.encode("utf-8", "surrogatepass")
     is_same = compare_digest(credential, expected.encode())
-    with suppress(UnicodeEncodeError):
-        is_same |= compare_digest(credential, expected.encode("latin-1"))
+    if not expected.isascii():
+        with suppress(UnicodeEncodeError):
+            is_same |= compare_digest(credential, expected.encode("latin-1"))
     return is_same

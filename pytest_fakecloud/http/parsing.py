@@ -9,6 +9,7 @@ not do is done here:
 - It waits for a blank line, which a client of another protocol does not send: ``_BEGINNING``.
 - It rejects methods that are not registered and non-ASCII bytes in a target, and reads no body after the
   header ``Upgrade``: ``_no_method`` and ``_readable``.
+- It calls a function for each header, although their lines can be kept, and read later: ``Headers``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from __future__ import annotations
 import re
 import sys
 from collections import deque
-from functools import lru_cache
 
 import httptools
 
+from ..core.calls import Headers
 from ..core.errors import shown
 from .messages import Request, asks_to_close
 
@@ -38,11 +39,9 @@ _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_CHUNKS = re.compile(_BLANK_LINE)
 _PART_BYTES = 4096
 """Number of bytes of a body in chunks after which the limit for what surrounds the chunks is checked."""
-_UPGRADE = re.compile(rb"^upgrade(?=:)", re.IGNORECASE | re.MULTILINE)
+_UPGRADE = re.compile(rb"\n(?=upgrade:)", re.IGNORECASE)
 _DISGUISE = b"!"
 """The beginning of the name that the parser gets for the header ``Upgrade``."""
-_LONGEST_CACHED = 512
-"""Maximum length of the value of a header that is decoded only once."""
 _HEAD = "request line and headers"
 _TAIL = "trailers and chunk extensions"
 _TWO_HOSTS = "more than one Host header"
@@ -98,17 +97,10 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._head = bytearray()
         """The beginning of a request whose head is incomplete."""
-        self._start()
-
-    def close(self) -> None:
-        """Drop the parser, which refers to this reader, so that both are freed now."""
-        del self._parser
-
-    def _start(self) -> None:
-        """Forget a request that is complete."""
         self.pending: ReceivedRequest | None = None
         self._target = b""
-        self._headers: list[tuple[str, str]] = []
+        self._header_lines = ""
+        """The headers of the request, whose head is complete, with the blank line that follows them."""
         self._body: bytes | bytearray = b""
         self._length: int | None = None
         """The size of the body; None if it is sent in chunks."""
@@ -116,6 +108,10 @@ class RequestReader:
         """The latest bytes of a body in chunks, which can be the beginning of its end."""
         self._overhead = 0
         """The number of bytes since the last byte of such a body: of trailers and chunk extensions."""
+
+    def close(self) -> None:
+        """Drop the parser, which refers to this reader, so that both are freed now."""
+        del self._parser
 
     def feed(self, data: bytes) -> None:
         try:
@@ -147,7 +143,9 @@ class RequestReader:
             self.malformed = self._too_large(_HEAD)
         elif blank_line:
             self._head = bytearray()
-            self._parse(_readable(bytes(head[:end])))
+            whole = bytes(head[:end])
+            self._header_lines = whole[whole.index(b"\n") + 1 :].decode("latin-1")
+            self._parse(_readable(whole))
         return bytes(head[end:])
 
     def _feed_chunks(self, data: bytes) -> bytes:
@@ -169,15 +167,6 @@ class RequestReader:
         self._head = bytearray()
         reason = f"the request does not fit into memory: {shown(error)}"
         self.malformed = MalformedRequest(500, reason)
-
-    def _add(self, part: bytes) -> None:
-        # Use a bytearray from the second part on: a body can arrive in millions of parts.
-        if not self._body:
-            self._body = part
-            return
-        if type(self._body) is bytes:
-            self._body = bytearray(self._body)
-        self._body += part
 
     def _parse(self, data: bytes) -> None:
         """Feed bytes to the parser, which calls the methods below; set ``malformed`` if it fails."""
@@ -201,91 +190,83 @@ class RequestReader:
     def on_url(self, url: bytes) -> None:
         self._target = url  # in one part, because the head is fed as a whole
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.pending is not None:
-            return  # a trailer, which no service uses
-        decode = _cached_header if len(value) <= _LONGEST_CACHED else _decoded_header
-        self._headers.append(decode(name, value))
-
     def on_headers_complete(self) -> None:
         parser = self._parser
-        request = ReceivedRequest(
-            sys.intern(parser.get_method().decode("ascii")),  # The journal keeps all of them.
-            self._target.decode("latin-1"),
-            self._headers,
-            b"",
-            self.client,
-        )
-        version = request.version = parser.get_http_version()
-        if len(self._headers) > HEADERS_LIMIT:
+        version = parser.get_http_version()
+        count = self._header_lines.count("\n") - 1
+        if count > HEADERS_LIMIT:
             raise MalformedRequest(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
             raise MalformedRequest(505, f"HTTP/{version} is not supported, only HTTP/1.1")
-        hosts = request.headers.getlist("Host")
-        if len(hosts) > 1:
+        request = ReceivedRequest(
+            sys.intern(parser.get_method().decode("ascii")),  # The journal keeps all of them.
+            self._target.decode("latin-1"),
+            Headers(self._header_lines),
+            b"",
+            self.client,
+        )
+        request.version = version
+        fields = request.fields
+        if len(fields) < count and len(request.headers.getlist("Host")) > 1:
             raise MalformedRequest(400, _TWO_HOSTS)
-        if not hosts and version == "1.1":
+        if "host" not in fields and version == "1.1":
             raise MalformedRequest(400, "an HTTP/1.1 request needs a Host header")
-        self._frame(request)
-        if request.method == "CONNECT":
-            reason = "CONNECT is for proxies; this is not a proxy"
-            raise MalformedRequest(405, reason, request.method, request.target)
-        self.pending = request
-
-    def _frame(self, request: ReceivedRequest) -> None:
-        def value_of(name: str) -> str | None:
-            return ", ".join(request.headers.getlist(name)) if name in request.fields else None
-
-        coding = value_of("transfer-encoding")
-        if coding is not None and coding.lower() != "chunked":
-            raise MalformedRequest(
-                501, f"transfer coding {coding!r} is not supported, only 'chunked'"
-            )
-        length = int(request.fields.get("content-length", "0"))
-        self._length = length if coding is None else None
+        is_chunked = "transfer-encoding" in fields
+        if is_chunked:
+            _check_coding(request)
+        length = int(fields.get("content-length", "0"))
         if length > self.body_limit:
             raise MalformedRequest(
                 413, f"a body is limited to {self.body_limit} bytes, got {length}"
             )
-        expect = value_of("expect")
-        if expect is not None and request.version == "1.1":
-            if {expectation.strip().lower() for expectation in expect.split(",")} != {
-                "100-continue"
-            }:
-                raise MalformedRequest(
-                    417, f"the expectation {expect!r} is not supported, only '100-continue'"
-                )
-            request.expects = coding is not None or length > 0
+        if "expect" in fields and version == "1.1":
+            _check_expectation(request)
+            request.expects = is_chunked or length > 0
+        if request.method == "CONNECT":
+            reason = "CONNECT is for proxies; this is not a proxy"
+            raise MalformedRequest(405, reason, request.method, request.target)
+        self.pending = request
+        self._length = None if is_chunked else length
+        self._body, self._tail, self._overhead = b"", b"", 0
 
     def on_body(self, data: bytes) -> None:
         if len(self._body) + len(data) > self.body_limit:
             raise MalformedRequest(413, f"a body is limited to {self.body_limit} bytes")
-        self._add(data)
+        if not self._body:
+            self._body = data
+        else:
+            # Use a bytearray from the second part on: a body can arrive in millions of parts.
+            if type(self._body) is bytes:
+                self._body = bytearray(self._body)
+            self._body += data
         self._overhead = 0
 
     def on_message_complete(self) -> None:
         request = self.pending
         if request is None:  # pragma: no cover - the parser always completes the head first
             return
-        if self._body:
-            request.body = bytes(self._body)
+        request.body = bytes(self._body)
+        self._body = b""
         request.keep_alive = self._parser.should_keep_alive()
         if request.keep_alive and request.version == "1.0":
             # Check for "close", which the parser lets "keep-alive" override (RFC 9112, 9.3).
             request.keep_alive = not asks_to_close(",".join(request.headers.getlist("Connection")))
         self.requests.append(request)
-        self._start()
+        self.pending = None
 
 
-def _decoded_header(name: bytes, value: bytes) -> tuple[str, str]:
-    name = name.removeprefix(_DISGUISE)
-    return name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
+def _check_coding(request: ReceivedRequest) -> None:
+    coding = ", ".join(request.headers.getlist("Transfer-Encoding"))
+    if coding.lower() != "chunked":
+        raise MalformedRequest(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
 
 
-_cached_header = lru_cache(maxsize=256)(_decoded_header)
-"""Clients send the same headers repeatedly, and the journal keeps them. Without this cache, it takes
-half as much memory again.
-"""
+def _check_expectation(request: ReceivedRequest) -> None:
+    expectation = ", ".join(request.headers.getlist("Expect"))
+    if {part.strip().lower() for part in expectation.split(",")} != {"100-continue"}:
+        raise MalformedRequest(
+            417, f"the expectation {expectation!r} is not supported, only '100-continue'"
+        )
 
 
 def _no_method(data: bytes) -> MalformedRequest | None:
@@ -308,9 +289,9 @@ def _readable(head: bytes) -> bytes:
     disguises the header ``Upgrade``. The parser would assume that the upgrade is granted, and read no
     body, but the fakes ignore it.
     """
-    line, newline, headers = head.partition(b"\n")
-    if not line.isascii():
+    if not head.isascii():
+        line, newline, header_lines = head.partition(b"\n")
         method, space, rest = line.partition(b" ")
         escaped = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), rest)
-        line = method + space + escaped
-    return line + newline + _UPGRADE.sub(rb"%b\g<0>" % _DISGUISE, headers)
+        head = method + space + escaped + newline + header_lines
+    return _UPGRADE.sub(b"\n" + _DISGUISE, head)

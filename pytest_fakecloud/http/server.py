@@ -382,7 +382,7 @@ class HTTPHandler:
             self.connection.leave()
         if rejection is not None:
             request.keep_alive = False
-            self._send(request, rejection)
+            self.sock.sendall(b"".join(encode(request, rejection)))
             # Let the client read the response, although it may still be sending the body.
             self.connection.shut_down(socket.SHUT_WR)
             self.connection.discard_until_closed(UNREAD_SECONDS)
@@ -404,13 +404,9 @@ class HTTPHandler:
         finally:
             self.connection.leave()
         if isinstance(response, Answer):
-            request.keep_alive = request.keep_alive and not _closes_connection(response)
-            self._send(request, response)
+            self.sock.sendall(b"".join(encode(request, response)))
             return True
         return self._apply(request, response)
-
-    def _send(self, request: ReceivedRequest, answer: Answer) -> None:
-        self.sock.sendall(b"".join(encode(request, answer)))
 
     def _apply(self, request: ReceivedRequest, effect: ConnectionEffect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
@@ -453,7 +449,8 @@ class HTTPHandler:
         request = ReceivedRequest(
             malformed.method or "GET", malformed.target, client=self.connection.address
         )
-        self._send(request, self._malformed_answer(malformed, request))
+        answer = self._malformed_answer(malformed, request)
+        self.sock.sendall(b"".join(encode(request, answer)))
         # Close only the sending side: a reset would discard the response before it is read.
         self.connection.shut_down(socket.SHUT_WR)
         self.connection.discard_until_closed(DRAIN_SECONDS)
@@ -472,29 +469,26 @@ def _has_large_body(request: ReceivedRequest) -> bool:
     return length > SHORT_BODY or request.expects
 
 
-def _closes_connection(answer: Answer) -> bool:
-    """Return whether a response has a Connection header with ``close``."""
-    return any(
-        name.lower() == "connection" and asks_to_close(value) for name, value in answer.headers
-    )
-
-
 LAST_CHUNK = b"0\r\n\r\n"
 BODILESS = frozenset({204, 304})
 SET_BY_SERVER = frozenset({"content-length", "transfer-encoding", "date"})
-_LEFT_TO_SERVER = SET_BY_SERVER | {"connection"}
 _LINE_BREAKS_TO_SPACES = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def encode(request: ReceivedRequest, answer: Answer) -> tuple[bytes, bytes]:
-    """Return a response's head and body, which is empty if none may be sent."""
+    """Return a response's head and body, which is empty if none may be sent. The header
+    ``Connection: close`` ends the request's connection.
+    """
     body = answer.body
     status = answer.status
     head = _opening(status, int(time()))
     for name, value in answer.headers:
-        if name.lower() not in _LEFT_TO_SERVER:
+        lower_name = name.lower()
+        if lower_name == "connection":
+            request.keep_alive = request.keep_alive and not asks_to_close(value)
+        elif lower_name not in SET_BY_SERVER:
             head += header(name, value)
     if answer.content_type is not None:
         head += f"Content-Type: {answer.content_type}\r\n"

@@ -20,7 +20,6 @@ from ..core.timers import monotonic
 from ..http.app import App, Instruments
 from ..http.messages import (
     Answer,
-    AnyResponse,
     HeaderPairs,
     Json,
     Request,
@@ -86,12 +85,6 @@ class KVApp(App):
         """Open connections to the database port."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
-
-    def respond(self, request: Request, *, in_client: bool = False) -> AnyResponse:
-        """Also wait for commands that have arrived at the database port before."""
-        if self.clients:
-            self.catch_up()
-        return super().respond(request, in_client=in_client)
 
     def catch_up(self) -> None:
         if self.hub is not None and self.clients:
