@@ -135,17 +135,17 @@ class RequestReader:
         head += data if size else data.lstrip(b"\r\n")
         blank_line = _END_OF_HEAD.search(head, max(0, size - 2))
         end = blank_line.end() if blank_line else len(head)
-        if _BEGINNING.match(head) is None:
+        if blank_line and end <= self.head_limit:
+            self._head = bytearray()
+            whole = bytes(head[:end])
+            self._header_lines = whole[whole.index(b"\n") + 1 :].decode("latin-1")
+            self._parse(_readable(whole))
+        elif _BEGINNING.match(head) is None:
             # Do not wait for the rest: a client of another protocol does not send a blank line.
             line = bytes(head).partition(b"\n")[0]
             self._parse(_readable(line.removesuffix(b"\r") + _BLANK_LINE))
         elif end > self.head_limit:
             self.malformed = self._too_large(_HEAD)
-        elif blank_line:
-            self._head = bytearray()
-            whole = bytes(head[:end])
-            self._header_lines = whole[whole.index(b"\n") + 1 :].decode("latin-1")
-            self._parse(_readable(whole))
         return bytes(head[end:])
 
     def _feed_chunks(self, data: bytes) -> bytes:

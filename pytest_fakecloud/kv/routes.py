@@ -171,7 +171,9 @@ class KVApp(App):
         response_format = format_of(request)
         [line] = lines_of(request)
         session = self._session(request)
-        error = self._before(request, line)
+        if self.interruptions:
+            self.interrupt(request.call, _sender(request), line, "alone")
+        error = self.command_limits.check(line)
         reply = self.as_sent(error or self.engine.reply_to(session, line))
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
@@ -192,10 +194,12 @@ class KVApp(App):
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
             if replies:
-                for listener in self.interruptions.listeners:
+                for listener in self.interruptions.listeners.items:
                     listener()
-            grouping: Grouping = "pipelined" if replies else "alone"
-            error = self._before(request, line, grouping)
+            if self.interruptions:
+                grouping: Grouping = "pipelined" if replies else "alone"
+                self.interrupt(request.call, _sender(request), line, grouping)
+            error = self.command_limits.check(line)
             reply = error or self.engine.reply_to(session, line)
             size += size_of(reply)
             too_large = self.command_limits.size_error(size)
@@ -320,14 +324,6 @@ class KVApp(App):
         if size > self.command_limits.largest:
             return self.command_limits.too_large(size)
         return _with_vendor_text(reply) if self.settings.int_text == "int" else reply
-
-    def _before(
-        self, request: Request, line: list[bytes], grouping: Grouping = "alone"
-    ) -> CommandError | None:
-        """Run interruptions before a command, and count it; return the error if it exceeds a limit."""
-        if self.interruptions:
-            self.interrupt(request.call, _sender(request), line, grouping)
-        return self.command_limits.check(line)
 
     def interrupt(
         self, call: Call, sender: CommandSender, line: list[bytes], grouping: Grouping
