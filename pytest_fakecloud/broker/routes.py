@@ -189,7 +189,7 @@ class BrokerApp(App):
     def _consumer_headers(self, request: Request) -> dict[str, str]:
         config: dict[str, str] = {}
         for name, header in self._config_headers:
-            value = request.headers.get(header)
+            value = request.fields.get(header)
             if value is not None:
                 config.setdefault(name, value)
         return config

@@ -125,6 +125,11 @@ class Engine(Publisher):
             for interceptor in interceptors
             if type(interceptor).deliver is not DeliveryInterceptor.deliver
         ]
+        self._faults = [
+            interceptor
+            for interceptor in interceptors
+            if type(interceptor).active is not DeliveryInterceptor.active
+        ]
         outer = [interceptor.deliver for interceptor in around if interceptor.encloses_engine]
         inner = [interceptor.deliver for interceptor in around if not interceptor.encloses_engine]
         self._chain: Deliver = _send
@@ -235,7 +240,7 @@ class Engine(Publisher):
         endlessly; the message then stays pending.
         """
         faults = []
-        for interceptor in self.interceptors:
+        for interceptor in self._faults:
             if interceptor.active:
                 if self._delay_if_overtaken(interceptor, message_id):
                     return None
@@ -422,7 +427,7 @@ class Engine(Publisher):
             url, nested = settings.failure_callback, settings.failure_callback_headers
         if url is None:
             return
-        for interceptor in self.interceptors:
+        for interceptor in self._faults:
             if interceptor.active and interceptor.callback(message, kind, url):
                 return
         more = {} if message.workflow is None else self.workflow.callback_fields(message)
@@ -520,7 +525,7 @@ class Engine(Publisher):
             for name in ("_run", "_run_async", "_start"):
                 vars(self).pop(name, None)
             self._planned.clear()
-            self.interceptors = ()
+            self.interceptors, self._faults = (), []
             self._chain = _send
 
     def _cancel_timers(self) -> None:

@@ -27,7 +27,7 @@ NOT_COPIED = {
         "Schedules.timers",
     ),
     *("Engine.active", "Engine.pending", "Engine._to_forget", "Engine.under_way"),
-    *("Engine.interceptors", "Engine.overtaken", "SigningKeys.former"),
+    *("Engine.interceptors", "Engine._faults", "Engine.overtaken", "SigningKeys.former"),
 }
 """Containers that a snapshot leaves out: timers, what follows from the messages, faults and keys."""
 
