@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -164,10 +164,7 @@ class VectorFields:
                 hint = f"; {errors.NO_SEARCH}"
             raise errors.bad_request(f"{what} has an unknown field {name[:80]!r}{hint}")
         self.limits = limits
-        self._values = value
-
-    def get(self, name: str) -> Any:
-        return self._values.get(name)
+        self.get: Callable[[str], Any] = value.get
 
     # -- single values ---------------------------------------------------------------------------
 
