@@ -8,8 +8,8 @@ not do is done here:
   ``_feed_head`` feeds it a head as a whole, and ``feed`` and ``_feed_chunks`` a body to its end.
 - It waits for a blank line, which a client of another protocol does not send: ``_BEGINNING``.
 - It rejects methods that are not registered and non-ASCII bytes in a target, and reads no body after the
-  header ``Upgrade``: ``_no_method`` and ``_readable``.
-- It calls a function for each header, although their lines can be kept, and read later: ``Headers``.
+  header ``Upgrade``: ``_no_method`` and ``_parse_head``.
+- It would call a function for each header. Their lines are kept as they were sent, for ``Headers``.
 """
 
 from __future__ import annotations
@@ -137,16 +137,29 @@ class RequestReader:
         end = blank_line.end() if blank_line else len(head)
         if blank_line and end <= self.head_limit:
             self._head = bytearray()
-            whole = bytes(head[:end])
-            self._header_lines = whole[whole.index(b"\n") + 1 :].decode("latin-1")
-            self._parse(_readable(whole))
+            self._parse_head(bytes(head[:end]))
         elif _BEGINNING.match(head) is None:
             # Do not wait for the rest: a client of another protocol does not send a blank line.
             line = bytes(head).partition(b"\n")[0]
-            self._parse(_readable(line.removesuffix(b"\r") + _BLANK_LINE))
+            self._parse_head(line.removesuffix(b"\r") + _BLANK_LINE)
         elif end > self.head_limit:
             self.malformed = self._too_large(_HEAD)
         return bytes(head[end:])
+
+    def _parse_head(self, head: bytes) -> None:
+        """Feed a head to the parser in a form that it accepts as other servers do.
+
+        Raw non-ASCII bytes in the target are percent-encoded (``curl http://…/set/key/é`` sends one),
+        and the header ``Upgrade`` is disguised. The parser would assume that the upgrade is granted,
+        and read no body, but the fakes ignore it.
+        """
+        line, newline, header_lines = head.partition(b"\n")
+        self._header_lines = header_lines.decode("latin-1")
+        if not line.isascii():
+            method, space, rest = line.partition(b" ")
+            escaped = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), rest)
+            head = method + space + escaped + newline + header_lines
+        self._parse(_UPGRADE.sub(b"\n" + _DISGUISE, head))
 
     def _feed_chunks(self, data: bytes) -> bytes:
         """Feed a part of a body in chunks to the parser, at most to its end; return the other bytes."""
@@ -280,18 +293,3 @@ def _no_method(data: bytes) -> MalformedRequest | None:
             400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
         )
     return None
-
-
-def _readable(head: bytes) -> bytes:
-    """Return a head that the parser accepts as other servers do.
-
-    It percent-encodes raw non-ASCII bytes in the target (``curl http://…/set/key/é`` sends one), and
-    disguises the header ``Upgrade``. The parser would assume that the upgrade is granted, and read no
-    body, but the fakes ignore it.
-    """
-    if not head.isascii():
-        line, newline, header_lines = head.partition(b"\n")
-        method, space, rest = line.partition(b" ")
-        escaped = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), rest)
-        head = method + space + escaped + newline + header_lines
-    return _UPGRADE.sub(b"\n" + _DISGUISE, head)

@@ -345,6 +345,12 @@ def test_getlist_returns_each_value_of_a_repeated_header() -> None:
     assert list(SENT.pairs) == [("X-A", "1"), ("Accept", "text/html"), ("x-a", "2")]
 
 
+def test_the_lines_of_a_request_are_headers() -> None:
+    lines = "X-A:1\r\nAccept: \ttext/html \r\nx-a: 2\nEmpty: \r\nTime: 1:2\r\n\r\n"
+    assert Headers(lines).pairs == [*SENT.pairs, ("Empty", ""), ("Time", "1:2")]
+    assert Headers(lines).size == len(lines)
+
+
 def test_headers_become_a_dict_with_each_name_once() -> None:
     assert len(SENT) == 2
     assert dict(SENT) == {"X-A": "1", "Accept": "text/html"}

@@ -2,7 +2,7 @@
 
 ``python -m tests.http.fuzzing 100000`` runs that many rounds on the reader and a hundredth of them
 on a server; the suite runs a few. A round is the data of one connection. However it is split into
-packets, and whatever the connection has cached, the parsed requests are the same, none is larger
+packets, and whatever the connection has received before, the parsed requests are the same, none is larger
 than the data, and no other exception is raised. Raw non-ASCII bytes in a target are excluded,
 because they are accepted only if their whole line is in one packet.
 """
@@ -116,7 +116,7 @@ def read(
 
 
 def warmed(data: bytes) -> RequestReader | None:
-    """Return a reader that has cached the heads of this data; None if it was refused."""
+    """Return a reader that has read this data before; None if it was refused."""
     reader = RequestReader(head_limit=2000, body_limit=10_000)
     reader.feed(data)
     if reader.malformed is not None or reader.pending is not None or reader._head:

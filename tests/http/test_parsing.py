@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
 
+import httptools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +43,55 @@ def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
     assert reader.pending is None
     assert [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.requests] == WHOLE
     assert [m.body for m in reader.requests] == [b"hello", b"hello", b""]
+
+
+class ReportedHeaders(list[tuple[str, str]]):
+    """The headers that the parser reports."""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.append((name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")))
+
+
+HEADER_PARTS = [
+    "",
+    "X",
+    "x-a",
+    "v",
+    " ",
+    "\t",
+    ":",
+    ",",
+    '"',
+    "\x0b",
+    "\x0c",
+    "\x7f",
+    "\x85",
+    "é",
+    "\r",
+]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["X", "x-a", "Cookie", " X", "X ", "", "Expect2"]),
+            st.lists(st.sampled_from(HEADER_PARTS), max_size=6).map("".join),
+            st.sampled_from(["\r\n", "\r\n", "\n", " \r\n"]),
+        ),
+        max_size=4,
+    )
+)
+def test_headers_are_those_that_the_parser_reports(lines: list[tuple[str, str, str]]) -> None:
+    text = "".join(f"{name}:{value}{end}" for name, value, end in lines)
+    head = f"GET / HTTP/1.1\r\nHost: h\r\n{text}\r\n".encode("latin-1")
+    reported = ReportedHeaders()
+    try:
+        httptools.HttpRequestParser(reported).feed_data(head)
+    except httptools.HttpParserError:
+        assert read_all(head).malformed is not None
+    else:
+        (request,) = read_all(head).requests
+        assert list(request.headers.pairs) == reported
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
