@@ -114,7 +114,7 @@ class Headers(Mapping[str, str]):
     @property
     def pairs(self) -> Sequence[tuple[str, str]]:
         """The headers in the order and the spelling in which they were sent."""
-        # Read the lines each time: a journal keeps thousands of them, and pairs take four times as much.
+        # Read the lines each time: a journal keeps thousands of them, and pairs take more memory.
         sent = self._sent
         return _LINE.findall(sent) if isinstance(sent, str) else sent
 

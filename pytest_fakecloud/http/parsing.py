@@ -154,7 +154,8 @@ class RequestReader:
         and read no body, but the fakes ignore it.
         """
         line, newline, header_lines = head.partition(b"\n")
-        self._header_lines = header_lines.decode("latin-1")
+        # Clients send the same lines repeatedly, and the journal keeps them.
+        self._header_lines = sys.intern(header_lines.decode("latin-1"))
         if not line.isascii():
             method, space, rest = line.partition(b" ")
             escaped = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), rest)

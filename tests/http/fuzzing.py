@@ -2,8 +2,8 @@
 
 ``python -m tests.http.fuzzing 100000`` runs that many rounds on the reader and a hundredth of them
 on a server; the suite runs a few. A round is the data of one connection. However it is split into
-packets, and whatever the connection has received before, the parsed requests are the same, none is larger
-than the data, and no other exception is raised. Raw non-ASCII bytes in a target are excluded,
+packets, and whatever the connection has received before, the parsed requests are the same, none is
+larger than the data, and no other exception is raised. Raw non-ASCII bytes in a target are excluded,
 because they are accepted only if their whole line is in one packet.
 """
 
