@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Container, Generator, Mapping
 from operator import attrgetter
 from os import urandom
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from ..core.clock import Clock, Mode, Timekeeper
 from ..core.errors import ContractError, shown
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ..queue.settings import DestinationSettings
     from ..vector.fake import VectorIndex, VectorSettings
 
+C = TypeVar("C", bound="BaseCloud")
 _making_dispatchers = threading.Lock()
 
 
@@ -91,7 +92,10 @@ class BaseCloud:
             "tls": tls,
             "share_tls_context": share_tls_context,
         }
-        config = read(CloudConfig, settings, "Cloud")
+        self._open(read(CloudConfig, settings, "Cloud"))
+
+    def _open(self, config: CloudConfig) -> None:
+        """Open the cloud with its settings."""
         _close_dropped()
         self._closed = False
         self._time = Timekeeper(config.now, config.clock)
@@ -275,12 +279,12 @@ class BaseCloud:
             shortcut = Shortcut(mount)
             fake._exits.callback(origins.remove, mount.origin, shortcut)
             origins.add(mount.origin, shortcut)
-        for function in self._on_start:
+        for function in self._on_start.items:
             function(fake)
 
     def fakes(self) -> Results[Fake]:
         """The open fakes, in the order they were started."""
-        fakes = list(self._context.fakes)
+        fakes = self._context.fakes.items
         fields = {
             name: _one_of(name, frozenset(map(attrgetter(name), fakes)))
             for name in ("name", "fixture", "service")
@@ -372,7 +376,7 @@ class BaseCloud:
         self._exits.close()
 
     def _close_fakes(self) -> None:
-        call_all(map(attrgetter("close"), reversed([*self._context.fakes])))
+        call_all(map(attrgetter("close"), reversed(self._context.fakes.items)))
         self._fixture_fakes.clear()
 
     def _forget_timers(self) -> None:
@@ -406,7 +410,7 @@ class BaseCloud:
             warnings.warn(
                 "a background delivery has not ended; its handler is at\n" + dispatcher.place,
                 RuntimeWarning,
-                stacklevel=6,
+                stacklevel=4,
             )
 
     def __repr__(self) -> str:
@@ -418,6 +422,13 @@ class BaseCloud:
 
 # -- for pytest's fixtures and the server ----------------------------------------------------------
 # Functions, because the methods of a cloud are what a test may use.
+
+
+def cloud_with(kind: type[C], config: CloudConfig) -> C:
+    """Return a new cloud of a class, with settings that have been read."""
+    cloud = kind.__new__(kind)
+    cloud._open(config)
+    return cloud
 
 
 def use_in_fixtures(

@@ -84,7 +84,7 @@ class Context:
 
         Raises ``ContractError`` if an open fake has the given name.
         """
-        taken = [fake.name for fake in self.fakes]
+        taken = {*map(attrgetter("name"), self.fakes.items)}
         if requested is not None:
             if requested in taken:
                 raise ContractError(
@@ -475,10 +475,10 @@ class Fake:
         self._exits.close()
 
     def _stop_serving(self) -> None:
-        call_all(mount.stop for mount in self._mounts)
+        call_all(map(attrgetter("stop"), self._mounts))
 
     def _await_handlers(self) -> None:
-        call_all(mount.await_handlers for mount in self._mounts)
+        call_all(map(attrgetter("await_handlers"), self._mounts))
 
     def _forget(self) -> None:
         context = self._context

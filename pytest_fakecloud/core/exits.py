@@ -73,10 +73,21 @@ class Exits:
             raise
 
     def _call_all(self) -> None:
-        call_all([partial(self._call, function) for function in reversed(self._functions)])
+        first: BaseException | None = None
+        for function in reversed([*self._functions]):
+            # A function can close the exits itself, and another thread can close them at the same time.
+            if function not in self._functions:
+                continue
+            try:
+                function()
+                self._functions.pop(function, None)
+            except BaseException as error:
+                if first is None:
+                    first = error
+        if first is not None:
+            raise first
 
     def _call(self, function: Callable[[], object]) -> None:
-        # A function can close the exits itself, and another thread can close them at the same time.
         if function in self._functions:
             function()
             self._functions.pop(function, None)

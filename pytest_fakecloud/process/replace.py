@@ -51,7 +51,10 @@ class Replacement:
 
     def put(self) -> Self:
         with _lock:
-            self.before = original_of(self._read()) if _covered else self._read()
+            present = self._read()
+            if present is _MISSING and not hasattr(self._holder, self._place):
+                raise AttributeError(f"{self._holder!r} has no {self._place!r} that could be replaced")
+            self.before = original_of(present) if _covered else present
             _covered.pop(id(self.value), None)
             self._state = "put"
             self._write(self.value)
@@ -79,7 +82,7 @@ class Replacement:
 
     def _write(self, value: Any) -> None:
         if value is _MISSING:
-            if self._read() is not _MISSING:
+            with suppress(AttributeError):  # It has been deleted before an interruption.
                 delattr(self._holder, self._place)
         else:
             setattr(self._holder, self._place, value)
@@ -115,7 +118,7 @@ def replace(holder: Any, name: str, value: Any) -> Replacement:
     Restoring deletes an attribute that the holder had inherited. Raises ``AttributeError`` if it has
     no such attribute.
     """
-    replacement = _replacement(holder, name, value)
+    replacement = Replacement(holder, name, value)
     try:
         return replacement.put()
     except BaseException:
@@ -126,15 +129,9 @@ def replace(holder: Any, name: str, value: Any) -> Replacement:
 
 def swap(exits: Exits, holder: Any, name: str, value: Any) -> Replacement:
     """Replace an attribute like ``replace()``, until the exits are closed."""
-    replacement = _replacement(holder, name, value)
+    replacement = Replacement(holder, name, value)
     exits.callback(replacement.restore)
     return replacement.put()
-
-
-def _replacement(holder: Any, name: str, value: Any) -> Replacement:
-    if not hasattr(holder, name):
-        raise AttributeError(f"{holder!r} has no {name!r} that could be replaced")
-    return Replacement(holder, name, value)
 
 
 # -- every place -----------------------------------------------------------------------------------

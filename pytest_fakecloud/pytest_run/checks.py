@@ -187,7 +187,8 @@ def check_returned_settings(fixture: str, returned: object, scope: str) -> None:
     """
     if not isinstance(returned, Mapping):
         raise misuse(f"the fixture {fixture} must return a dict of settings, got {returned!r}")
-    reject_ineffective(returned, fixture, scope)
+    if returned:
+        reject_ineffective(returned, fixture, scope)
 
 
 def warn_of_session_settings(item: pytest.Item) -> None:

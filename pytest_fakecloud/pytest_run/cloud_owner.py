@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from ..cloud.base import start_over, use_in_fixtures
+from ..cloud.base import cloud_with, start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
+from ..cloud.config import CloudConfig
 from ..cloud.fake import Fake
 from ..core.calls import Call
 from ..core.exits import Exits, call_all
@@ -36,13 +37,13 @@ class CloudState(NamedTuple):
     @classmethod
     def of(cls, cloud: Cloud) -> CloudState:
         """Return the present state of a cloud."""
-        fakes = cloud.fakes()
-        journals = [cloud.journal, *(fake.journal for fake in fakes)]
+        fakes, journal = cloud._context.fakes.items, cloud._context.journal
+        journals = [journal, *(fake.journal for fake in fakes)]
         return cls(
             {fake: fake._credentials() for fake in fakes},
             {interception: fake for fake in fakes for interception in fake._interceptions},
             {journal: journal.keep for journal in journals},
-            {cloud.journal: cloud.journal.keep_bytes},
+            {journal: journal.keep_bytes},
         )
 
     def since(self, before: CloudState) -> CloudState:
@@ -102,13 +103,13 @@ class CloudOwner:
         self.returned_settings = returned_settings
         """The settings that this fixture returned when the cloud was opened."""
         settings = options.merged_settings(node, returned_settings)
-        self._seed: int | str | None = settings.cloud["seed"]
+        self._seed = settings.cloud.seed
         """The seed of each test; None for the node id of the test."""
         # "driven": the queues deliver only when the test runs them, so that no outcome depends on the
         # speed of a thread. But applications use the queues of the session beside the tests.
         delivery = "background" if node is None else "driven"
-        seed = self._seed_of(test)
-        self.cloud = cloud = Cloud(**{**settings.cloud, "seed": seed, "delivery": delivery})
+        own = {"seed": self._seed_of(test), "delivery": delivery}
+        self.cloud = cloud = cloud_with(Cloud, CloudConfig(**{**vars(settings.cloud), **own}))
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider

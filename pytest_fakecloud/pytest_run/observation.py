@@ -60,8 +60,11 @@ class Observation:
             if cloud not in self._clouds:
                 self._clouds.append(cloud)
                 self._record_calls(cloud)
-        has_framework = any(name in sys.modules for name in _FRAMEWORKS)
-        if self._listener is None and self._has_report and has_framework:
+        if (
+            self._listener is None
+            and self._has_report
+            and not sys.modules.keys().isdisjoint(_FRAMEWORKS)
+        ):
             from ..reporting.applications import Listener
 
             listener = Listener()

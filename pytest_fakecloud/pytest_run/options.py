@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import pytest
 
 from ..cloud.config import CloudConfig
 from ..cloud.services import SERVICES, named, settings_class
 from ..core.errors import ContractError, unknown_name
-from ..core.settings import SWITCH, Kind, Setting, Settings, optional, read, setting, settings_of
+from ..core.settings import (
+    SWITCH,
+    Kind,
+    Setting,
+    Settings,
+    optional,
+    read,
+    read_some,
+    setting,
+    settings_of,
+)
 from .ini import folder_of, given_value, kinds_of, strict_words, value_of
 
+S = TypeVar("S", bound=Settings)
 Node: TypeAlias = pytest.Item | pytest.Collector
 SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
@@ -90,8 +101,8 @@ PER_TEST_SETTINGS = tuple(settings_of(PerTestConfig))
 class MergedSettings(NamedTuple):
     """The settings of the fakes of a test, or of those that the tests of a class or module share."""
 
-    cloud: Mapping[str, Any]
-    """The keyword arguments of ``Cloud``."""
+    cloud: CloudConfig
+    """The settings of their cloud."""
     fakes: Mapping[str, Mapping[str, Any]]
     """The settings of the fixtures' fakes, by fixture name."""
 
@@ -116,20 +127,22 @@ class RunOptions:
         self._call_sites = value_of(config, "fakecloud_call_sites")
 
     @cached_property
-    def defaults(self) -> dict[str, Any]:
-        """All settings of a test without markers: those of the options and the ini file, and the
-        defaults of a cloud.
-        """
+    def cloud_defaults(self) -> CloudConfig:
+        """The settings of the cloud of a test without markers."""
         config = self.config
-        return {name: setting.default for name, setting in settings_of(CloudConfig).items()} | {
+        return CloudConfig(
             # Not "running", because a clock of which "now" is set is frozen unless a test says so.
-            "clock": "frozen" if value_of(config, "fakecloud_clock") == "frozen" else None,
-            "strict": kinds_of(strict_words(config)),
-            "env": value_of(config, "fakecloud_env"),
-            "seed": config.getoption("--fakecloud-seed", None) or None,
-            "transport": value_of(config, "fakecloud_transport"),
-            "share_tls_context": value_of(config, "fakecloud_share_tls_context"),
-        }
+            clock="frozen" if value_of(config, "fakecloud_clock") == "frozen" else None,
+            seed=config.getoption("--fakecloud-seed", None) or None,
+            transport=value_of(config, "fakecloud_transport"),
+            share_tls_context=value_of(config, "fakecloud_share_tls_context"),
+        )
+
+    @cached_property
+    def per_test_defaults(self) -> PerTestConfig:
+        """``strict`` and ``env`` of a test without markers."""
+        strict, env = strict_words(self.config), value_of(self.config, "fakecloud_env")
+        return PerTestConfig(strict=kinds_of(strict), env=env)
 
     def merged_settings(
         self, node: Node | None, returned_settings: Mapping[str, Any]
@@ -140,20 +153,22 @@ class RunOptions:
 
         Fail the test for unknown names and invalid values, those of ``strict`` and ``env`` included.
         """
-        layers = [returned_settings, *markers_of(node)]
+        given: dict[str, Any] = {}
         fakes: dict[str, dict[str, Any]] = {}
-        for layer in layers:
+        for layer in (returned_settings, *markers_of(node)):
             for name, value in layer.items():
                 if (fixture := setting_name(name)) in SERVICES:
                     _merge_fake(fakes, fixture, value)
-        cloud = self._merged(layers, settings_of(CloudConfig))
+                else:
+                    given[name] = value
         # Check the merged settings, because some only go together; even if the test has no such fake.
-        with without_traceback():
-            read(CloudConfig, cloud, "")
-            for fixture, fake_settings in fakes.items():
+        cloud = _with_given(self.cloud_defaults, given)
+        for fixture, fake_settings in fakes.items():
+            with without_traceback():
                 read(settings_class(SERVICES[fixture]), fake_settings, fixture)
-        self._check_ini_clock(cloud)
-        self.per_test_settings(node, returned_settings)  # Fails for invalid values.
+        if cloud.process_time:
+            self._check_ini_clock(cloud)
+        _with_given(self.per_test_defaults, given)  # Fails for invalid values.
         return MergedSettings(cloud, fakes)
 
     def per_test_settings(
@@ -162,27 +177,16 @@ class RunOptions:
         """Return only ``strict`` and ``env`` of the merged settings, which a test has although its fakes
         outlive it. Fail the test for invalid values of these two.
         """
-        merged = self._merged([returned_settings, *markers_of(node)], PER_TEST_SETTINGS)
-        with without_traceback():
-            return read(PerTestConfig, merged, "")
+        given: dict[str, Any] = {}
+        for layer in (returned_settings, *markers_of(node)):
+            given.update(layer)
+        return _with_given(self.per_test_defaults, given)
 
-    def _merged(self, layers: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
-        """Return the values of settings. The last layer that has one wins; None is the default."""
-        merged = {name: self.defaults[name] for name in names}
-        for layer in layers:
-            for name in merged.keys() & layer.keys():
-                merged[name] = self.defaults[name] if layer[name] is None else layer[name]
-        return merged
-
-    def _check_ini_clock(self, cloud_settings: Mapping[str, Any]) -> None:
-        """Fail a test with a contradiction that ``CloudConfig`` cannot see: it gets no clock for the ini
-        setting ``running``, because that is the default.
+    def _check_ini_clock(self, cloud: CloudConfig) -> None:
+        """Fail a test that sets the process's time, for a contradiction that ``CloudConfig`` cannot see:
+        it gets no clock for the ini setting ``running``, because that is the default.
         """
-        if (
-            cloud_settings["process_time"]
-            and cloud_settings["clock"] is None
-            and given_value(self.config, "fakecloud_clock") == "running"
-        ):
+        if cloud.clock is None and given_value(self.config, "fakecloud_clock") == "running":
             raise misuse(
                 "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
                 "the time that follows it. Remove that line, because running is the default, or pass "
@@ -212,6 +216,18 @@ class RunOptions:
         if self.scope == "module":
             return item.getparent(pytest.Module) or item
         return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
+
+
+def _with_given(defaults: S, given: Mapping[str, Any]) -> S:
+    """Return settings with those of their class that are given. None is the default. Fail the test for
+    invalid values.
+    """
+    declared = type(defaults)
+    own = {name: given[name] for name in declared._declared if given.get(name) is not None}
+    if not own:
+        return defaults
+    with without_traceback():
+        return declared(**{**vars(defaults), **read_some(declared, own, "")})
 
 
 def _merge_fake(fakes: dict[str, dict[str, Any]], fixture: str, settings: Any) -> None:

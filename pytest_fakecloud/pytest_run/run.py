@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,6 +87,8 @@ class Run:
         self.exits.callback(self.end_test)
         self.early_variables: Variables | None = None
         """The variables of the early fakes, which last until the run ends."""
+        self.owners: tuple[CloudOwner, ...] = ()
+        """The owners of the open clouds, that of the fixtures first."""
         self.early_owner: CloudOwner | None = None
         """The owner of the early fakes, until the first test requests the cloud of the session."""
         self.session_owner: CloudOwner | None = None
@@ -122,11 +125,10 @@ class Run:
         """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
         return self.session_owner if self.scope == "session" else self._shorter_owner
 
-    @property
-    def owners(self) -> list[CloudOwner]:
-        """The owners of the open clouds, that of the fixtures first."""
+    def note_owners(self) -> None:
+        """Update ``owners``, because an owner has been added or forgotten."""
         owners = (self._shorter_owner, self.early_owner, self.session_owner)
-        return [owner for owner in owners if owner is not None]
+        self.owners = tuple(filter(None, owners))
 
     def node_of_fakes(self, item: pytest.Item) -> Node:
         """Return what the fakes of a test's fixtures last for: test, class, module or session. Tests of
@@ -156,7 +158,8 @@ class Run:
             node = self.options.node_of_scope(item)
             with without_traceback():
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
-            self._shorter_owner = owner
+                self._shorter_owner = owner
+            self.note_owners()
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
         self._prepare_clouds()
@@ -189,6 +192,7 @@ class Run:
 
                 owner = with_settings(self, owner, settings, item.nodeid)
         self.early_owner, self.session_owner = None, owner
+        self.note_owners()
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self._prepare_clouds()
@@ -206,47 +210,37 @@ class Run:
         )
 
     def _prepare_clouds(self) -> None:
-        """Do for the test what it needs of the open clouds: record what its report shows, and set the
-        variables of the cloud that it has requested.
+        """Do for the test what it needs of the open clouds: record until it ends what its report shows,
+        and set the variables of the cloud that it has requested.
 
         Repeated when a cloud has opened, when the test begins, after its set-up, and after its code: a
         framework may have been imported, and a fixture requested. A test can request one by its
         arguments, and at run time in its fixtures and in its own code, and pytest does not say so if the
         fixture has its value already.
         """
-        self._observe()
-        self._note_request()
-        self._set_variables()
-
-    def _note_request(self) -> None:
-        """Note whether the test has requested the fixture ``fakecloud`` so far."""
-        owner = self.fixtures_owner
-        if owner is not None and _requests_fakecloud(self._item()):
-            self.test.requested_cloud = owner.cloud
-
-    def _observe(self) -> None:
-        """Record what the report of the test needs to know of the open clouds, until the test ends."""
-        if not self.owners:
-            return
-        test = self.test
+        test, item = self.test, self._item()
         if test.observation is None:
             from .observation import Observation
 
-            test.observation = Observation(self.options, self._item(), test.exits)
+            test.observation = Observation(self.options, item, test.exits)
         test.observation.observe([owner.cloud for owner in self.owners])
+        owner = self.fixtures_owner
+        if test.requested_cloud is None and owner is not None and _requests_fakecloud(item):
+            test.requested_cloud = owner.cloud
+        cloud = test.requested_cloud
+        # It is too late for variables after the test's own code.
+        if cloud is not None and cloud is not test.cloud_with_variables and not test.has_run:
+            self._set_variables(cloud)
 
-    def _set_variables(self) -> None:
+    def _set_variables(self, cloud: Cloud) -> None:
         """Set the variables of the requested cloud until the test ends, if its settings have ``env``,
-        which a fixture can add by a marker. It is too late for that after the test's own code.
+        which a fixture can add by a marker.
         """
-        test, cloud = self.test, self.test.requested_cloud
-        if test.has_run or cloud is None or cloud is test.cloud_with_variables:
-            return
         if self.settings_of_test().env:
             from .env import set_variables
 
-            test.cloud_with_variables = cloud
-            set_variables(cloud, test.exits)
+            self.test.cloud_with_variables = cloud
+            set_variables(cloud, self.test.exits)
 
     # -- for the outcome of a test ---------------------------------------------------------------
 
@@ -277,14 +271,17 @@ class Run:
 
     def begin_test(self, item: pytest.Item) -> None:
         """Begin a test: return the open clouds to what each test begins with."""
-        self.end_test()
+        if self.test.item is not None:
+            self.end_test()
         self.test = TestState(item)
-        call_all([partial(owner.begin_test, item) for owner in self.owners])
-        self._prepare_clouds()
+        if self.owners:
+            call_all([partial(owner.begin_test, item) for owner in self.owners])
+            self._prepare_clouds()
 
     def end_setup(self) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
-        self._prepare_clouds()
+        if self.owners:
+            self._prepare_clouds()
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -321,14 +318,16 @@ class Run:
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
-        self._prepare_clouds()
+        if self.owners:
+            self._prepare_clouds()
 
     def end_teardown(self) -> None:
         """End what the test has begun itself in clouds that outlive it. Can be repeated.
         What is interrupted in it ends when the next test begins, or with the cloud.
         """
         lasting = [owner for owner in self.owners if not owner.has_ended]
-        call_all(owner.end_what_test_began for owner in lasting)
+        if lasting:
+            call_all(map(attrgetter("end_what_test_began"), lasting))
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called
@@ -336,10 +335,17 @@ class Run:
         report, when the next test begins or the run ends.
         """
         self.test.exits.close()
+        if self._shorter_owner or self.early_owner or self.session_owner:
+            self._forget_ended()
+        # Last, because the next test repeats what an interruption has left undone.
         self.test = TestState()
-        self._shorter_owner = _unless_ended(self._shorter_owner)
-        self.early_owner = _unless_ended(self.early_owner)
-        self.session_owner = _unless_ended(self.session_owner)
+
+    def _forget_ended(self) -> None:
+        self._shorter_owner, self.early_owner, self.session_owner = [
+            None if owner is None or owner.has_ended else owner
+            for owner in (self._shorter_owner, self.early_owner, self.session_owner)
+        ]
+        self.note_owners()
 
     def _restore_early_variables(self) -> None:
         if self.early_variables is not None:
@@ -348,10 +354,6 @@ class Run:
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""
         self.exits.close()
-
-
-def _unless_ended(owner: CloudOwner | None) -> CloudOwner | None:
-    return None if owner is None or owner.has_ended else owner
 
 
 def _requests_fakecloud(item: pytest.Item) -> bool:

@@ -119,16 +119,16 @@ def test_early_fakes_close_if_nothing_can_replace_them(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clouds: list[Cloud] = []
-    initialise = Cloud.__init__
+    open_cloud = Cloud._open
 
-    def noted(cloud: Cloud, *arguments: Any, **settings: Any) -> None:
+    def noted(cloud: Cloud, config: Any) -> None:
         clouds.append(cloud)
-        initialise(cloud, *arguments, **settings)
+        open_cloud(cloud, config)
 
     def failing(*_: object) -> None:
         raise LookupError("no ports")
 
-    monkeypatch.setattr(Cloud, "__init__", noted)
+    monkeypatch.setattr(Cloud, "_open", noted)
     monkeypatch.setattr(KVServer, "_ports", failing)
     pytester.makeini("[pytest]\nfakecloud_early = kv_server")
     pytester.makepyfile(
