@@ -64,8 +64,9 @@ _RUN = pytest.StashKey["Run"]()
 
 
 def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration, created by the first hook that gets the configuration. pytest
-    closes it when it unconfigures, or if it cannot even import a conftest.
+    """Return the run of a configuration, created by the first hook that gets the configuration, at the
+    latest by ``pytest_configure()``. pytest closes it when it unconfigures, or if it cannot even import
+    a conftest.
     """
     if _RUN not in config.stash:
         # Imported here, because pytest would rewrite it with this module (see ``_keep_bytecode()``).
@@ -124,6 +125,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
+    run_of(config)
     config.addinivalue_line("markers", MARKER)
     from .pytest_run.ini import check_run_options
 
@@ -147,23 +149,27 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Begin a test. Check its markers, even if it uses no fake, and those that its fixtures add."""
-    run = run_of(item.config)
+    run = item.config.stash[_RUN]
     run.begin_test(item)
     _check_fixtures(item)
     _check_markers(run, item)
     try:
         yield
     finally:
-        run.end_setup()
+        run.end_setup(item)
     _check_markers(run, item)
 
 
 def _check_markers(run: Run, item: pytest.Item) -> None:
-    """Fail a test with invalid markers, or with own ones that cannot apply to its fakes."""
-    if item.get_closest_marker("fakecloud") is not None:
+    """Fail a test with invalid markers, or with own ones that cannot apply to its fakes, if any have
+    been added since the last check.
+    """
+    markers = [*item.iter_markers("fakecloud")]
+    if markers != run.test.checked_markers:
         from .pytest_run.checks import check_markers
 
         check_markers(run.options, item, run.node_of_fakes(item))
+        run.test.checked_markers = markers
 
 
 def _check_fixtures(item: pytest.Item) -> None:
@@ -199,18 +205,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     violations, and for a marker that is invalid or has no effect; explain an error by those of
     callbacks.
     """
-    run = run_of(item.config)
-    run.begin_call()
+    run = item.config.stash[_RUN]
+    run.begin_call(item)
     try:
         yield
     except BaseException as error:
-        run.end_call()
+        run.end_call(item)
         if run.owners and isinstance(error, Exception):
             from .pytest_run import outcomes
 
             outcomes.explain(run, item, error)
         raise
-    run.end_call()
+    run.end_call(item)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
         return
@@ -219,7 +225,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         from .pytest_run import outcomes
 
         outcomes.check(run, item)
-    if item.get_closest_marker("fakecloud") is not None:
+    if run.test.checked_markers:
         from .pytest_run.checks import check_marker_effect
 
         check_marker_effect(
@@ -234,7 +240,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     fixture fails, the report reads it first (``pytest_runtest_makereport()``).
     """
     yield
-    run_of(item.config).end_teardown()
+    item.config.stash[_RUN].end_teardown()
 
 
 def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, right: object) -> None:
@@ -263,7 +269,7 @@ def pytest_runtest_makereport(
         from .pytest_run.outcomes import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
-    run = run_of(item.config)
+    run = item.config.stash[_RUN]
     # pytest reports each subtest, while the code of the test runs.
     if call.when == "call" and report.failed and not run.test.has_run:
         run.test.has_failed_subtest = True

@@ -96,7 +96,8 @@ class BaseCloud:
 
     def _open(self, config: CloudConfig) -> None:
         """Open the cloud with its settings."""
-        _close_dropped()
+        if _dropped:
+            _close_dropped()
         self._closed = False
         self._time = Timekeeper(config.now, config.clock)
         ids = Ids(int.from_bytes(urandom(4)) if config.seed is None else config.seed)
@@ -231,14 +232,19 @@ class BaseCloud:
         its credentials. Raises ``ContractError`` for unknown settings, and if the system has no file
         descriptor left.
         """
-        service = find(fixture)
+        return self._start_service(find(fixture), settings, takeover)
+
+    def _start_service(
+        self, service: Service, settings: Mapping[str, Any], takeover: Takeover | None
+    ) -> Fake:
+        """Start a fake of a service, as ``_start()`` does."""
         if not isinstance(settings, Mapping):
             raise ContractError(
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
         # A name is taken only when its fake has started, and close() must not miss that fake.
         with self._starting:
-            if self.closed:
+            if self._closed:
                 raise ContractError("this cloud is closed: create a new one")
             fake = self._create(service, settings, takeover)
             try:
@@ -254,7 +260,8 @@ class BaseCloud:
         try:
             kind = fake_class(service)
             # The fake also does this, but it would take a setting named context for its parameter.
-            reject_unknown(kind._config_class, settings, kind.fixture)
+            if settings:
+                reject_unknown(kind._config_class, settings, kind.fixture)
             return kind(self._context, takeover, **settings)
         except OSError as error:
             # Also of the import of the class, because a file can be the one too many.
@@ -308,7 +315,7 @@ class BaseCloud:
     def violations(self) -> Results[Violation]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         violations = [*self._context.violations]
-        for fake in self._context.fakes:
+        for fake in self._context.fakes.items:
             violations += fake._left_behind()
         covers = self._allowed.covers
         counted = (
@@ -445,11 +452,12 @@ def fixture_fake(
 
     Raises ``ContractError`` for an unknown fixture.
     """
-    fixture = find(fixture).fixture
+    service = find(fixture)
+    fixture = service.fixture
     fake = cloud._fixture_fakes.get(fixture)
     if fake is None:
         settings = {**cloud._fixture_settings.get(fixture, {}), **ports}
-        fake = cloud._start(fixture, settings, takeover)
+        fake = cloud._start_service(service, settings, takeover)
         cloud._fixture_fakes[fixture] = fake
     return fake
 
@@ -495,7 +503,7 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     contains this kind, record strict-mode violations instead.
     """
     texts, context = [], cloud._context
-    for fake in context.fakes:
+    for fake in context.fakes.items:
         text, facts = fake._undelivered(), {"fake": fake.name}
         if text is None or cloud._allowed.covers("undelivered", facts):
             continue

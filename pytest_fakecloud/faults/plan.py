@@ -283,9 +283,11 @@ class FaultPlan:
         self._gate = gate
         with self._lock:
             active = self._active
-            self._activate(())  # Leave the chain of the former app, if there is one.
+            if active:
+                self._activate(())  # Leave the chain of the former app.
             self._app = self._answers.app = weakref.ref(app)
-            self._activate(active)
+            if active:
+                self._activate(active)
 
     def _close(self) -> None:
         """End all delays that are in progress, and all later ones."""

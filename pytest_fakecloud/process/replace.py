@@ -53,7 +53,9 @@ class Replacement:
         with _lock:
             present = self._read()
             if present is _MISSING and not hasattr(self._holder, self._place):
-                raise AttributeError(f"{self._holder!r} has no {self._place!r} that could be replaced")
+                raise AttributeError(
+                    f"{self._holder!r} has no {self._place!r} that could be replaced"
+                )
             self.before = original_of(present) if _covered else present
             _covered.pop(id(self.value), None)
             self._state = "put"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -38,7 +39,7 @@ class CloudState(NamedTuple):
     def of(cls, cloud: Cloud) -> CloudState:
         """Return the present state of a cloud."""
         fakes, journal = cloud._context.fakes.items, cloud._context.journal
-        journals = [journal, *(fake.journal for fake in fakes)]
+        journals = [journal, *map(attrgetter("journal"), fakes)]
         return cls(
             {fake: fake._credentials() for fake in fakes},
             {interception: fake for fake in fakes for interception in fake._interceptions},
@@ -108,8 +109,10 @@ class CloudOwner:
         # "driven": the queues deliver only when the test runs them, so that no outcome depends on the
         # speed of a thread. But applications use the queues of the session beside the tests.
         delivery = "background" if node is None else "driven"
-        own = {"seed": self._seed_of(test), "delivery": delivery}
-        self.cloud = cloud = cloud_with(Cloud, CloudConfig(**{**vars(settings.cloud), **own}))
+        config = CloudConfig(
+            **{**vars(settings.cloud), "seed": self._seed_of(test), "delivery": delivery}
+        )
+        self.cloud = cloud = cloud_with(Cloud, config)
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider

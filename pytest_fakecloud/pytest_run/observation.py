@@ -14,12 +14,12 @@ from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
 from ..core.timers import monotonic
-from ..process.replace import swap
 from .options import RunOptions
 
 if TYPE_CHECKING:
     from ..process.stacks import Stacks
     from ..reporting.applications import Listener, ServedRequest
+    from .cloud_owner import CloudOwner
 
 try:
     import resource
@@ -52,14 +52,14 @@ class Observation:
         """Measure the sleep of the test's own code, which begins now."""
         self.sleep = SleepMeter()
 
-    def observe(self, clouds: Sequence[Cloud]) -> None:
-        """Record from now on the calls of these clouds, and the requests served with the first one. Can
-        be repeated, because clouds may have been opened since, and frameworks imported.
+    def observe(self, owners: Sequence[CloudOwner]) -> None:
+        """Record from now on the calls of the clouds of these owners, and the requests served with the
+        first one. Can be repeated, because clouds may have been opened since, and frameworks imported.
         """
-        for cloud in clouds:
-            if cloud not in self._clouds:
-                self._clouds.append(cloud)
-                self._record_calls(cloud)
+        for owner in owners:
+            if owner.cloud not in self._clouds:
+                self._clouds.append(owner.cloud)
+                self._record_calls(owner.cloud)
         if (
             self._listener is None
             and self._has_report
@@ -72,7 +72,7 @@ class Observation:
             self._test_exits.callback(listener.listen, None)
             self._listener = listener
         if self._listener is not None:
-            self._listener.listen(clouds[0])
+            self._listener.listen(owners[0].cloud)
 
     def _record_calls(self, cloud: Cloud) -> None:
         recorded = cloud._context.recorder.shared
@@ -80,9 +80,11 @@ class Observation:
             from ..process.call_sites import call_site
 
             find_site = partial(call_site, stacks=self._watching_stacks())
-            swap(self._test_exits, recorded, "find_site", find_site)
+            self._test_exits.callback(setattr, recorded, "find_site", None)
+            recorded.find_site = find_site
         elif self._has_report:
-            swap(self._test_exits, recorded, "find_stack", self._watching_stacks())
+            self._test_exits.callback(setattr, recorded, "find_stack", None)
+            recorded.find_stack = self._watching_stacks()
         if self._options.timelines is not None:
             from ..reporting.replay import record_times
 

@@ -153,22 +153,23 @@ class RunOptions:
 
         Fail the test for unknown names and invalid values, those of ``strict`` and ``env`` included.
         """
-        given: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         fakes: dict[str, dict[str, Any]] = {}
         for layer in (returned_settings, *markers_of(node)):
             for name, value in layer.items():
                 if (fixture := setting_name(name)) in SERVICES:
                     _merge_fake(fakes, fixture, value)
                 else:
-                    given[name] = value
+                    settings[name] = value
         # Check the merged settings, because some only go together; even if the test has no such fake.
-        cloud = _with_given(self.cloud_defaults, given)
+        cloud = _with(self.cloud_defaults, settings) if settings else self.cloud_defaults
         for fixture, fake_settings in fakes.items():
             with without_traceback():
                 read(settings_class(SERVICES[fixture]), fake_settings, fixture)
         if cloud.process_time:
             self._check_ini_clock(cloud)
-        _with_given(self.per_test_defaults, given)  # Fails for invalid values.
+        if settings:
+            _with(self.per_test_defaults, settings)  # Fails for invalid values.
         return MergedSettings(cloud, fakes)
 
     def per_test_settings(
@@ -177,10 +178,10 @@ class RunOptions:
         """Return only ``strict`` and ``env`` of the merged settings, which a test has although its fakes
         outlive it. Fail the test for invalid values of these two.
         """
-        given: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for layer in (returned_settings, *markers_of(node)):
-            given.update(layer)
-        return _with_given(self.per_test_defaults, given)
+            settings.update(layer)
+        return _with(self.per_test_defaults, settings) if settings else self.per_test_defaults
 
     def _check_ini_clock(self, cloud: CloudConfig) -> None:
         """Fail a test that sets the process's time, for a contradiction that ``CloudConfig`` cannot see:
@@ -218,16 +219,16 @@ class RunOptions:
         return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
 
 
-def _with_given(defaults: S, given: Mapping[str, Any]) -> S:
-    """Return settings with those of their class that are given. None is the default. Fail the test for
-    invalid values.
+def _with(defaults: S, settings: Mapping[str, Any]) -> S:
+    """Return the defaults of a class of settings, changed by those of its settings that a test has. None
+    means the default. Fail the test for invalid values.
     """
     declared = type(defaults)
-    own = {name: given[name] for name in declared._declared if given.get(name) is not None}
-    if not own:
-        return defaults
+    changes = {
+        name: settings[name] for name in settings_of(declared) if settings.get(name) is not None
+    }
     with without_traceback():
-        return declared(**{**vars(defaults), **read_some(declared, own, "")})
+        return declared(**{**vars(defaults), **read_some(declared, changes, "")})
 
 
 def _merge_fake(fakes: dict[str, dict[str, Any]], fixture: str, settings: Any) -> None:
@@ -241,8 +242,9 @@ def _merge_fake(fakes: dict[str, dict[str, Any]], fixture: str, settings: Any) -
 
 def markers_of(node: Node | None) -> list[Mapping[str, Any]]:
     """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
-    markers = [] if node is None else [*node.iter_markers("fakecloud")]
-    for marker in markers:
+    keywords: list[Mapping[str, Any]] = []
+    for marker in () if node is None else node.iter_markers("fakecloud"):
         if marker.args:
             raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-    return [marker.kwargs for marker in reversed(markers)]
+        keywords.insert(0, marker.kwargs)
+    return keywords

@@ -52,7 +52,7 @@ def check(run: Run, item: pytest.Item) -> None:
     with report_hook_failure(
         "the check for strict-mode violations could not be made", failed.append
     ):
-        clouds, kinds = run.clouds_to_report(), run.settings_of_test().strict
+        clouds, kinds = run.clouds_to_report(), run.settings_of_test(item).strict
         for cloud in clouds:
             warned += _undelivered(cloud, kinds)
         violations = _failing_violations(clouds, kinds)
@@ -85,7 +85,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """
     violations: list[Violation] = []
     with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
-        violations = _failing_violations(run.clouds_to_report(), run.settings_of_test().strict)
+        violations = _failing_violations(run.clouds_to_report(), run.settings_of_test(item).strict)
     ending = _ending(violations)
     if ending is not None:
         raise ending

@@ -38,6 +38,8 @@ class TestState:
 
     item: pytest.Item | None = None
     """The test; None before the first test and after the last one."""
+    checked_markers: list[pytest.Mark] = field(default_factory=list)
+    """The markers of the test that have been found valid."""
     requested_cloud: Cloud | None = None
     """The cloud of the fixture ``fakecloud``, if the test has requested it so far."""
     cloud_with_variables: Cloud | None = None
@@ -89,6 +91,8 @@ class Run:
         """The variables of the early fakes, which last until the run ends."""
         self.owners: tuple[CloudOwner, ...] = ()
         """The owners of the open clouds, that of the fixtures first."""
+        self.fixtures_owner: CloudOwner | None = None
+        """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
         self.early_owner: CloudOwner | None = None
         """The owner of the early fakes, until the first test requests the cloud of the session."""
         self.session_owner: CloudOwner | None = None
@@ -120,15 +124,11 @@ class Run:
 
     # -- clouds ----------------------------------------------------------------------------------
 
-    @property
-    def fixtures_owner(self) -> CloudOwner | None:
-        """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
-        return self.session_owner if self.scope == "session" else self._shorter_owner
-
     def note_owners(self) -> None:
-        """Update ``owners``, because an owner has been added or forgotten."""
+        """Update the owners after one of them has been added or forgotten."""
         owners = (self._shorter_owner, self.early_owner, self.session_owner)
         self.owners = tuple(filter(None, owners))
+        self.fixtures_owner = owners[2] if self.scope == "session" else owners[0]
 
     def node_of_fakes(self, item: pytest.Item) -> Node:
         """Return what the fakes of a test's fixtures last for: test, class, module or session. Tests of
@@ -162,7 +162,7 @@ class Run:
             self.note_owners()
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._prepare_clouds()
+        self._prepare_clouds(item)
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -195,21 +195,20 @@ class Run:
         self.note_owners()
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._prepare_clouds()
+        self._prepare_clouds(item)
         return owner
 
     def _item(self) -> pytest.Item:
         assert self.test.item is not None, "fixtures of fakes are for tests"
         return self.test.item
 
-    def settings_of_test(self) -> PerTestConfig:
+    def settings_of_test(self, item: pytest.Item) -> PerTestConfig:
         """Return ``strict`` and ``env`` of the current test, with the markers that it has so far."""
         owner = self.fixtures_owner
-        return self.options.per_test_settings(
-            self._item(), {} if owner is None else owner.returned_settings
-        )
+        returned_settings = {} if owner is None else owner.returned_settings
+        return self.options.per_test_settings(item, returned_settings)
 
-    def _prepare_clouds(self) -> None:
+    def _prepare_clouds(self, item: pytest.Item) -> None:
         """Do for the test what it needs of the open clouds: record until it ends what its report shows,
         and set the variables of the cloud that it has requested.
 
@@ -218,25 +217,25 @@ class Run:
         arguments, and at run time in its fixtures and in its own code, and pytest does not say so if the
         fixture has its value already.
         """
-        test, item = self.test, self._item()
+        test = self.test
         if test.observation is None:
             from .observation import Observation
 
             test.observation = Observation(self.options, item, test.exits)
-        test.observation.observe([owner.cloud for owner in self.owners])
+        test.observation.observe(self.owners)
         owner = self.fixtures_owner
         if test.requested_cloud is None and owner is not None and _requests_fakecloud(item):
             test.requested_cloud = owner.cloud
         cloud = test.requested_cloud
         # It is too late for variables after the test's own code.
         if cloud is not None and cloud is not test.cloud_with_variables and not test.has_run:
-            self._set_variables(cloud)
+            self._set_variables(cloud, item)
 
-    def _set_variables(self, cloud: Cloud) -> None:
+    def _set_variables(self, cloud: Cloud, item: pytest.Item) -> None:
         """Set the variables of the requested cloud until the test ends, if its settings have ``env``,
         which a fixture can add by a marker.
         """
-        if self.settings_of_test().env:
+        if self.settings_of_test(item).env:
             from .env import set_variables
 
             self.test.cloud_with_variables = cloud
@@ -276,12 +275,12 @@ class Run:
         self.test = TestState(item)
         if self.owners:
             call_all([partial(owner.begin_test, item) for owner in self.owners])
-            self._prepare_clouds()
+            self._prepare_clouds(item)
 
-    def end_setup(self) -> None:
+    def end_setup(self, item: pytest.Item) -> None:
         """Note what the fixtures of the test have requested and imported at run time."""
         if self.owners:
-            self._prepare_clouds()
+            self._prepare_clouds(item)
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -301,7 +300,7 @@ class Run:
             outer.has_requested(fixture)
         fixture.ended(self.owners)
 
-    def begin_call(self) -> None:
+    def begin_call(self, item: pytest.Item) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
         measuring how long it sleeps.
         """
@@ -311,15 +310,15 @@ class Run:
 
         if self.test.observation is not None:
             self.test.observation.begin_call()
-        check_own_settings(self.options, self.owners, self._item())
+        check_own_settings(self.options, self.owners, item)
         for owner in self.owners:
             owner.begin_call()
 
-    def end_call(self) -> None:
+    def end_call(self, item: pytest.Item) -> None:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
         if self.owners:
-            self._prepare_clouds()
+            self._prepare_clouds(item)
 
     def end_teardown(self) -> None:
         """End what the test has begun itself in clouds that outlive it. Can be repeated.
