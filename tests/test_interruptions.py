@@ -348,7 +348,7 @@ def test_after_an_interrupted_change_of_an_outage_the_fake_can_be_reached_again(
         if name != "down":
             kv.faults.down()
         reached = places(change, also)
-        assert len(reached) > 50
+        assert len(reached) > 40
         # Most places of a reset have nothing to do with outages, and the others are those of clear().
         step = 5 if name == "reset" else 1
         for place, restore in zip(reached[::step], itertools.cycle(restores), strict=False):

@@ -284,7 +284,8 @@ class Fakes:
         that a crash has ended keeps its connection until it is garbage-collected.
         """
         for fake in self.fakes:
-            for client in getattr(fake._app, "clients", set()).copy():
+            clients: Any = fake._app.clients
+            for client in [*clients]:
                 if isinstance(client.connection, MemoryLink):
                     client.engine.forget_state(client.session)
 

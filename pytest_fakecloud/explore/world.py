@@ -378,6 +378,8 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed)
     if simulation is None:
         world.reads.add(touch.read for touch in touches_of_request(fake, request))
         return proceed()
+    # A connection over a socket of the system is served by a thread that serves others, too.
+    fake._app.step_aside()
     try:
         return simulation.calls.at_call(fake, request, proceed)
     finally:

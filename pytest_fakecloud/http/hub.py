@@ -558,7 +558,7 @@ class Hub:
 
     def catch_up(self) -> None:
         """Wait until the bytes that have arrived at these connections are handled."""
-        if self._loop is None or self.leads():
+        if not self._watched or self._loop is None or self.leads():
             return
         lock = threading.Lock()
         lock.acquire()
@@ -607,9 +607,7 @@ class Hub:
         """Serve the sockets that are ready, and then send what this has caused, as a real server does.
         Return whether the hub goes on.
         """
-        self._current = None
-        while self._unsent:
-            self._unsent.popitem()[0].flush()
+        self._send_unsent()
         awaited = []
         while self._awaited:
             awaited.append(self._awaited.popleft())
@@ -623,8 +621,7 @@ class Hub:
                 return False
         for _ in range(len(self._unfinished)):
             if self._leader == me:
-                self._current = self._unfinished.popleft()
-                self._current.go_on()
+                self._go_on(self._unfinished.popleft())
         for call in awaited:
             # A thread that has stepped aside leaves sockets to the next one.
             is_over = self._leader == me and not self._unfinished
@@ -633,6 +630,22 @@ class Hub:
             else:
                 self.later(partial(self._awaited.append, call))
         return True
+
+    def _send_unsent(self) -> None:
+        """Send what was written since the last call. The failure of one connection affects no other."""
+        self._current = None
+        while self._unsent:
+            try:
+                self._unsent.popitem()[0].flush()
+            except Exception as error:
+                print_error(error)
+
+    def _go_on(self, connection: LoopConnection) -> None:
+        self._current = connection
+        try:
+            connection.go_on()
+        except Exception as error:
+            print_error(error)
 
     def _handle_ready(self, loop: _Loop, key: selectors.SelectorKey, events: int) -> bool:
         """Handle one ready socket; return whether the thread continues."""

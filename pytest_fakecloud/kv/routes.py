@@ -65,6 +65,8 @@ class KVApp(App):
     """
 
     service: ClassVar[str] = "kv"
+    hub: Hub | None = None
+    """The hub whose thread serves the database port; None without one."""
     fact_fields: ClassVar[Mapping[str, Field]] = {
         **COMMAND_FIELDS,
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
@@ -78,8 +80,6 @@ class KVApp(App):
         password = settings.database_password
         self.set_password(new_token(32) if password is None else password)
         self.command_limits = CommandLimits(settings, self.clock.now_us)
-        self.hub: Hub | None = None
-        """The hub whose thread serves the database port; None without one."""
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""

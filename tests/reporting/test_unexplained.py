@@ -246,7 +246,7 @@ def test_early_fakes_that_cannot_start_are_a_usage_error(
         def refuse(self, fixture, settings, listeners):
             raise {error}
 
-        module.BaseCloud._start = refuse
+        module.BaseCloud._start_service = refuse
         """
     )
     pytester.syspathinsert()

@@ -472,5 +472,5 @@ def session_of(fake: Any, request: Request) -> Session | None:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
-    clients = fake._app.clients.copy()
+    clients = [*fake._app.clients]
     return next((client.session for client in clients if client.client == request.client), None)

@@ -172,9 +172,11 @@ class KVEngine:
         self.users.default.set_password(password)
 
     def abandon(self, session: Session) -> None:
-        with self.lock:
-            self.forget_state(session)
-            self.connected.pop(session.id, None)
+        self.turns.in_turn(None, self._abandon, session)
+
+    def _abandon(self, session: Session) -> None:
+        self.forget_state(session)
+        self.connected.pop(session.id, None)
 
     def forget_state(self, session: Session) -> None:
         session.discard_transaction()

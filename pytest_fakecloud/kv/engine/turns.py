@@ -46,12 +46,13 @@ class CommandTurns:
         self._databases = databases
         self._runs_during_script = runs_during_script
 
-    def in_turn(self, line: list[bytes], action: Callable[[*Ts], T], *args: *Ts) -> T:
+    def in_turn(self, line: list[bytes] | None, action: Callable[[*Ts], T], *args: *Ts) -> T:
         """Wait for the lock, and return ``action(*args)``, called while it is held.
 
         Raises ``ScriptRunning`` if the lock is held by a script of another client, during which the
-        line is handled. An exception other than ``CommandError``, such as that of a signal's handler
-        at any moment, leaves the data consistent and the lock free; during the wait, it ends it at once.
+        line, if there is one, is handled. An exception other than ``CommandError``, such as that of a
+        signal's handler at any moment, leaves the data consistent and the lock free; during the wait,
+        it ends it at once.
         """
         # ``with self.lock`` would wait for the script. Of a handler that raises between acquire() and
         # the next instruction, only the lock knows whether it was taken: ask it like
@@ -74,7 +75,7 @@ class CommandTurns:
                 except RuntimeError:
                     pass  # It was not taken.
 
-    def _wait_for_lock(self, line: list[bytes]) -> None:
+    def _wait_for_lock(self, line: list[bytes] | None) -> None:
         """Wait for the lock, behind the threads that wait already, and take it; raise
         ``ScriptRunning``.
         """
@@ -86,7 +87,7 @@ class CommandTurns:
                 return
             self.step_aside()
             while not (self._has_turn(turn) and self.lock.acquire(timeout=_ASK_SECONDS)):
-                if self._runs_during_script(line):
+                if line is not None and self._runs_during_script(line):
                     raise ScriptRunning
                 if not self._has_turn(turn):
                     turn.acquire(timeout=_ASK_SECONDS)

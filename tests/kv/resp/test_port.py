@@ -591,6 +591,63 @@ class TestOrder:
         assert other("GET", "n") is None
 
 
+class TestNobodyWaits:
+    """The hub's thread serves others while a command waits, whatever it waits for."""
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "BLPOP list 0",
+            "GET paused",
+            "GET delayed",
+            "GET function",
+            "GET hanging",
+            "GET between",
+            "GET locked",
+            "EVAL while\ttrue\tdo\tend 0",
+        ],
+    )
+    def test_while_a_command_waits(self, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        over = threading.Event()
+        with Cloud() as cloud, ExitStack() as stack:
+            busy = cloud.kv_server(dialect="redis")
+            idle = cloud.kv_server(dialect="redis")
+            client, other = Client(busy), Client(busy)
+            if line == "GET paused":
+                client("CLIENT PAUSE 60000")
+            busy.faults.delay(PATIENCE, key="delayed")
+            busy.faults.call(lambda: over.wait(PATIENCE), key="function")
+            busy.faults.hang(key="hanging")
+            if line == "GET between":
+                run = partial(over.wait, PATIENCE)
+                stack.enter_context(busy.between(("SET", "GET"), run=run))
+                client("SET between 1")
+            if line == "GET locked":
+                stack.enter_context(busy._engine.lock)
+            client.send(*line.split(" "))
+            for _ in range(3):
+                assert Client(idle)("PING") == Status(b"PONG")
+            if line.startswith("EVAL"):
+                wait_until(lambda: other("PING") != Status(b"PONG"))
+                assert other("SCRIPT KILL") == OK
+            over.set()
+            stack.close()
+            for used in (client, other):
+                used.close()
+
+    def test_commands_that_wait_for_a_script_keep_their_order(
+        self, server: KVServer, connect: Connect
+    ) -> None:
+        clients = [connect() for _ in range(6)]
+        with server._engine.lock:  # as during a script
+            for number, client in enumerate(clients):
+                client.send("RPUSH", "list", number)
+                hub.default_hub().catch_up()
+        for client in clients:
+            client.read()
+        assert server.elements("list") == [str(number) for number in range(6)]
+
+
 class TestListening:
     def test_many_messages_keep_their_order(self, server: KVServer, client: Client) -> None:
         client("SUBSCRIBE a")
