@@ -21,7 +21,7 @@ class ArrivalSelector(BaseSelector):
     The selectors of the standard library list a connection as long as it is not read. So it keeps its
     old place if bytes arrive at it after they have arrived at another connection, but before the next
     call of ``select()``. With ``ARRIVALS``, each call lists only what has arrived since the last one.
-    Whoever is told of an arrival has to read until there is nothing left.
+    The caller must then read until nothing is left.
     """
 
     def __init__(self) -> None:

@@ -339,7 +339,6 @@ class Hub:
         self._wakes = self._lists_arrivals = False
         self._wake: socket.socket | None = None
         self._scarce = False
-        self._over: threading.Event | None = None
         self._loop: _Loop | None = None
         self._leader = 0
         """The thread that leads; 0 until the next one has begun."""
@@ -408,13 +407,13 @@ class Hub:
         for mount in self.open_mounts():
             mount.close()
         with self._lock:
-            over, self._over = self._over, None
+            loop, self._loop = self._loop, None
             wake, self._wake = self._wake, None
-            self._selector = self._loop = None  # The thread that leads closes them.
+            self._selector = None  # The thread that leads closes it.
         if wake is not None:
             wake.close()
-        if over is not None and not self.leads():
-            over.wait(1.0)
+        if loop is not None and not self.leads():
+            loop.over.wait(1.0)
 
     def open_mounts(self) -> list[Mount]:
         references = self._listeners.copy()
@@ -557,7 +556,7 @@ class Hub:
         self._unfinished.append(connection)
 
     def catch_up(self) -> None:
-        """Wait until the bytes that have arrived at these connections are handled."""
+        """Wait until the requests that have arrived at connections of the loop are handled."""
         if not self._watched or self._loop is None or self.leads():
             return
         lock = threading.Lock()
@@ -581,8 +580,7 @@ class Hub:
             self._lists_arrivals = isinstance(selector, ArrivalSelector)
             is_kqueue = type(selector).__name__ == "KqueueSelector"
             self._wakes = not (self._lists_arrivals or is_kqueue)
-            self._over = threading.Event()
-            self._loop = _Loop(selector, inner, self._over)
+            self._loop = _Loop(selector, inner, threading.Event())
             DaemonThread("hub", self._lead, (self._loop,)).start()
             self._selector = selector
 

@@ -65,7 +65,7 @@ class LoopConnection(Connection):
         self._sent_bytes = 0
         """The size of those that were sent; only the hub's thread changes it."""
         self._has_more = False
-        """Whether there can be something to read of which the hub has told already."""
+        """Whether unread bytes may remain that the hub does not report again."""
         self._is_stalled = False
         """Whether further requests wait until the client has taken what was sent."""
         self._has_left = False
