@@ -105,8 +105,8 @@ def _key(block: Sequence[FoldedRow]) -> list[tuple[object, ...]]:
     ]
 
 
-FEW = 20
-"""Number of lines up to which calls of the application are listed that the history does not touch."""
+FEW = 60
+"""Maximum number of lines of the application's own rows that are all shown."""
 _RUN = 4
 """Minimum number of consecutive rows that are summarised."""
 
@@ -121,7 +121,7 @@ def touched_rows(history: ValueHistory) -> set[int]:
 
 def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> list[FoldedRow]:
     """Return the lines with one for each run of calls that succeeded and that no history or finding
-    mentions. A library's calls always have one, those of the application only in a long report.
+    mentions. A library's calls always have one, those of the application only in a long run.
     """
     blocks: list[list[FoldedRow]] = []
     for line in every:
@@ -130,7 +130,7 @@ def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> l
         else:
             blocks.append([line])
     lines: list[FoldedRow] = []
-    for library, group in groupby(blocks, partial(_untouched_by, touched, len(every) > FEW)):
+    for library, group in groupby(blocks, partial(_untouched_by, touched, _is_long(every))):
         run = [line for block in group for line in block]
         rows = tuple(row for line in run for row in line.rows)
         if library is None or len(rows) < _RUN:
@@ -145,6 +145,11 @@ def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> l
         summary = f"{calls} that the history does not touch: {listed(texts, 6)}"
         lines.append(FoldedRow(rows, summary=summary))
     return lines
+
+
+def _is_long(every: Sequence[FoldedRow]) -> bool:
+    """Return whether the application's own rows have more than ``FEW`` lines."""
+    return sum(any(not row.library for row in line.rows) for line in every) > FEW
 
 
 def _untouched_by(
@@ -167,7 +172,7 @@ def shortened_rows(
     """Yield the lines to show and, between them, the number of rows that are left out.
 
     The last lines are shown, and of those before them all with findings, and the last ones with
-    errors or faults.
+    errors or faults. Rows of the application are left out only in a long run.
     """
     shown = _shown_places(every, marked)
     left_out = 0
@@ -188,4 +193,5 @@ def _shown_places(every: Sequence[FoldedRow], marked: Collection[int]) -> set[in
     rows = [(at, row) for at, line in enumerate(every[:start]) for row in line.rows]
     with_findings = {at for at, row in rows if row.number in marked}
     wrong = list(dict.fromkeys(at for at, row in rows if not row.ok or row.faults))
-    return {*with_findings, *wrong[-NEWEST:], *range(start, len(every))}
+    own = {at for at, row in rows if not row.library} if not _is_long(every) else set()
+    return {*own, *with_findings, *wrong[-NEWEST:], *range(start, len(every))}

@@ -21,6 +21,7 @@ from pytest_fakecloud.reporting.selection import (
     folded,
     merged,
     shortened_rows,
+    without_untouched,
 )
 from pytest_fakecloud.reporting.text import section, text
 
@@ -76,6 +77,32 @@ def test_a_short_report_has_all_rows_and_a_long_one_the_newest_errors() -> None:
     assert len(list(shortened_rows(lines[:MOST_LINES], ()))) == MOST_LINES
     left_out, *shown = shortened_rows(lines, ())
     assert (left_out, len(shown)) == (200 - 2 * NEWEST, 2 * NEWEST)
+
+
+def shown_numbers(rows: list[ReportRow], touched: set[int]) -> list[int]:
+    lines = without_untouched([FoldedRow((shown_row,)) for shown_row in rows], touched)
+    shown = [line for line in shortened_rows(lines, ()) if isinstance(line, FoldedRow)]
+    return [line.row.number for line in shown if not line.summary]
+
+
+def test_all_rows_of_a_short_run_are_shown() -> None:
+    rows = [row(number) for number in range(1, 61)]
+    assert shown_numbers(rows, {5}) == list(range(1, 61))
+
+
+def test_a_long_run_shows_the_rows_that_the_history_touches() -> None:
+    rows = [row(number, ok=number != 10) for number in range(1, 62)]
+    assert shown_numbers(rows, {5}) == [5, 10]
+
+
+def test_rows_of_a_library_neither_make_a_run_long_nor_hide_rows_of_the_application() -> None:
+    own = set(range(1, 300, 5))
+    rows = [row(n, library="" if n in own else "rq") for n in range(1, 301)]
+    assert own <= set(shown_numbers(rows, set()))
+    # Runs of four rows are summarised, shorter ones are left out before the last lines.
+    rows = [row(n, library="" if n in own else "rq") for n in range(1, 301) if n % 5]
+    assert own <= set(shown_numbers(rows, set()))
+    assert len(shown_numbers(rows, set())) < len(rows)
 
 
 # -- the text of a selection -----------------------------------------------------------------------
