@@ -84,7 +84,7 @@ SERVICES: Mapping[str, Service] = {
             "kv_server",
             "kv",
             "KVServer",
-            ["accesses:expiries", "accesses:script_runs", "data:stored", "findings:may_wait"],
+            ["accesses:expiries", "accesses:script_runs", "accesses:stored", "findings:may_wait"],
             development=_KV_SERVER,
             files=_DUMPS,
         ),
@@ -92,7 +92,7 @@ SERVICES: Mapping[str, Service] = {
             "vector_index",
             "vector",
             "VectorIndex",
-            ["data:stored", "findings:unfinished"],
+            ["accesses:stored", "findings:unfinished"],
             development=_VECTOR_INDEX,
         ),
         _service(
@@ -100,7 +100,7 @@ SERVICES: Mapping[str, Service] = {
             "broker",
             "Broker",
             [
-                "data:stored",
+                "accesses:stored",
                 "findings:callers",
                 "findings:unfinished",
                 "replay:frames",

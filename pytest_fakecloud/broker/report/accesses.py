@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import Lookups, error_of, executed, executed_but_lost, has_full_answer
+from ...reporting.data import State
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed, shortened, shortened_json
 from .wording import event_text, summary
@@ -143,3 +144,12 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     kind = "group" if is_of_group else "topic"
     name = [*positional, named.get(kind, "*")][0]
     return [Sought(ReportSubject(kind, str(name), fake.name))]
+
+
+def stored(state: State, fake: str) -> Iterator[Sought]:
+    """Yield the topics of a state that have had records, and the groups."""
+    for at, partition in state["partitions"].items():
+        if partition["end"]:
+            yield Sought(ReportSubject("topic", at.rpartition("-")[0], fake))
+    for name in state["groups"]:
+        yield Sought(ReportSubject("group", name, fake))

@@ -20,7 +20,6 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
-from ...reporting.model import ReportSubject, Sought
 from ..engine.engine import MemoryEngine
 from ..fake import Broker
 from ..model import Record, TopicPartition
@@ -76,15 +75,6 @@ def state(fake: Broker) -> State:
             for name in [_name_of(at)]
         }  # fmt: skip
     return sections
-
-
-def stored(state: State, fake: str) -> Iterator[Sought]:
-    """Yield the topics of a state that have had records, and the groups."""
-    for at, partition in state["partitions"].items():
-        if partition["end"]:
-            yield Sought(ReportSubject("topic", at.rpartition("-")[0], fake))
-    for name in state["groups"]:
-        yield Sought(ReportSubject("group", name, fake))
 
 
 def _partitions(fake: Broker, name: str) -> list[View]:

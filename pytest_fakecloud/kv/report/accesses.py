@@ -20,6 +20,7 @@ from ...reporting.calls import (
     on_connection,
     reply,
 )
+from ...reporting.data import State
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.replay import replayed
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
@@ -271,3 +272,12 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
         return [Sought(ReportSubject("key", pattern, fake.name))]
     key = _word([*positional, named.get("key", "")][0])
     return [Sought(ReportSubject("key", key, fake.name))]
+
+
+def stored(state: State, fake: str) -> Iterator[Sought]:
+    """Yield the keys of a state, each with its fields or members."""
+    for section, items in state.items():
+        for name, item in items.items() if section.startswith("keys") else ():
+            subject = ReportSubject("key", name, fake)
+            has_parts = item["type"] in ("hash", "set", "zset")
+            yield from (Sought(subject, part) for part in (item["value"] if has_parts else [""]))

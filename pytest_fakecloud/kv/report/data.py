@@ -27,7 +27,6 @@ from ...reporting.data import (
     plain,
     shown_time,
 )
-from ...reporting.model import ReportSubject, Sought
 from ..acl import AclUser, describe_user, first_user, read_only_user
 from ..algorithms.glob import matcher
 from ..engine.engine import KVEngine
@@ -221,15 +220,6 @@ def state(fake: KVServer) -> State:
                 sections[f"keys of database {number}"] = _items(_InMemory(keyspace))
             sections |= _beside_keys(engine)
     return {section: items for section, items in sections.items() if items or section == "keys"}
-
-
-def stored(state: State, fake: str) -> Iterator[Sought]:
-    """Yield the keys of a state, each with its fields or members."""
-    for section, items in state.items():
-        for name, item in items.items() if section.startswith("keys") else ():
-            subject = ReportSubject("key", name, fake)
-            has_parts = item["type"] in ("hash", "set", "zset")
-            yield from (Sought(subject, part) for part in (item["value"] if has_parts else [""]))
 
 
 def _items(keys: _InMemory | _OnServer) -> dict[str, Item]:

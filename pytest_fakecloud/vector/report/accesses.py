@@ -7,9 +7,11 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call
 from ...reporting.calls import Lookups, envelope, error_of, has_full_answer
+from ...reporting.data import State
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
+from .data import section_of
 
 
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
@@ -112,3 +114,11 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     name = named.get("namespace", positional[0] if method == "vectors" and positional else "")
     name = "*" if method in ("namespaces", "pending") else str(name)
     return [Sought(ReportSubject("namespace", name, fake.name))]
+
+
+def stored(state: State, fake: str) -> Iterator[Sought]:
+    """Yield the vectors of a state."""
+    for section, items in state.items():
+        name = section.removeprefix("namespace ") if section != section_of("") else ""
+        for vector_id in items if section == section_of(name) else ():
+            yield Sought(ReportSubject("namespace", name, fake), vector_id)

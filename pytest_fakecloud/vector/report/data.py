@@ -24,7 +24,6 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
-from ...reporting.model import ReportSubject, Sought
 from ..engine.engine import VectorEngine
 from ..fake import VectorIndex
 from ..model import VectorRecord
@@ -46,26 +45,18 @@ def state(fake: VectorIndex) -> State:
     """Return the vectors by namespace and id, also pending ones, and the resumable queries."""
     sections: State = {}
     for name in fake.namespaces():
-        sections[_section_of(name)] = {
+        sections[section_of(name)] = {
             str(item["id"]): {**_folded(item), "state": "ready"} for item in fake.vectors(name)
         }
     for item in fake.pending():
         fields = {**_folded(item), "state": "pending"}
-        section = _section_of(fields.pop("namespace"))
+        section = section_of(fields.pop("namespace"))
         sections.setdefault(section, {})[str(fields["id"])] = fields
     sections["resumable queries"] = {
         cursor.uuid: {"namespace": cursor.namespace, "returned": sorted(cursor.handed_out)}
         for cursor in fake._engine.cursors()
     }
     return sections
-
-
-def stored(state: State, fake: str) -> Iterator[Sought]:
-    """Yield the vectors of a state."""
-    for section, items in state.items():
-        name = section.removeprefix("namespace ") if section != _section_of("") else ""
-        for vector_id in items if section == _section_of(name) else ():
-            yield Sought(ReportSubject("namespace", name, fake), vector_id)
 
 
 def _folded(item: Mapping[str, Any]) -> Item:
@@ -84,7 +75,8 @@ def _beginning(numbers: Sequence[float]) -> str:
     return f"[{first}, …] ({len(numbers)} numbers, hash {crc32(repr(numbers).encode()):08x})"
 
 
-def _section_of(namespace: str) -> str:
+def section_of(namespace: str) -> str:
+    """Return the name of a namespace's section in a state."""
     return f"namespace {namespace}" if namespace else "default namespace"
 
 
