@@ -260,7 +260,7 @@ def test_every_service_has_the_same_rooms(service: str) -> None:
     rooms = {name.split(".")[1] for name in modules() if name.startswith(f"{service}.")}
     assert rooms >= {"fake", "settings", "model", "errors", "engine"}
     assert rooms & {"routes", "rest"}
-    assert {f"{service}.report.{part}" for part in PARTS} <= modules().keys()
+    assert {f"{service}.report.{part}" for part in (*PARTS, "data")} <= modules().keys()
     assert f"{service}.engine.engine" in modules()
 
 

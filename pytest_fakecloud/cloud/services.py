@@ -24,8 +24,9 @@ class Service(NamedTuple):
     (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
     the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
     ``development`` are the default settings of a server that the command line starts. ``report``
-    are the import paths of its modules for reports, the console and the control API, and of functions
-    in them that only some services have (see `report_part()`).
+    are the import paths of its modules for reports, and of functions in them that only some services
+    have (see `report_part()`). ``data`` is the import path of the module that reads the data of its
+    fakes (see `data_module()`); empty if they have none.
     ``accesses`` is the import path of a function that returns the accesses of a request.
     ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
     them. For another package's fake, ``view`` is the import path of a function that returns its data.
@@ -38,6 +39,7 @@ class Service(NamedTuple):
     delivers: bool = False
     development: Mapping[str, Any] = {}
     report: Mapping[str, str] = {}
+    data: str = ""
     accesses: str = ""
     files: Mapping[str, tuple[bytes, ...]] = {}
     view: str | None = None
@@ -56,12 +58,13 @@ def _service(
         word=word,
         in_process=True,
         report={path.rpartition(":")[2]: f"{report}.{path}" for path in (*PARTS, *functions)},
+        data=f"{report}.data",
         accesses=f"pytest_fakecloud.{word}.accesses:touches_of_request",
         **options,
     )
 
 
-PARTS = ("accesses", "data", "findings", "replay", "wording")
+PARTS = ("accesses", "findings", "replay", "wording")
 """The modules in the ``report`` folder of each service."""
 _RECEIVED = {part: f"pytest_fakecloud.queue.report.{part}" for part in ("accesses", "wording")}
 _KV_SERVER = {
@@ -166,12 +169,11 @@ def settings_class(service: Service) -> Any:
 @cache
 def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
-    none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
-    (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
-    (sentences). Or import a function that only some services have: ``expiries`` (of keys),
-    ``script_runs`` (what scripts executed), ``stored`` (the data in a state that histories are
-    about), ``may_wait`` (whether a call may wait), ``handlers``
-    (functions that received messages), ``unsent`` (destinations that received nothing),
+    none: ``accesses`` (what entries read and wrote), ``findings`` (the subjects of its calls, and
+    detectors), ``replay`` (a copy of a fake) or ``wording`` (sentences). Or import a function that
+    only some services have: ``expiries`` (of keys), ``script_runs`` (what scripts executed),
+    ``stored`` (the data in a state that histories are about), ``may_wait`` (whether a call may wait),
+    ``handlers`` (functions that received messages), ``unsent`` (destinations that received nothing),
     ``callers`` (of events), ``unfinished`` (findings of unfinished work), ``frames`` (states after
     each event) or ``event_text``.
     """
@@ -179,6 +181,15 @@ def report_part(name: str, part: str) -> Any:
     path = None if service is None else service.report.get(part)
     # Imported late, because a server without a queue does not need the queue's engine.
     return None if path is None else imported(path)
+
+
+@cache
+def data_module(name: str) -> Any:
+    """Import the module of a service, given by fixture or ``word``, that reads the data of its fakes
+    for the console, the control API, explorations and reports; None if it has none.
+    """
+    service = named(name)
+    return None if service is None or not service.data else imported(service.data)
 
 
 def saved_part(word: str) -> Any:

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 from zlib import crc32
 
 from ..cloud.fake import Fake
-from ..cloud.services import report_part
+from ..cloud.services import data_module
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.timers import instant_us, to_datetime
 
@@ -380,7 +380,7 @@ LONGEST_COMPARED = 1_000_000
 
 def state_of(fake: Fake) -> State:
     """Return the items of a fake, by section and name, from the ``data`` module of its service."""
-    state: State = report_part(fake.fixture, "data").state(fake)
+    state: State = data_module(fake.fixture).state(fake)
     return state
 
 

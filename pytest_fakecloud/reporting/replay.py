@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..cloud.actions import action_method
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Context, Fake
-from ..cloud.services import report_part
+from ..cloud.services import data_module, report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper
 from ..core.errors import report_hook_failure
@@ -60,7 +60,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     have their own journal number as ``order``. Credentials are not masked.
     """
     failures: list[str] = []
-    with_data = [fake for fake in cloud.fakes() if report_part(fake.fixture, "data") is not None]
+    with_data = [fake for fake in cloud.fakes() if data_module(fake.fixture) is not None]
     reasons = {fake.name: reason for fake in with_data if (reason := _obstacle(fake))}
     followed = [fake for fake in with_data if fake.name not in reasons]
     replay: dict[str, Any] = {"steps": []}

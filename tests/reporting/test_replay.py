@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.services import report_part
+from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.reporting import replay
 from pytest_fakecloud.reporting.replay import record_times, states
 from pytest_fakecloud.reporting.report import report_of
@@ -53,7 +53,7 @@ def without_empty(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def real(cloud: Cloud) -> dict[str, Any]:
-    modules = [(fake, report_part(fake.fixture, "data")) for fake in cloud.fakes()]
+    modules = [(fake, data_module(fake.fixture)) for fake in cloud.fakes()]
     return without_empty(
         {fake.name: data.state(fake) for fake, data in modules if data is not None}
     )

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from pytest_fakecloud import Cloud, Response
-from pytest_fakecloud.cloud.services import report_part
+from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.faults.plan import FaultPlan, fault_kinds
 from pytest_fakecloud.http.messages import Answer, Request, json_value
 from pytest_fakecloud.queue.report.data import LISTS
@@ -325,7 +325,7 @@ def id_of(row: dict[str, Any]) -> object:
 
 @pytest.mark.parametrize("fake", FAKES)
 def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fake: str) -> None:
-    module = report_part(fake, "data")
+    module = data_module(fake)
     counts = full.get(f"{fake}/lists")
     for name, listing in module.LISTS.items():
         path, query = f"{fake}/lists/{name}", {"topic": "orders"} if name == "records" else {}

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.services import report_part
+from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.vector.report import data as vector
 from pytest_fakecloud.vector.report.data import projected
@@ -70,7 +70,7 @@ def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
 
 
 def view(fake: Any) -> dict[str, Any]:
-    content: dict[str, Any] = report_part(fake.fixture, "data").content(fake)
+    content: dict[str, Any] = data_module(fake.fixture).content(fake)
     return content
 
 

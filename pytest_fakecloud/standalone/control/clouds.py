@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ...cloud.base import show_same
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Snapshot
-from ...cloud.services import find, report_part
+from ...cloud.services import data_module, find
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.messages import Answer, Request
@@ -190,7 +190,7 @@ class CloudRoutes(Part):
             timer: (fake.name, event)
             for fake in self._cloud.fakes()
             if find(fake.fixture).delivers
-            for timer, event in report_part(fake.fixture, "data").planned(fake).items()
+            for timer, event in data_module(fake.fixture).planned(fake).items()
         }
         _, timers = self._cloud._context.clock.planned()
         events = [
@@ -342,9 +342,7 @@ class CloudRoutes(Part):
 
 def states_of(cloud: Cloud) -> States:
     """Return the data of all fakes that have data, None for those with more than ``MOST_ITEMS``."""
-    states = {
-        fake.name: state_of(fake) for fake in cloud.fakes() if report_part(fake.fixture, "data")
-    }
+    states = {fake.name: state_of(fake) for fake in cloud.fakes() if data_module(fake.fixture)}
     return {
         name: state if sum(map(len, state.values())) <= MOST_ITEMS else None
         for name, state in states.items()

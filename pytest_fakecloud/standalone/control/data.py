@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from ...cloud.cloud import Cloud, archive_of
 from ...cloud.fake import Fake
-from ...cloud.services import find, imported, report_part
+from ...cloud.services import data_module, find, imported
 from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
 from ...core.signals import Signal
@@ -83,7 +83,7 @@ class DataRoutes(Part):
     def get_view(self, request: Request) -> dict[str, Any]:
         """Return the data of a fake as plain JSON."""
         fake = named(self._cloud, request)
-        if (module := report_part(fake.fixture, "data")) is not None:
+        if (module := data_module(fake.fixture)) is not None:
             content = module.content(fake)
         else:  # Of a service without a view, return only the identity.
             show = find(fake.fixture).view
@@ -143,7 +143,7 @@ class DataRoutes(Part):
 
     def _browsed(self, request: Request) -> tuple[Fake, Any]:
         fake = named(self._cloud, request)
-        module = report_part(fake.fixture, "data")
+        module = data_module(fake.fixture)
         if module is None:
             raise NotFound(f"{fake.name} has no lists: use its `view`")
         return fake, module
@@ -406,7 +406,7 @@ def _results(cloud: Cloud, entries: Iterable[Entry]) -> dict[str, dict[str, Any]
                 for entry in entries
                 if isinstance(entry, Event) and entry.fake == fake.name and entry.data.get("run")
             }
-            results |= report_part(fake.fixture, "data").results_of_messages(fake, ids)
+            results |= data_module(fake.fixture).results_of_messages(fake, ids)
     return results
 
 
