@@ -23,8 +23,9 @@ from pytest_fakecloud.cloud.services import PARTS, SERVICES
 from .harness import PACKAGE, check_each, syntax
 
 NAMES = sorted({service.fake.split(".")[1] for service in SERVICES.values()})
+INSPECT = tuple(f"{name}.inspect" for name in NAMES)
 REPORTS = tuple(f"{name}.report" for name in NAMES)
-"""The folders of the services that have a floor of their own, above `reporting`."""
+"""The folders of the services that have floors of their own, above `reporting`."""
 
 FLOORS = (
     ("core", "cloud"),
@@ -37,7 +38,9 @@ FLOORS = (
     tuple(NAMES),
     ("cloud.services",),
     ("cloud.base",),
+    ("inspect",),
     ("reporting",),
+    INSPECT,
     REPORTS,
     ("recordings", "explore"),
     ("cloud.cloud",),
@@ -156,7 +159,11 @@ def own(name: str, for_types: bool = True) -> frozenset[str]:
 def wing(name: str) -> str:
     """Return the folder that determines a module's floor."""
     folder = ".".join(name.split(".")[:2])
-    return folder if folder in REPORTS or folder.startswith("cloud.") else name.split(".")[0]
+    return (
+        folder
+        if folder in (*INSPECT, *REPORTS) or folder.startswith("cloud.")
+        else name.split(".")[0]
+    )
 
 
 def floor(name: str) -> int:
@@ -260,7 +267,8 @@ def test_every_service_has_the_same_rooms(service: str) -> None:
     rooms = {name.split(".")[1] for name in modules() if name.startswith(f"{service}.")}
     assert rooms >= {"fake", "settings", "model", "errors", "engine"}
     assert rooms & {"routes", "rest"}
-    assert {f"{service}.report.{part}" for part in (*PARTS, "data")} <= modules().keys()
+    assert {f"{service}.report.{part}" for part in PARTS} <= modules().keys()
+    assert f"{service}.inspect.data" in modules()
     assert f"{service}.engine.engine" in modules()
 
 

@@ -58,7 +58,7 @@ def _service(
         word=word,
         in_process=True,
         report={path.rpartition(":")[2]: f"{report}.{path}" for path in (*PARTS, *functions)},
-        data=f"{report}.data",
+        data=f"pytest_fakecloud.{word}.inspect.data",
         accesses=f"pytest_fakecloud.{word}.accesses:touches_of_request",
         **options,
     )

@@ -13,9 +13,9 @@ from ..cloud.services import find
 from ..core.accesses import ALL, Touch
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
+from ..inspect.data import state_of
 from ..kv.accesses import KEY_OF_DB, key_of_touch
 from ..kv.reply import python_value
-from ..reporting.data import state_of
 from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections, MemoryLink
 from .trial import DueDelivery

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 from ..core.accesses import ALL, Touch
 from ..core.timers import instant_us
+from ..inspect.data import State, state_of
 from ..kv.accesses import text_of
 from ..kv.reply import python_value
-from ..reporting.data import State, state_of
 from .fakes import Fakes
 
 _Subject: TypeAlias = tuple[str, str, str]

@@ -21,6 +21,7 @@ from ..core.calls import Arguments, Call
 from ..core.errors import FakecloudError, listed
 from ..core.frames import place_at
 from ..core.recorder import Look, SharedRecords
+from ..inspect.data import state_of
 from .applications import ServedRequest
 from .asserted import (
     ComparedItems,
@@ -36,7 +37,6 @@ from .asserted import (
     promise_looks,
 )
 from .calls import Lookups, ReplayedScript, executed_at, on_connection, records_of
-from .data import state_of
 from .losses import with_losses
 from .model import (
     DataAccess,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..cloud.base import BaseCloud
 from ..core.errors import listed
-from .data import StateChange, shown_time
+from ..inspect.data import StateChange, shown_time
 from .model import HistoryRow, ReportSubject
 from .replay import changes_at
 from .values import scalar, shortened, words_of

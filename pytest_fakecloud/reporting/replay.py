@@ -23,8 +23,8 @@ from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import Instant, to_datetime
 from ..http.messages import Request
+from ..inspect.data import Item, State, StateChange, changes_of, short, short_item, state_of
 from .calls import ReplayedScript, executed_at
-from .data import Item, State, StateChange, changes_of, short, short_item, state_of
 from .model import Report
 from .rows import began
 

@@ -26,8 +26,8 @@ from upstash_workflow.flask import Serve as FlaskServe
 from upstash_workflow.workflow_types import _AsyncRequest, _SyncRequest
 
 from pytest_fakecloud import Cloud, DeliveredRequest
-from pytest_fakecloud.queue.report.data import LISTS
-from pytest_fakecloud.reporting.data import PageQuery
+from pytest_fakecloud.inspect.data import PageQuery
+from pytest_fakecloud.queue.inspect.data import LISTS
 
 APP = "https://app.example.com"
 THIRD = "https://third.example.com"

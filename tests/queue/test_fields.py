@@ -11,8 +11,8 @@ from pytest_fakecloud.queue import actions
 from pytest_fakecloud.queue.engine.schedules import MessageSchedule
 from pytest_fakecloud.queue.engine.url_groups import UrlGroup
 from pytest_fakecloud.queue.fake import Queue
+from pytest_fakecloud.queue.inspect import data
 from pytest_fakecloud.queue.model import FlowKey, OrderedQueue
-from pytest_fakecloud.queue.report import data
 from tests.notations import complete
 
 from .scene import DEST
@@ -34,7 +34,7 @@ NOT_SHOWN = {
     *("MessageSchedule.created_us", "MessageSchedule.caller_ip", "MessageSchedule.api"),
     *("MessageSchedule.last_ids",),
 }
-"""Fields that the lists of `queue/report/data.py` do not show under their names."""
+"""Fields that the lists of `queue/inspect/data.py` do not show under their names."""
 NOT_LOADED = {"name", "created_us", "updated_us", "active", "parked", "waiting"}
 """Fields of a queue that data to load cannot have: its name, and what requests and deliveries change."""
 

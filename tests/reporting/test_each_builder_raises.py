@@ -29,7 +29,14 @@ from pytest_fakecloud.pytest_run.outcomes import report_on
 from pytest_fakecloud.pytest_run.run import TestState
 
 PACKAGE = pytest_fakecloud.reporting
-OF_SERVICES = [f"pytest_fakecloud.{name}.report" for name in ("kv", "vector", "broker", "queue")]
+OTHERS = [
+    "pytest_fakecloud.inspect",
+    *(
+        f"pytest_fakecloud.{service}.{folder}"
+        for service in ("kv", "vector", "broker", "queue")
+        for folder in ("inspect", "report")
+    ),
+]
 BESIDE = {
     pytest_fakecloud.queue.attempt_reports: ("exchange", "_failure", "_published"),
     pytest_fakecloud.queue.signatures: (
@@ -50,7 +57,7 @@ BROKEN: list[str] = []
 
 
 def modules() -> Iterator[ModuleType]:
-    for package in (PACKAGE, *map(importlib.import_module, OF_SERVICES)):
+    for package in (PACKAGE, *map(importlib.import_module, OTHERS)):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if LEFT_OUT.isdisjoint(module.name.split(".")):
                 yield importlib.import_module(module.name)

@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.inspect.data import state_of
 from pytest_fakecloud.kv.engine.engine import EngineCopy
 from pytest_fakecloud.kv.engine.keyspace import KeyspaceCopy
-from pytest_fakecloud.reporting.data import state_of
 from pytest_fakecloud.reporting.replay import states
 from pytest_fakecloud.reporting.report import report_of
 

@@ -27,7 +27,7 @@ NEEDED = (
     "numpy", "pytest_fakecloud.broker.fake", "pytest_fakecloud.cloud.cloud",
     "pytest_fakecloud.http.messages", "pytest_fakecloud.http.server", "pytest_fakecloud.kv.fake",
     "pytest_fakecloud.queue.fake", "pytest_fakecloud.standalone.api",
-    "pytest_fakecloud.queue.report.data", "pytest_fakecloud.standalone.state_file",
+    "pytest_fakecloud.queue.inspect.data", "pytest_fakecloud.standalone.state_file",
     "pytest_fakecloud.process.surroundings", "pytest_fakecloud.vector.fake",
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.faults.plan import FaultPlan, fault_kinds
 from pytest_fakecloud.http.messages import Answer, Request, json_value
-from pytest_fakecloud.queue.report.data import LISTS
+from pytest_fakecloud.queue.inspect.data import LISTS
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.control.shapes import BODIES, body_schema
 from tests.harness import in_threads
@@ -87,7 +87,7 @@ def test_a_list_that_is_too_long_is_not_sorted(
     lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lists.cloud.kv_server().load(dict.fromkeys("abcd", "x"))
-    monkeypatch.setattr("pytest_fakecloud.reporting.data.MOST_SORTED", 3)
+    monkeypatch.setattr("pytest_fakecloud.inspect.data.MOST_SORTED", 3)
     assert "too many to sort" in message(lists.refused("kv_server/lists/keys", sort="type"))
 
 
@@ -501,7 +501,7 @@ def test_a_comparison_has_the_whole_values_that_differ(
 def test_a_comparison_has_only_the_checksum_of_a_very_long_value(
     lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_fakecloud.reporting.data.LONGEST_COMPARED", 5002)
+    monkeypatch.setattr("pytest_fakecloud.inspect.data.LONGEST_COMPARED", 5002)
     index = lists.cloud.vector_index(dimension=1)
     metadata = {"text": LONG[:4000], "state": "old"}
     index.load([{"id": "a", "vector": [1], "metadata": metadata, "data": LONG + "END"}])

@@ -13,8 +13,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.vector.report import data as vector
-from pytest_fakecloud.vector.report.data import projected
+from pytest_fakecloud.vector.inspect import data as vector
+from pytest_fakecloud.vector.inspect.data import projected
 
 from .conftest import ask, message
 

@@ -16,7 +16,7 @@ import redis
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.cloud.files import replace_file
-from pytest_fakecloud.reporting.data import state_of
+from pytest_fakecloud.inspect.data import state_of
 from pytest_fakecloud.standalone.saving import StateKeeper, encoded_state, locked, saved_state
 from pytest_fakecloud.standalone.serving import Log
 from pytest_fakecloud.standalone.state_file import checked_state, load_state

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
+from ...inspect.data import State
 from ...reporting.calls import Lookups, error_of, executed, executed_but_lost, has_full_answer
-from ...reporting.data import State
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed, shortened, shortened_json
 from .wording import event_text, summary

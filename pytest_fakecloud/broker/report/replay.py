@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.calls import Call, Event
+from ...inspect.data import State
 from ...reporting import replay
-from ...reporting.data import State
 
 
 class ReplayedBroker(replay.ReplayedFake):

@@ -14,10 +14,10 @@ from ...cloud.fake import Fake
 from ...core.errors import ContractError, Crash, ServiceError, listed, report_failure
 from ...faults.answers import lost
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
+from ...inspect.data import state_of
 from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
 from ...reporting.calls import SEVERAL, command_of
-from ...reporting.data import state_of
 from ..accesses import Access
 from ..fakes import ROTATED_US
 from ..footprint import CommandLine, times_in, touches_of_request

@@ -1,1 +1,1 @@
-"""The parts of reports, console and control API that are about a key-value server."""
+"""The parts of reports that are about a key-value server."""

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Arguments, Call
+from ...inspect.data import State
 from ...reporting.calls import (
     QUEUED,
     SEVERAL,
@@ -20,7 +21,6 @@ from ...reporting.calls import (
     on_connection,
     reply,
 )
-from ...reporting.data import State
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.replay import replayed
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened

@@ -21,7 +21,7 @@ from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from ...reporting.data import (
+from ...inspect.data import (
     EventKind,
     PlannedEvent,
     State,

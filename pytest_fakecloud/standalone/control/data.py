@@ -23,9 +23,7 @@ from ...core.timers import monotonic
 from ...faults.plan import fault_kinds
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
-from ...reporting.as_json import row_json
-from ...reporting.calls import Lookups, exchanges_of
-from ...reporting.data import (
+from ...inspect.data import (
     LARGEST_PAGE,
     PAGE,
     PAGING,
@@ -37,6 +35,8 @@ from ...reporting.data import (
     PageQuery,
     whole_number,
 )
+from ...reporting.as_json import row_json
+from ...reporting.calls import Lookups, exchanges_of
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
 from ..state_file import checked_state, stub

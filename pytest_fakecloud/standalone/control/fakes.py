@@ -25,7 +25,7 @@ from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
 from ...http.messages import Answer, ConnectionEffect, Request
 from ...http.routing import Route
-from ...reporting.data import whole_number
+from ...inspect.data import whole_number
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
 from . import shapes

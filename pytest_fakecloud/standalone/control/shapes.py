@@ -20,7 +20,7 @@ from typing import (
 
 from ...core.clock import Mode
 from ...http.routing import Route
-from ...reporting.data import PAGING, EventKind
+from ...inspect.data import PAGING, EventKind
 
 
 class Live(TypedDict):

@@ -1,1 +1,1 @@
-"""The parts of reports, console and control API that are about a vector index."""
+"""The parts of reports that are about a vector index."""

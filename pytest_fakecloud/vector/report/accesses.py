@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call
+from ...inspect.data import State
 from ...reporting.calls import Lookups, envelope, error_of, has_full_answer
-from ...reporting.data import State
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
-from .data import section_of
+from ..inspect.data import section_of
 
 
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:

@@ -28,18 +28,18 @@ from pytest_fakecloud.cloud.cloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.inspect.data import PageQuery
 from pytest_fakecloud.kv import errors, model
 from pytest_fakecloud.kv import sse as streams
 from pytest_fakecloud.kv.acl import make_token
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
+from pytest_fakecloud.kv.inspect.data import LISTS, content
 from pytest_fakecloud.kv.real_redis import namespace as namespaces
 from pytest_fakecloud.kv.real_redis.links import ClusterLink, open_link
 from pytest_fakecloud.kv.real_redis.rewriting import Answered, Prefixes, Rewriter
-from pytest_fakecloud.kv.report.data import LISTS, content
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.process import surroundings
-from pytest_fakecloud.reporting.data import PageQuery
 from tests.harness import wait_until
 
 from ...budget import cases

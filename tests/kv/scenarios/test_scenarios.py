@@ -13,6 +13,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.inspect.data import state_of
 from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.engine import messages
 from pytest_fakecloud.kv.engine.engine import KVEngine
@@ -23,7 +24,6 @@ from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import StreamValue
 from pytest_fakecloud.kv.values.zset import SortedSet
-from pytest_fakecloud.reporting.data import state_of
 from tests.kv.conftest import Run
 from tests.kv.scenarios import Scenario, every_scenario, play
 from tests.kv.scenarios.observed import ObservedEffects

@@ -29,10 +29,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pytest_fakecloud.inspect.data import state_of
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.rest.app import PUBLISHING, PUBLISHING_OR_SCHEDULING
 from pytest_fakecloud.queue.saved import load_saved, saved
-from pytest_fakecloud.reporting.data import state_of
 
 from ...notations import Fetched, RequestPlayer, repeated
 from ...notations import parts as plain_parts

@@ -17,8 +17,8 @@ from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import NO_WORKFLOW, OLD_CLIENT
 from pytest_fakecloud.queue.fake import Queue
+from pytest_fakecloud.queue.inspect.steps import StepView, cause_of, steps_of
 from pytest_fakecloud.queue.model import PublishSettings
-from pytest_fakecloud.queue.report.steps import StepView, cause_of, steps_of
 from pytest_fakecloud.queue.rest import workflow_runs
 from pytest_fakecloud.queue.workflow import runs
 from pytest_fakecloud.queue.workflow.model import WorkflowRun, read_step

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from ...core.calls import Event
 from ...core.timers import to_datetime
-from ...reporting.data import (
+from ...inspect.data import (
     MOST_IN_VIEW,
     Listing,
     NotFound,

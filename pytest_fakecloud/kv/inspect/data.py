@@ -11,7 +11,7 @@ from urllib.parse import quote_from_bytes
 
 from ...core.errors import counted
 from ...core.timers import to_datetime
-from ...reporting.data import (
+from ...inspect.data import (
     MOST_IN_VIEW,
     Item,
     Listing,

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.timers import Timer, to_datetime
-from ...reporting.data import (
+from ...inspect.data import (
     MOST_IN_VIEW,
     PAGE,
     AttemptView,

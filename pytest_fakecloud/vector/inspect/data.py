@@ -11,7 +11,7 @@ from urllib.parse import quote
 from zlib import crc32
 
 from ...core.calls import Call
-from ...reporting.data import (
+from ...inspect.data import (
     MOST_IN_VIEW,
     Item,
     Listing,
