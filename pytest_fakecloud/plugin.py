@@ -138,9 +138,9 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
         return
     text = str(report.longrepr).upper()
     if any(beginning in text for beginning in CLIENT_VARIABLES):
-        from .reporting.variables import at_import
+        from .pytest_run.outcomes import hints_about_import
 
-        lines = at_import(call.excinfo.value)
+        lines = hints_about_import(call.excinfo.value)
         if lines:
             report.sections.append(("fakecloud", "\n".join(lines)))
 

@@ -454,6 +454,13 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     return lines
 
 
+def hints_about_import(error: BaseException) -> list[str]:
+    """Return the hints about an error that a module raised while pytest was importing it."""
+    from ..reporting.variables import at_import
+
+    return at_import(error)
+
+
 def _functions_of(item: pytest.Item) -> list[object]:
     """Return the functions of a test and of its fixtures, and its parameters, which may be some."""
     definitions = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
