@@ -59,7 +59,7 @@ _FIXTURES = frozenset({
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 CLIENT_VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
-"""How the names of the variables begin that official clients read (``reporting.variables``)."""
+"""How the names of the variables begin that official clients read (``hints.variables``)."""
 _RUN = pytest.StashKey["Run"]()
 
 

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.cloud.cloud import Cloud
+from pytest_fakecloud.hints.missing_requests import hints_about_silence, old_token_hints
 from pytest_fakecloud.plugin import run_of
-from pytest_fakecloud.reporting.missing_requests import hints_about_silence, old_token_hints
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text as as_text
 from pytest_fakecloud.reporting.wording import sentence

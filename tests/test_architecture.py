@@ -42,7 +42,7 @@ FLOORS = (
     ("reporting",),
     INSPECT,
     REPORTS,
-    ("recordings", "explore"),
+    ("recordings", "explore", "hints"),
     ("cloud.cloud",),
     ("pytest_run", "standalone", "verify"),
     ("plugin", "cli"),

@@ -433,9 +433,9 @@ def _journal(
 
 def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
-    from ..reporting.missing_requests import hints_about_error, hints_about_silence, old_token_hints
-    from ..reporting.mistakes import mistakes
-    from ..reporting.variables import unread_variables, unrequested_fakes
+    from ..hints.missing_requests import hints_about_error, hints_about_silence, old_token_hints
+    from ..hints.mistakes import mistakes
+    from ..hints.variables import unread_variables, unrequested_fakes
 
     item = phase.item
     lines: list[str] = []
@@ -456,7 +456,7 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
 
 def hints_about_import(error: BaseException) -> list[str]:
     """Return the hints about an error that a module raised while pytest was importing it."""
-    from ..reporting.variables import at_import
+    from ..hints.variables import at_import
 
     return at_import(error)
 

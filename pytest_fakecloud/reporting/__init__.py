@@ -1,1 +1,1 @@
-"""Reports of failing tests: the text section, the timeline page, hints, masking."""
+"""Reports of failing tests: the text section, the timeline page, masking."""

@@ -18,10 +18,10 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import did_you_mean
 from pytest_fakecloud.core.threads import place_of
 from pytest_fakecloud.explore.simulation.turns import describe_places, describe_stuck
+from pytest_fakecloud.hints.missing_requests import hints_about_error
+from pytest_fakecloud.hints.mistakes import mistakes
 from pytest_fakecloud.process.call_sites import call_site
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.missing_requests import hints_about_error
-from pytest_fakecloud.reporting.mistakes import mistakes
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.values import readable
 

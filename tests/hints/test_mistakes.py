@@ -21,8 +21,8 @@ from pydantic import BaseModel
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, plugin
-from pytest_fakecloud.reporting.mistakes import mistakes
-from pytest_fakecloud.reporting.variables import VARIABLES, at_import
+from pytest_fakecloud.hints.mistakes import mistakes
+from pytest_fakecloud.hints.variables import VARIABLES, at_import
 
 from ..harness import Run, apart
 

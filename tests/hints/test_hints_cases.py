@@ -12,13 +12,13 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.missing_requests import (
+from pytest_fakecloud.hints.missing_requests import (
     hints_about_error,
     hints_about_silence,
     old_token_hints,
 )
 
-from .shown import linked
+from ..reporting.shown import linked
 
 STAY = ["    [pytest]", "    fakecloud_scope = session", "    fakecloud_early = kv_server queue"]
 AFTER = (

@@ -11,8 +11,8 @@ import pytest
 import upstash_redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.hints.mistakes import mistakes
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.mistakes import mistakes
 
 DROP = """
 def drop(client):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..core.libraries import is_library
-from .asserted import codes_of
+from ..reporting.asserted import codes_of
 from .inspection import place_in, trees
 
 _PIPELINE = re.compile(rb"\.(pipeline|multi)\(")

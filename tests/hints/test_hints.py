@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.variables import VARIABLES, unread_variables
+from pytest_fakecloud.hints.variables import VARIABLES, unread_variables
 
 from ..harness import Run, apart, quiet_but
 

@@ -1,0 +1,1 @@
+"""Hints about mistakes of set-up: requests that did not arrive, variables, names, clocks."""
