@@ -42,7 +42,7 @@ FLOORS = (
     ("reporting",),
     INSPECT,
     REPORTS,
-    ("recordings", "explore", "hints"),
+    ("recordings", "explore", "hints", "last_pass"),
     ("cloud.cloud",),
     ("pytest_run", "standalone", "verify"),
     ("plugin", "cli"),

@@ -335,7 +335,7 @@ def _note_pass(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> N
 
 def _keep_pass(run: Run, item: pytest.Item) -> None:
     """Keep a passing run in pytest's cache, for the page of a later run that fails."""
-    from ..reporting.last_pass import keep
+    from ..last_pass.comparison import keep
 
     for name, report in run.test.passed_reports.items():
         with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
@@ -473,7 +473,7 @@ def _functions_of(item: pytest.Item) -> list[object]:
 
 def _with_last_pass(data: Report, phase: _Phase) -> tuple[Report, Mapping[str, Any] | None]:
     """Return a report with what the last passing run of the test did otherwise, and that run."""
-    from ..reporting.last_pass import compared, last_passing_run
+    from ..last_pass.comparison import compared, last_passing_run
 
     failures: list[str] = []
     with report_hook_failure("the last passing run cannot be shown", failures.append):

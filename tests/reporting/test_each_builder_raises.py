@@ -31,6 +31,7 @@ from pytest_fakecloud.pytest_run.run import TestState
 PACKAGE = pytest_fakecloud.reporting
 OTHERS = [
     "pytest_fakecloud.hints",
+    "pytest_fakecloud.last_pass",
     "pytest_fakecloud.inspect",
     *(
         f"pytest_fakecloud.{service}.{folder}"

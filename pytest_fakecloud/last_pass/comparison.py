@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import shown
-from .as_json import as_json
-from .model import VERSION, Finding, Report
-from .page import file_name
-from .values import printable, write_private
+from ..reporting.as_json import as_json
+from ..reporting.model import VERSION, Finding, Report
+from ..reporting.page import file_name
+from ..reporting.values import printable, write_private
 
 _LARGEST = 1_000_000
 """Maximum number of characters of a run that is kept; a page contains two runs."""

@@ -1,0 +1,1 @@
+"""The comparison of a failing test with its last passing run."""
