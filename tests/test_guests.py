@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import PACKAGE, QUIET, UNMEASURED
+from .harness import PACKAGE, QUIET, UNMEASURED, quiet_but
 from .test_architecture import module, modules
 
 REGISTRATIONS = {
@@ -21,6 +21,8 @@ REGISTRATIONS = {
     "broker.real_kafka": "broker.fake",
     "standalone": "cli",
     "verify": "cli",
+    "hints": "pytest_run.outcomes",
+    "last_pass": "pytest_run.outcomes",
 }
 """For each of these folders, the only module outside it that imports it."""
 TOGETHER = [
@@ -81,21 +83,16 @@ CALLS = {
     "recordings": ["fakecloud.replay({})"],
     "kv.real_redis": ["fakecloud.kv_server(engine='redis://127.0.0.1:1')"],
     "broker.real_kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
-    "standalone": [],
-    "verify": [],
 }
 """Expressions that need each folder."""
 NAMES = {"explore": ["always", "BrokenPromiseError"], "recordings": ["Difference"]}
 """Public names that are defined in a folder."""
 NOTHING = [sys.executable, "-Sc", ""]
 COMMANDS = {
-    "explore": [],
     "recordings": [
         ["pytest", "--fakecloud-record", "folder"],
         ["pytest_fakecloud", "run", "--journal", "file.har", "--", *NOTHING],
     ],
-    "kv.real_redis": [],
-    "broker.real_kafka": [],
     "standalone": [["pytest_fakecloud", "serve"], ["pytest_fakecloud", "advance", "24h"]],
     "verify": [["pytest_fakecloud", "verify", "--kv", "http://127.0.0.1:1"]],
 }
@@ -197,7 +194,7 @@ def test_the_package_works_without_them(folders: Sequence[str], tmp_path: Path) 
         f"    with pytest.raises(pytest_fakecloud.ContractError, match={missing[folder]!r}):\n"
         f"        {call}\n"
         for folder in folders
-        for number, call in enumerate(CALLS[folder])
+        for number, call in enumerate(CALLS.get(folder, ()))
     )
     names = "".join(
         f"\ndef test_name_{name}():\n"
@@ -213,7 +210,45 @@ def test_the_package_works_without_them(folders: Sequence[str], tmp_path: Path) 
     assert re.search(r"^-+ fakecloud -+$(\n.*)*GET no-such-key", done.stdout, re.M), done.stdout
 
     for folder in folders:
-        for command in COMMANDS[folder]:
+        for command in COMMANDS.get(folder, ()):
             done = python(*command)
             assert done.returncode == (4 if command[0] == "pytest" else 2), done.stderr
             assert missing[folder] in done.stderr
+
+
+REPORTED = """
+import os
+
+def test_sold(kv_server):
+    client = kv_server.client()
+    client.set("sold", 1)
+    client.eval("return redis.call('incr', KEYS[1])", keys=["sold"])
+    if "BROKEN" in os.environ:
+        client.get("other")
+        kv_server.values("sold")
+    assert kv_server.value("sold") == "2"
+"""
+ADDITIONS = {
+    "hints": "KVServer has no values; did you mean 'value'?",
+    "last_pass": "the last passing run of this test had ended before this row",
+}
+"""A line that each of these folders adds to the report of this test."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ADDITIONS)
+def test_a_report_lacks_only_what_a_missing_folder_adds(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = without([folder], tmp_path)
+    (tmp_path / "test_suite.py").write_text(REPORTED)
+    command = ("pytest", *quiet_but("cacheprovider"), "-Werror", "--fakecloud-report=pages")
+    passed = python(*command)
+    assert passed.returncode == 0, passed.stdout
+    monkeypatch.setitem(UNMEASURED, "BROKEN", "1")
+    failed = python(*command)
+    assert "1 failed" in failed.stdout, failed.stderr
+    assert {name for name, line in ADDITIONS.items() if line not in failed.stdout} == {folder}
+    assert "GET other" in failed.stdout
+    assert "could not" not in failed.stdout
+    assert (tmp_path / "pages" / "test_suite.py-test_sold.html").exists()

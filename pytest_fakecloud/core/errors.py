@@ -73,6 +73,19 @@ def importing(feature: str, extra: str = "") -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def if_installed(part: str) -> Iterator[None]:
+    """End a with-block that imports the folder ``part`` of this package, if that is not installed.
+
+    For additions that nobody asks for by name, such as hints. `importing()` is for the others.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != f"{_PACKAGE}{part}":
+            raise
+
+
 class CannotTell(ContractError):
     """Raised if a test's condition depends on data that the journal did not keep."""
 

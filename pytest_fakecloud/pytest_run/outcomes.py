@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from traceback import walk_tb
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -26,6 +26,7 @@ from ..core.errors import (
     counted,
     encodable,
     ends_the_test,
+    if_installed,
     report_hook_failure,
 )
 from ..core.frames import is_own
@@ -326,7 +327,7 @@ def _note_pass(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> N
     from ..reporting.as_json import as_json
     from ..reporting.report import report_of
 
-    if _folder_of_passes(item) is None:
+    if _last_pass() is None or _folder_of_passes(item) is None:
         return
     for cloud, name in named:
         with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
@@ -335,12 +336,20 @@ def _note_pass(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> N
 
 def _keep_pass(run: Run, item: pytest.Item) -> None:
     """Keep a passing run in pytest's cache, for the page of a later run that fails."""
-    from ..last_pass.comparison import keep
-
+    last_pass = _last_pass()
     for name, report in run.test.passed_reports.items():
         with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
-            if (folder := _folder_of_passes(item)) is not None:
-                keep(folder, name, report)
+            if last_pass is not None and (folder := _folder_of_passes(item)) is not None:
+                last_pass.keep(folder, name, report)
+
+
+def _last_pass() -> ModuleType | None:
+    """Return the module that keeps and compares passing runs; None if it is not installed."""
+    with if_installed("last_pass"):
+        from ..last_pass import comparison
+
+        return comparison
+    return None
 
 
 def _folder_of_passes(item: pytest.Item) -> Path | None:
@@ -433,13 +442,23 @@ def _journal(
 
 def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
-    from ..hints.missing_requests import hints_about_error, hints_about_silence, old_token_hints
-    from ..hints.mistakes import mistakes
-    from ..hints.variables import unread_variables, unrequested_fakes
-
-    item = phase.item
     lines: list[str] = []
     with report_hook_failure("the hints about missing requests could not be made", lines.append):
+        _add_hints_about_setup(lines, phase, cloud, raised)
+        lines += phase.run.hints(cloud, phase.item)
+    return lines
+
+
+def _add_hints_about_setup(
+    lines: list[str], phase: _Phase, cloud: Cloud, raised: BaseException
+) -> None:
+    """Add hints one after the other, so that those made before an exception remain."""
+    item = phase.item
+    with if_installed("hints"):
+        from ..hints.missing_requests import hints_about_error, hints_about_silence, old_token_hints
+        from ..hints.mistakes import mistakes
+        from ..hints.variables import unread_variables, unrequested_fakes
+
         lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
         if not lines and phase.run.test.requested_cloud in (None, cloud):
             lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
@@ -450,15 +469,15 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
             names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
             lines += unread_variables(cloud, names, phase.report.caplog, module)
         lines += mistakes(cloud, raised, _functions_of(item))
-        lines += phase.run.hints(cloud, item)
-    return lines
 
 
 def hints_about_import(error: BaseException) -> list[str]:
     """Return the hints about an error that a module raised while pytest was importing it."""
-    from ..hints.variables import at_import
+    with if_installed("hints"):
+        from ..hints.variables import at_import
 
-    return at_import(error)
+        return at_import(error)
+    return []
 
 
 def _functions_of(item: pytest.Item) -> list[object]:
@@ -473,16 +492,14 @@ def _functions_of(item: pytest.Item) -> list[object]:
 
 def _with_last_pass(data: Report, phase: _Phase) -> tuple[Report, Mapping[str, Any] | None]:
     """Return a report with what the last passing run of the test did otherwise, and that run."""
-    from ..last_pass.comparison import compared, last_passing_run
-
-    failures: list[str] = []
+    last_pass, failures = _last_pass(), list[str]()
     with report_hook_failure("the last passing run cannot be shown", failures.append):
         folder = _folder_of_passes(phase.item)
         # What is kept has no rows of a teardown.
-        if folder is None or not phase.is_call:
+        if last_pass is None or folder is None or not phase.is_call:
             return data, None
-        passed = last_passing_run(folder, data.test)
-        return (data, None) if passed is None else compared(data, passed)
+        passed = last_pass.last_passing_run(folder, data.test)
+        return (data, None) if passed is None else last_pass.compared(data, passed)
     return replace(data, failures=[*data.failures, *failures]), None
 
 

@@ -13,6 +13,7 @@ from pytest_fakecloud.core.errors import (
     ContractError,
     ServiceError,
     describe_error,
+    if_installed,
     importing,
     report_failure,
     runs_through_test,
@@ -215,6 +216,14 @@ def test_a_missing_module_is_an_error_that_says_how_to_install_it(
 def test_a_missing_module_of_no_extra_is_a_bug() -> None:
     with pytest.raises(ModuleNotFoundError), importing("x"):
         raise ModuleNotFoundError("No module named 'other'", name="other")
+
+
+def test_a_block_of_a_missing_part_ends_without_an_error() -> None:
+    with if_installed("hints"):
+        raise ModuleNotFoundError("No module named …", name="pytest_fakecloud.hints")
+    for other in ("pytest_fakecloud.hints.variables", "hints"):
+        with pytest.raises(ModuleNotFoundError), if_installed("hints"):
+            raise ModuleNotFoundError("No module named …", name=other)
 
 
 class Empty(Exception):
