@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, zip_longest
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, brief, cut, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -391,8 +391,7 @@ def record_cut(call: Call, sizes: Mapping[str, int]) -> None:
 
 def set_faults_end(call: Call, number: int) -> None:
     """Set the journal number that was reserved when the effects of faults on a call had ended. It
-    tells reports which other calls came before it was executed (``executed_at`` in
-    ``reporting/calls.py``).
+    tells reports which other calls came before it was executed (`executed_at()`).
     """
     call._faults_end = number
 
@@ -532,6 +531,39 @@ class Action(Event):
 
 
 Entry = Call | Event
+
+
+def on_connection(call: Call) -> bool:
+    """Return whether a call is a command on a database connection, not an HTTP request."""
+    return call.method == "RESP"
+
+
+def executed_at(entry: Entry) -> int:
+    """Return the journal number at which a call was executed, after any fault's function and any
+    interruption before it.
+    """
+    if not isinstance(entry, Call):
+        return entry.number
+    if any(fault.get("moment") == "before" for fault in entry.faults):
+        return faults_end(entry)
+    return interruptions_end(entry) or entry.number
+
+
+def began(entry: Entry) -> int:
+    """Return the journal number at which an entry began; a delivery precedes its calls."""
+    number = entry.data.get("began") if isinstance(entry, Event) else None
+    return number if isinstance(number, int) else entry.number
+
+
+class ReplayedScript(NamedTuple):
+    """A command line that ran a script, and the lines that the script executed, each with its answer:
+    ``{"result": …}`` or ``{"error": …}``. It did not write the ``skipped`` keys, although another
+    run of the script wrote the keys in their places.
+    """
+
+    line: list[str]
+    commands: list[tuple[list[str], dict[str, Any]]]
+    skipped: frozenset[str] = frozenset()
 
 
 def _json_or_absent(read: Callable[[Call], Any], call: Call) -> Any:

@@ -14,11 +14,11 @@ from typing import Any
 
 from ..cloud.files import local_path
 from ..cloud.services import report_part
-from ..core.calls import Call, Event
+from ..core.calls import Call, Event, on_connection
 from ..core.errors import shown
 from ..core.timers import to_datetime
 from .applications import ServedRequest
-from .calls import Lookups, is_error, on_connection, reply
+from .calls import Lookups, is_error, reply
 from .history_wording import expected_texts, gap_texts, headline, start_text
 from .history_wording import lines as history_lines
 from .model import VERSION, Finding, Place, Report, ReportRow

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
-from ..core.calls import Call, Entry, Event, faults_end, interruptions_end
+from ..core.calls import Call, Entry, Event, ReplayedScript, on_connection
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
 from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
@@ -25,11 +25,6 @@ SEVERAL = ("pipeline", "multi-exec")
 """Routes of a key-value server for several commands."""
 QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
-
-
-def on_connection(call: Call) -> bool:
-    """Return whether a call is a command on a database connection, not an HTTP request."""
-    return call.method == "RESP"
 
 
 def lines_of(call: Call) -> list[list[str]]:
@@ -50,17 +45,6 @@ def has_full_answer(call: Call) -> bool:
 
 def executed(call: Call) -> bool:
     return call.reached and call.status == 200
-
-
-def executed_at(entry: Entry) -> int:
-    """Return the journal number at which a call was executed, after any fault's function and any
-    interruption before it.
-    """
-    if not isinstance(entry, Call):
-        return entry.number
-    if any(fault.get("moment") == "before" for fault in entry.faults):
-        return faults_end(entry)
-    return interruptions_end(entry) or entry.number
 
 
 def executed_but_lost(call: Call) -> bool:
@@ -234,17 +218,6 @@ class Exchanged(NamedTuple):
     body: bytes
     response_headers: Iterable[tuple[str, str]]
     response_body: bytes
-
-
-class ReplayedScript(NamedTuple):
-    """A command line that ran a script, and the lines that the script executed, each with its answer:
-    ``{"result": …}`` or ``{"error": …}``. It did not write the ``skipped`` keys, although another
-    run of the script wrote the keys in their places.
-    """
-
-    line: list[str]
-    commands: list[tuple[list[str], dict[str, Any]]]
-    skipped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

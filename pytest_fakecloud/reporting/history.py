@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud.fake import Fake
 from ..cloud.services import report_part
-from ..core.calls import Arguments, Call
+from ..core.calls import Arguments, Call, ReplayedScript, executed_at, on_connection
 from ..core.errors import FakecloudError, listed
 from ..core.frames import place_at
 from ..core.recorder import Look, SharedRecords
@@ -36,7 +36,7 @@ from .asserted import (
     latest,
     promise_looks,
 )
-from .calls import Lookups, ReplayedScript, executed_at, on_connection, records_of
+from .calls import Lookups, records_of
 from .losses import with_losses
 from .model import (
     DataAccess,

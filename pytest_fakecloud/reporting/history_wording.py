@@ -8,11 +8,11 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from ..cloud.services import report_part
-from ..core.calls import Call
+from ..core.calls import Call, on_connection
 from ..core.errors import counted, listed
 from ..core.timers import to_datetime
 from .asserted import source_at
-from .calls import Lookups, on_connection
+from .calls import Lookups
 from .model import (
     DataAccess,
     HistoryRow,

@@ -17,16 +17,14 @@ from ..cloud.actions import action_method
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Context, Fake
 from ..cloud.services import data_module, report_part
-from ..core.calls import Action, Call, Entry, Event
+from ..core.calls import Action, Call, Entry, Event, ReplayedScript, began, executed_at
 from ..core.clock import Timekeeper
 from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import Instant, to_datetime
 from ..http.messages import Request
 from ..inspect.data import Item, State, StateChange, changes_of, short, short_item, state_of
-from .calls import ReplayedScript, executed_at
 from .model import Report
-from .rows import began
 
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""

@@ -16,12 +16,12 @@ from typing import Any
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
 from ..cloud.services import report_part
-from ..core.calls import Action, Call, Entry, Event
+from ..core.calls import Action, Call, Entry, Event, on_connection
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .applications import ServedRequest
 from .asserted import UnequalValues
-from .calls import Lookups, lookups_of, on_connection, records_of
+from .calls import Lookups, lookups_of, records_of
 from .history import history_of
 from .model import Finding, Report, ReportedFake, ReportRow, ReportSubject, ValueHistory
 from .rows import rows

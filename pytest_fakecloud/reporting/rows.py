@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
-from ..core.calls import Action, Call, Entry, Event, faults_end
+from ..core.calls import Action, Call, Entry, Event, began, faults_end
 from ..core.errors import describe_error
 from ..core.frames import place_at
 from ..core.recorder import CallSite, CallStack
@@ -306,12 +306,6 @@ def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
 
 
 # -- details ---------------------------------------------------------------------------------------
-
-
-def began(entry: Entry) -> int:
-    """Return the journal number at which an entry began; a delivery precedes its calls."""
-    number = entry.data.get("began") if isinstance(entry, Event) else None
-    return number if isinstance(number, int) else entry.number
 
 
 def _ended(event: Event) -> int:

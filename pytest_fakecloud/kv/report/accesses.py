@@ -8,19 +8,9 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ...core.calls import Action, Arguments, Call
+from ...core.calls import Action, Arguments, Call, ReplayedScript, on_connection
 from ...inspect.data import State
-from ...reporting.calls import (
-    QUEUED,
-    SEVERAL,
-    Lookups,
-    ReplayedScript,
-    error_of,
-    is_error,
-    lines_of,
-    on_connection,
-    reply,
-)
+from ...reporting.calls import QUEUED, SEVERAL, Lookups, error_of, is_error, lines_of, reply
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.replay import replayed
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened

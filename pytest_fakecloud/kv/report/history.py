@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from ...core.calls import Action, Call, Entry
-from ...reporting.calls import QUEUED, SEVERAL, is_error, on_connection, reply
+from ...core.calls import Action, Call, Entry, on_connection
+from ...reporting.calls import QUEUED, SEVERAL, is_error, reply
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
 from ...reporting.values import each_from_base64, parsed

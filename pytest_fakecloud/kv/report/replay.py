@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...cloud.fake import Context, Fake
-from ...core.calls import Action, Call
+from ...core.calls import Action, Call, ReplayedScript, on_connection
 from ...reporting import replay
-from ...reporting.calls import ReplayedScript, on_connection
 from ..accesses import text_of
 from ..acl import tester
 from ..engine.sessions import Waiter

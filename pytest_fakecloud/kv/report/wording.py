@@ -9,18 +9,10 @@ from datetime import timedelta
 from itertools import zip_longest
 from typing import Any
 
-from ...core.calls import Call
+from ...core.calls import Call, on_connection
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ...reporting.calls import (
-    SEVERAL,
-    Lookups,
-    envelope,
-    has_full_answer,
-    hash_of,
-    is_error,
-    on_connection,
-)
+from ...reporting.calls import SEVERAL, Lookups, envelope, has_full_answer, hash_of, is_error
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.values import (
     HIDDEN,

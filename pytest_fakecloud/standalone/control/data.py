@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from ...cloud.cloud import Cloud, archive_of
 from ...cloud.fake import Fake
 from ...cloud.services import data_module, find, imported
-from ...core.calls import Call, Entry, Event
+from ...core.calls import Call, Entry, Event, began
 from ...core.errors import ContractError, unknown_name
 from ...core.signals import Signal
 from ...core.timers import monotonic
@@ -37,7 +37,7 @@ from ...inspect.data import (
 )
 from ...reporting.as_json import row_json
 from ...reporting.calls import Lookups, exchanges_of
-from ...reporting.rows import began, rows
+from ...reporting.rows import rows
 from ...reporting.values import Mask, printable
 from ..state_file import checked_state, stub
 from . import shapes
