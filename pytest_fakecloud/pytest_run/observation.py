@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from time import process_time
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..cloud.base import BaseCloud
 from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
@@ -86,8 +88,6 @@ class Observation:
             self._test_exits.callback(setattr, recorded, "find_stack", None)
             recorded.find_stack = self._watching_stacks()
         if self._options.timelines is not None:
-            from ..reporting.replay import record_times
-
             record_times(cloud)
 
     def _watching_stacks(self) -> Stacks:
@@ -102,6 +102,18 @@ class Observation:
         """Return the requests served during the test that used a cloud."""
         listener = self._listener
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
+
+
+_MOST_READS = 500_000
+
+
+def record_times(cloud: BaseCloud) -> None:
+    """Record when each call and action reads the cloud's clock, for a later replay.
+
+    Without these times, the replay of a running clock is exact only to the millisecond.
+    """
+    reads = deque[tuple[int, int]](maxlen=_MOST_READS)
+    cloud._context.clock.reads = cloud.journal._recorder.shared.reads = reads
 
 
 MINIMUM_WAIT_SECONDS = 0.04

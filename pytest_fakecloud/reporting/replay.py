@@ -33,16 +33,6 @@ MOST_LOOKS = 300_000
 _WITHOUT_DATA = ("rotate_token", "rotate_keys", "rotate_password")
 """Actions that change only credentials. A replay has its own credentials."""
 UNFINISHED = ("streamed", "open", "broken off")
-_MOST_READS = 500_000
-
-
-def record_times(cloud: BaseCloud) -> None:
-    """Record when each call and action reads the cloud's clock, for a later replay.
-
-    Without these times, the replay of a running clock is exact only to the millisecond.
-    """
-    reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    cloud._context.clock.reads = cloud.journal._recorder.shared.reads = reads
 
 
 class Inexact(Exception):
