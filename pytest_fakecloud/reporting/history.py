@@ -53,7 +53,7 @@ from .model import (
     UnwrittenKind,
     ValueHistory,
 )
-from .replay import baseline_of
+from .replayed import baseline_of
 from .values import NUMBER, parsed, readable, shortened, shortened_json, words_of
 
 if TYPE_CHECKING:

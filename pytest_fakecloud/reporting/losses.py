@@ -14,7 +14,7 @@ from ..cloud.base import BaseCloud
 from ..core.errors import listed
 from ..inspect.data import StateChange, shown_time
 from .model import HistoryRow, ReportSubject
-from .replay import changes_at
+from .replayed import changes_at
 from .values import scalar, shortened, words_of
 
 

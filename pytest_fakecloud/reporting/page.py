@@ -23,7 +23,7 @@ from ..core.assets import asset
 from ..core.errors import counted, shown
 from .as_json import as_json
 from .model import Report
-from .replay import states
+from .replayed import states
 from .values import Mask, printable, shortened, visible, write_public
 
 _INDEX = "index.html"

@@ -24,7 +24,6 @@ from ..core.ids import Ids
 from ..core.timers import Instant, to_datetime
 from ..http.messages import Request
 from ..inspect.data import Item, State, StateChange, changes_of, short, short_item, state_of
-from .model import Report
 
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""
@@ -39,7 +38,18 @@ class Inexact(Exception):
     """Raised for an entry that cannot be replayed as it happened."""
 
 
-def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
+class ReportedRows(NamedTuple):
+    """The rows in which a report shows entries of the journal, by the numbers of these.
+
+    ``received``: a delivery to a fake of the cloud is shown in the row of the received call.
+    ``follows``: an event is shown after the row of the call that caused it.
+    """
+
+    received: Mapping[int, int]
+    follows: Mapping[int, int]
+
+
+def states(cloud: BaseCloud, reported: ReportedRows) -> dict[str, Any]:
     """Return the data of the fakes before the report's first row, and what each row changed.
 
     ``initial`` maps each fake to its sections, ``steps`` are the changes in order, each with the
@@ -54,7 +64,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     replay: dict[str, Any] = {"steps": []}
     if followed:
         with report_hook_failure("the states could not be replayed", failures.append):
-            replay = _replayed(cloud, report, followed, reasons)
+            replay = _replayed(cloud, reported, followed, reasons)
     notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
     return {**replay, "note": "\n".join([*notes, *failures])}
 
@@ -330,11 +340,9 @@ class _Player:
 class _StepRecorder:
     """Records the changes of the fakes' data since the previous step, for the rows of a report."""
 
-    def __init__(self, player: _Player, report: Report, entries: Sequence[Entry]) -> None:
-        # If a delivery is sent to a fake of this cloud, one row shows the delivery and the received
-        # call; it has the number of the call.
-        self._rows = {row.delivery.number: row.number for row in report.rows if row.delivery}
-        self.events = _events(entries, report)
+    def __init__(self, player: _Player, reported: ReportedRows, entries: Sequence[Entry]) -> None:
+        self._rows = reported.received
+        self.events = _events(entries, reported.follows)
         self._states_of = player.states_of
         self.initial = player.states_of(player.copies)
         self._shown = dict(self.initial)
@@ -368,7 +376,7 @@ class _StepRecorder:
 
 
 def _replayed(
-    cloud: BaseCloud, report: Report, followed: Sequence[Fake], reasons: dict[str, str]
+    cloud: BaseCloud, reported: ReportedRows, followed: Sequence[Fake], reasons: dict[str, str]
 ) -> dict[str, Any]:
     """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
     entries = _entries(cloud, {fake.name for fake in followed})
@@ -376,7 +384,7 @@ def _replayed(
     with ExitStack() as stack:
         for fake in followed:
             player.attempt(fake.name, partial(player.open, fake, stack))
-        recorder = _StepRecorder(player, report, entries)
+        recorder = _StepRecorder(player, reported, entries)
         for work in player.works(entries, recorder.events):
             player.move_to(work.at_us)
             recorder.record_clock(work.order)
@@ -400,9 +408,8 @@ def _entries(cloud: BaseCloud, fakes: Collection[str]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.number)
 
 
-def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
+def _events(entries: Sequence[Entry], follows: Mapping[int, int]) -> dict[int, list[Event]]:
     """Return the events that change data, by the number of their call or of the first at their time."""
-    follows = {row.number: row.follows for row in report.rows if row.follows}
     events_after: dict[int, list[Event]] = {}
     alone: list[Event] = []
     for entry in entries:

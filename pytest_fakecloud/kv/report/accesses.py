@@ -12,7 +12,7 @@ from ...core.calls import Action, Arguments, Call, ReplayedScript, on_connection
 from ...inspect.data import State
 from ...reporting.calls import QUEUED, SEVERAL, Lookups, error_of, is_error, lines_of, reply
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
-from ...reporting.replay import replayed
+from ...reporting.replayed import scripts_of
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
@@ -49,8 +49,7 @@ def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[Replayed
               if action.kind == "execute" and action.call is not None]  # fmt: skip
     if not any(line and line[0].upper() in kinds.SCRIPTS for line in lines):
         return {}
-    copy = replayed(test.cloud, fake)
-    return {} if copy is None else _with_skipped(copy.script_runs, test.lookups)
+    return _with_skipped(scripts_of(test.cloud, fake), test.lookups)
 
 
 def _with_skipped(
