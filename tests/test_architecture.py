@@ -39,6 +39,7 @@ FLOORS = (
     ("cloud.services",),
     ("cloud.base",),
     ("inspect",),
+    ("replay",),
     ("reporting",),
     INSPECT,
     REPORTS,
@@ -268,7 +269,7 @@ def test_every_service_has_the_same_rooms(service: str) -> None:
     assert rooms >= {"fake", "settings", "model", "errors", "engine"}
     assert rooms & {"routes", "rest"}
     assert {f"{service}.report.{part}" for part in PARTS} <= modules().keys()
-    assert f"{service}.inspect.data" in modules()
+    assert {f"{service}.inspect.data", f"replay.{service}"} <= modules().keys()
     assert f"{service}.engine.engine" in modules()
 
 

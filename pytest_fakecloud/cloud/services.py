@@ -64,7 +64,7 @@ def _service(
     )
 
 
-PARTS = ("accesses", "findings", "replay", "wording")
+PARTS = ("accesses", "findings", "wording")
 """The modules in the ``report`` folder of each service."""
 _RECEIVED = {part: f"pytest_fakecloud.queue.report.{part}" for part in ("accesses", "wording")}
 _KV_SERVER = {
@@ -102,13 +102,7 @@ SERVICES: Mapping[str, Service] = {
             "broker",
             "broker",
             "Broker",
-            [
-                "accesses:stored",
-                "findings:callers",
-                "findings:unfinished",
-                "replay:frames",
-                "wording:event_text",
-            ],
+            ["accesses:stored", "findings:callers", "findings:unfinished", "wording:event_text"],
             development=_BROKER,
         ),
         _service(
@@ -170,12 +164,11 @@ def settings_class(service: Service) -> Any:
 def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
     none: ``accesses`` (what entries read and wrote), ``findings`` (the subjects of its calls, and
-    detectors), ``replay`` (a copy of a fake) or ``wording`` (sentences). Or import a function that
-    only some services have: ``expiries`` (of keys), ``script_runs`` (what scripts executed),
-    ``stored`` (the data in a state that histories are about), ``may_wait`` (whether a call may wait),
-    ``handlers`` (functions that received messages), ``unsent`` (destinations that received nothing),
-    ``callers`` (of events), ``unfinished`` (findings of unfinished work), ``frames`` (states after
-    each event) or ``event_text``.
+    detectors) or ``wording`` (sentences). Or import a function that only some services have:
+    ``expiries`` (of keys), ``script_runs`` (what scripts executed), ``stored`` (the data in a state
+    that histories are about), ``may_wait`` (whether a call may wait), ``handlers`` (functions that
+    received messages), ``unsent`` (destinations that received nothing), ``callers`` (of events),
+    ``unfinished`` (findings of unfinished work) or ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

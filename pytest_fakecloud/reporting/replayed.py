@@ -9,7 +9,7 @@ from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
 from ..core.calls import ReplayedScript
 from ..inspect.data import State, StateChange
-from . import replay
+from ..replay import journal
 from .model import Report
 
 
@@ -17,22 +17,22 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     """Return the data of the fakes at each row of a report (see `states()` of the replay)."""
     received = {row.delivery.number: row.number for row in report.rows if row.delivery}
     follows = {row.number: row.follows for row in report.rows if row.follows}
-    return replay.states(cloud, replay.ReportedRows(received, follows))
+    return journal.states(cloud, journal.ReportedRows(received, follows))
 
 
 def baseline_of(cloud: BaseCloud, fake: Fake) -> State | None:
     """Return the data of a fake's baseline; None if it is not known."""
-    return replay.baseline_of(cloud, fake)
+    return journal.baseline_of(cloud, fake)
 
 
 def changes_at(
     cloud: BaseCloud, numbers: Collection[int], reads: Collection[int]
 ) -> Mapping[int, Sequence[StateChange]]:
     """Return what the entries with these numbers changed, as far as it is known; ``reads`` only read."""
-    return replay.changes_at(cloud, numbers, reads)
+    return journal.changes_at(cloud, numbers, reads)
 
 
 def scripts_of(cloud: BaseCloud, fake: Fake) -> Mapping[int, Sequence[ReplayedScript]]:
     """Return the scripts that each entry of a fake ran, by the entry's number, as far as it is known."""
-    copy = replay.replayed(cloud, fake)
+    copy = journal.replayed(cloud, fake)
     return {} if copy is None else copy.script_runs

@@ -49,8 +49,8 @@ BESIDE = {
 """Functions outside the package that only reports use, by the beginnings of their names. They run
 during a delivery.
 """
-LEFT_OUT = {"applications", "replay", "views"}
-"""Modules that run before a report is made, and the replay, whose errors become a note on the page."""
+LEFT_OUT = {"applications", "views"}
+"""Modules that run before a report is made."""
 OF_THE_PAGE = {"page", "as_json", "private_files"}
 PROTECTING = {"write_index"}
 """Functions that protect a run from exceptions of the others."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from ..cloud.actions import action_method
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Context, Fake
-from ..cloud.services import data_module, report_part
+from ..cloud.services import data_module, named
 from ..core.calls import Action, Call, Entry, Event, ReplayedScript, began, executed_at
 from ..core.clock import Timekeeper
 from ..core.errors import report_hook_failure
@@ -32,6 +33,22 @@ MOST_LOOKS = 300_000
 _WITHOUT_DATA = ("rotate_token", "rotate_keys", "rotate_password")
 """Actions that change only credentials. A replay has its own credentials."""
 UNFINISHED = ("streamed", "open", "broken off")
+
+
+_OF_SERVICES = ("broker", "kv", "queue", "vector")
+"""The services, by their ``word``, for which this folder has a module."""
+
+
+@cache
+def _part(name: str) -> Any:
+    """Import the module for a service, given by fixture or ``word``; None if it has none. ``REPLAYED``
+    there is the class of replayed fakes; ``frames()`` returns the states after each event, if the
+    events of the service change data.
+    """
+    service = named(name)
+    if service is None or service.word not in _OF_SERVICES:
+        return None
+    return import_module(f"{__package__}.{service.word}")
 
 
 class Inexact(Exception):
@@ -259,7 +276,7 @@ class _Player:
         self._looks = 0
 
     def open(self, fake: Fake, stack: ExitStack) -> None:
-        part = report_part(fake.fixture, "replay")
+        part = _part(fake.fixture)
         replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
         copy = replayed(fake, self._context, self.time)
         stack.callback(copy.fake.close)
@@ -415,7 +432,7 @@ def _events(entries: Sequence[Entry], follows: Mapping[int, int]) -> dict[int, l
     for entry in entries:
         if not isinstance(entry, Event) or isinstance(entry, Action):
             continue
-        if report_part(entry.service, "frames") is None:
+        if not hasattr(_part(entry.service), "frames"):
             continue
         if entry.number in follows:
             events_after.setdefault(follows[entry.number], []).append(entry)
@@ -435,8 +452,8 @@ def _frames(
     """
     name = events[0].fake if events else ""
     if name in now and before[name] != now[name]:
-        frames = report_part(events[0].service, "frames")
-        states: list[tuple[Event | None, State]] = frames(before[name], now[name], events)
+        part = _part(events[0].service)
+        states: list[tuple[Event | None, State]] = part.frames(before[name], now[name], events)
         if states[-1][1] == now[name]:
             for cause, state in states:
                 yield cause, {name: state}

@@ -14,12 +14,12 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.pytest_run.observation import record_times
-from pytest_fakecloud.reporting import replay
+from pytest_fakecloud.replay import journal
 from pytest_fakecloud.reporting.replayed import states
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import in_threads, wait_until
-from .shown import deliver
+from ..reporting.shown import deliver
 
 NOON = "2026-03-01T12:00:00Z"
 
@@ -428,7 +428,7 @@ def test_attempts_that_the_replay_does_not_know_end_it(cloud: Cloud) -> None:
 def test_a_fake_with_too_many_items_is_not_replayed(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(replay, limit, 3)
+    monkeypatch.setattr(journal, limit, 3)
     cloud.kv_server().client().mset({f"key:{number}": "1" for number in range(4)})
     assert found(cloud)["note"] == ("The data of kv_server is not shown: it has too many items.")
 
@@ -498,7 +498,7 @@ def test_a_replay_that_raises_becomes_a_note(cloud: Cloud, monkeypatch: pytest.M
         raise RuntimeError("it broke")
 
     cloud.kv_server().client().set("a", "1")
-    monkeypatch.setattr(replay, "_replayed", broken)
+    monkeypatch.setattr(journal, "_replayed", broken)
     note = found(cloud)["note"]
     assert note.startswith("the states could not be replayed: RuntimeError: it broke")
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...cloud.fake import Context, Fake
-from ...core.calls import Event
-from ...reporting import replay
-from ..model import Outcome
-from ..wire.values import as_text
+from ..cloud.fake import Context, Fake
+from ..core.calls import Event
+from ..queue.model import Outcome
+from ..queue.wire.values import as_text
+from . import journal
 
 
-class ReplayedQueue(replay.ReplayedFake):
+class ReplayedQueue(journal.ReplayedFake):
     """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
 
     delivers = True
 
-    def __init__(self, real: Fake, context: Context, time: replay.Time) -> None:
+    def __init__(self, real: Fake, context: Context, time: journal.Time) -> None:
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.
         self.fake._engine.report = lambda kind, text, **fields: None
@@ -30,7 +30,7 @@ class ReplayedQueue(replay.ReplayedFake):
             if attempt is not None:
                 self._begun[event.number] = attempt
                 return
-        raise replay.Inexact(f"attempt {event.number} did not start in the replay")
+        raise journal.Inexact(f"attempt {event.number} did not start in the replay")
 
     def finish_attempt(self, event: Event) -> None:
         begun, number = self._begun.pop(event.number), event.data.get("number")
@@ -40,7 +40,7 @@ class ReplayedQueue(replay.ReplayedFake):
         )
         attempt = next((attempt for attempt in attempts if attempt.number == number), None)
         if attempt is None:
-            raise replay.Inexact(f"the queue no longer has the details of attempt {event.number}")
+            raise journal.Inexact(f"the queue no longer has the details of attempt {event.number}")
         ended = attempt.ended_us or attempt.at_us
         begun.attempt.faults = attempt.faults
         self.time.expect(ended)

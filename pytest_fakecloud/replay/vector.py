@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...core.calls import Action
-from ...reporting import replay
-from ..fake import hold, release
+from ..core.calls import Action
+from ..vector.fake import hold, release
+from . import journal
 
 
-class ReplayedVectorIndex(replay.ReplayedFake):
+class ReplayedVectorIndex(journal.ReplayedFake):
     """A replayed vector index, whose blocks of ``holding()`` begin and end."""
 
     def replay_action(self, action: Action) -> None:

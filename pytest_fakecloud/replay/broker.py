@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.calls import Call, Event
-from ...inspect.data import State
-from ...reporting import replay
+from ..core.calls import Call, Event
+from ..inspect.data import State
+from . import journal
 
 
-class ReplayedBroker(replay.ReplayedFake):
+class ReplayedBroker(journal.ReplayedFake):
     """A replayed broker, which appends the same messages of each batch as the real one."""
 
     def replay_call(self, call: Call) -> None:

@@ -7,23 +7,23 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from ...cloud.fake import Context, Fake
-from ...core.calls import Action, Call, ReplayedScript, on_connection
-from ...reporting import replay
-from ..accesses import text_of
-from ..acl import tester
-from ..engine.sessions import Waiter
-from ..errors import CommandError
-from ..reply import Reply, to_json, to_resp
-from ..table import kinds
-from ..table.groups import GROUPS
-from ..table.registry import CommandSpec
+from ..cloud.fake import Context, Fake
+from ..core.calls import Action, Call, ReplayedScript, on_connection
+from ..kv.accesses import text_of
+from ..kv.acl import tester
+from ..kv.engine.sessions import Waiter
+from ..kv.errors import CommandError
+from ..kv.reply import Reply, to_json, to_resp
+from ..kv.table import kinds
+from ..kv.table.groups import GROUPS
+from ..kv.table.registry import CommandSpec
+from . import journal
 
 
-class ReplayedKVServer(replay.ReplayedFake):
+class ReplayedKVServer(journal.ReplayedFake):
     """A replayed key-value server, with its database connections and their blocked commands."""
 
-    def __init__(self, real: Fake, context: Context, time: replay.Time) -> None:
+    def __init__(self, real: Fake, context: Context, time: journal.Time) -> None:
         super().__init__(real, context, time)
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []
@@ -52,7 +52,7 @@ class ReplayedKVServer(replay.ReplayedFake):
         if not on_connection(call):
             super().replay_call(call)
             return
-        if call.outcome in replay.UNFINISHED or (call.fault is not None and not call.reached):
+        if call.outcome in journal.UNFINISHED or (call.fault is not None and not call.reached):
             return
         engine = self.fake._engine
         session = self._sessions.get(call.client)
@@ -84,7 +84,9 @@ class ReplayedKVServer(replay.ReplayedFake):
         if call.fault is not None or "response_body" in call.cut:
             return
         if to_resp(self.fake._app.as_sent(reply), session.resp) != call.response_body:
-            raise replay.Inexact(f"command {call.number} received a different answer in the replay")
+            raise journal.Inexact(
+                f"command {call.number} received a different answer in the replay"
+            )
 
 
 def _is_about_data(spec: CommandSpec) -> bool:
