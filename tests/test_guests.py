@@ -23,6 +23,7 @@ REGISTRATIONS = {
     "verify": "cli",
     "hints": "pytest_run.outcomes",
     "last_pass": "pytest_run.outcomes",
+    "replay": "reporting.replayed",
 }
 """For each of these folders, the only module outside it that imports it."""
 TOGETHER = [
@@ -231,6 +232,7 @@ def test_sold(kv_server):
 ADDITIONS = {
     "hints": "KVServer has no values; did you mean 'value'?",
     "last_pass": "the last passing run of this test had ended before this row",
+    "replay": "INCR sold in EVAL",
 }
 """A line that each of these folders adds to the report of this test."""
 
@@ -251,4 +253,5 @@ def test_a_report_lacks_only_what_a_missing_folder_adds(
     assert {name for name, line in ADDITIONS.items() if line not in failed.stdout} == {folder}
     assert "GET other" in failed.stdout
     assert "could not" not in failed.stdout
-    assert (tmp_path / "pages" / "test_suite.py-test_sold.html").exists()
+    page = (tmp_path / "pages" / "test_suite.py-test_sold.html").read_text("utf-8")
+    assert ("replay/ is not installed" in page) == (folder == "replay")
