@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..cloud.actions import action_method
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Context, Fake
-from ..cloud.services import data_module, named
+from ..cloud.services import data_module, imported, named
 from ..core.calls import Action, Call, Entry, Event, ReplayedScript, began, executed_at
 from ..core.clock import Timekeeper
 from ..core.errors import report_hook_failure
@@ -39,7 +38,6 @@ _OF_SERVICES = ("broker", "kv", "queue", "vector")
 """The services, by their ``word``, for which this folder has a module."""
 
 
-@cache
 def _part(name: str) -> Any:
     """Import the module for a service, given by fixture or ``word``; None if it has none. ``REPLAYED``
     there is the class of replayed fakes; ``frames()`` returns the states after each event, if the
@@ -48,7 +46,7 @@ def _part(name: str) -> Any:
     service = named(name)
     if service is None or service.word not in _OF_SERVICES:
         return None
-    return import_module(f"{__package__}.{service.word}")
+    return imported(f"{__package__}.{service.word}")
 
 
 class Inexact(Exception):
