@@ -57,7 +57,11 @@ class ArrivalSelector(BaseSelector):
         except InterruptedError:
             return []
         keys = self._keys
-        return [(keys[fd], _events_of(flags)) for fd, flags in listed if fd in keys]
+        return [
+            (keys[fd], EVENT_READ if flags == select.EPOLLIN else _events_of(flags))
+            for fd, flags in listed
+            if fd in keys
+        ]
 
     def get_map(self) -> Mapping[Any, SelectorKey]:
         return self._keys
@@ -79,8 +83,6 @@ def _flags_of(events: int) -> int:
 
 
 def _events_of(flags: int) -> int:
-    if flags == select.EPOLLIN:
-        return EVENT_READ
     if flags & (select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR):
         return EVENT_READ | EVENT_WRITE | LEFT
     return (EVENT_READ if flags & select.EPOLLIN else 0) | (

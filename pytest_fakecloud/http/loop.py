@@ -57,7 +57,7 @@ class LoopConnection(Connection):
         """The events that the hub watches."""
         self._messages: deque[bytes] = deque()
         """The messages to send, in order."""
-        self._sending = memoryview(b"")
+        self._sending: bytes | memoryview = b""
         """The rest of the messages that are being sent."""
         self._sending_size = 0
         self._written_bytes = 0
@@ -230,9 +230,11 @@ class LoopConnection(Connection):
                     self._take_messages()
                 size = self.sock.send(self._sending)
                 sent += size
-                self._sending = self._sending[size:]
-                if not self._sending:
+                if size == len(self._sending):
+                    self._sending = b""
                     self._sent_bytes += self._sending_size
+                else:
+                    self._sending = memoryview(self._sending)[size:]
         except _NOT_YET:
             pass
         except OSError:
@@ -257,13 +259,13 @@ class LoopConnection(Connection):
         while self._messages and size + len(self._messages[0]) <= SEND_BYTES:
             batch.append(self._messages.popleft())
             size += len(batch[-1])
-        self._sending = memoryview(batch[0] if len(batch) == 1 else b"".join(batch))
+        self._sending = batch[0] if len(batch) == 1 else b"".join(batch)
         self._sending_size = size + len(batch) * _PER_MESSAGE
 
     def _drop(self) -> None:
         """Close the connection without sending the rest."""
         self._messages.clear()
-        self._sending = memoryview(b"")
+        self._sending = b""
         if self.is_aside:
             self._leave_aside()
             self._update_events()

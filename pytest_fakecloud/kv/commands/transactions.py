@@ -86,7 +86,7 @@ def _run_queued(session: Session, spec: CommandSpec, line: list[bytes]) -> Reply
     try:
         if not session.user.unrestricted:
             session.engine.users.permit(session, spec, line)
-        return session.engine.run(session, spec, line)
+        return session.engine.run(session, spec, line, is_inner=True)
     except OverBudget as over:
         return CommandError(errors.over_budget(over))
     except Denied as denied:

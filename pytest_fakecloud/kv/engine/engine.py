@@ -261,11 +261,15 @@ class KVEngine:
         except CommandError as error:
             return as_reply(error)
 
-    def run(self, session: Session, spec: CommandSpec, line: list[bytes]) -> Reply:
-        """Run a command line that was accepted, also one of a transaction or a script."""
+    def run(
+        self, session: Session, spec: CommandSpec, line: list[bytes], *, is_inner: bool = False
+    ) -> Reply:
+        """Run a command line that was accepted. That of a transaction or a script is an inner one, whose
+        time is that of EXEC or the script.
+        """
         start_us = self.clock.now_us()  # later than its call if the command has waited for its turn
         execution = self.execution
-        at_us = execution.now_us if session.is_inner else start_us
+        at_us = execution.now_us if is_inner else start_us
         execution.begin(spec, at_us, no_touch=session.no_touch)
         session.command, session.line, session.last_us = spec, line, start_us
         for listener in self.listeners.items:

@@ -31,7 +31,7 @@ from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..engine.engine import KVEngine
-from ..engine.sessions import Waiter
+from ..engine.sessions import ANONYMOUS, Waiter
 from ..errors import CommandError
 from ..interruptions import CommandSender, Grouping
 from ..model import TURN_SECONDS
@@ -39,7 +39,7 @@ from ..reply import NO_REPLY, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .answers import answer_of, internal_error, with_replies
-from .records import open_call, recorded
+from .records import LARGE, beginning_of, open_call
 from .wire import CommandReader, ExecMessages, Outbox, ProtocolFault, protocol_of
 
 _TLS = b"\x16\x03"
@@ -206,7 +206,7 @@ class PortConnection:
             if session.closing:
                 # The connection was closed while the command waited, before it reached the engine.
                 response = ConnectionEffect("drop")
-            elif not session.may_send(line):
+            elif session.user is ANONYMOUS and not session.may_send(line):
                 response = self._answer(self._run(line))
             elif app.chain.members:
                 perform = partial(self._perform, line, call)
@@ -255,7 +255,11 @@ class PortConnection:
         if self._in_exec is not None:
             reply = self._in_exec.fill(reply, self.session.resp)
             self._in_exec = None
-        return answer_of(self.session, self.app.as_sent(reply))
+        answer, app = answer_of(self.session, reply), self.app
+        # The strings of a reply are not larger than its bytes.
+        if len(answer.body) > app.command_limits.largest or app.settings.int_text == "int":
+            return answer_of(self.session, app.as_sent(reply))
+        return answer
 
     def _deliver(self, call: Call, response: AnyResponse) -> None:
         """Record a response, and send it, unless CLIENT REPLY makes the server silent, or apply the
@@ -268,7 +272,8 @@ class PortConnection:
             if is_silent:
                 response.body = b""
             # Another thread may send the reply as soon as it is in the outbox, so record it first.
-            self.app.record(call, recorded(response))
+            is_large = len(response.body) > LARGE
+            self.app.record(call, beginning_of(response) if is_large else response)
             outbox.put(response.body)
             return
         self.app.record(call, response)

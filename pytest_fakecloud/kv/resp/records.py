@@ -14,7 +14,7 @@ from ...http.messages import Answer
 from ..command_fields import facts_of
 from ..engine.statistics import without_secrets
 
-_LARGE = 1024 * 1024
+LARGE = 1024 * 1024
 """Size in bytes above which the journal keeps only the beginning of a command or reply. In Redis'
 dialect, words have up to 512 MB: to keep them would hold large values a second time, and to make JSON of
 a whole command would take longer than to run it.
@@ -55,18 +55,16 @@ def open_call(
     """Record a command without its secrets, and only the beginning of a large one."""
     size = sum(map(len, line))
     whole = without_secrets(line)
-    shown = whole if size <= _LARGE else [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
+    shown = whole if size <= LARGE else [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
     call = CommandCall(shown, recorder, at_us, client, database)
     recorder.begin_call(call, size if shown is whole else sum(map(len, shown)))
-    if size > _LARGE:
+    if size > LARGE:
         record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
     return call
 
 
-def recorded(answer: Answer) -> Answer:
-    """Return what the journal keeps of a reply: only the beginning of a large one."""
-    if len(answer.body) <= _LARGE:
-        return answer
+def beginning_of(answer: Answer) -> Answer:
+    """Return what the journal keeps of a large reply."""
     beginning = copy(answer)
     beginning.body = CutBytes.of(answer.body[:_SHOWN_BYTES], len(answer.body))
     return beginning

@@ -74,7 +74,8 @@ class CommandReader:
         self._most = most
         self.pending = False
         """Whether there are bytes that no command returned so far has consumed."""
-        self._buffer = bytearray()
+        self._buffer: bytes | bytearray = b""
+        """The received bytes; a ``bytearray`` if a command has arrived in several parts."""
         self._at = 0
         """Position in the buffer of the first byte that has not been parsed."""
         self._words: list[bytes] = []
@@ -87,9 +88,14 @@ class CommandReader:
         """Size in bytes of the next word; None until its header has been read."""
 
     def feed(self, data: bytes) -> None:
-        del self._buffer[: self._at]
+        if self._at == len(self._buffer):
+            self._buffer = data
+        else:
+            if isinstance(self._buffer, bytes):
+                self._buffer = bytearray(self._buffer)
+            del self._buffer[: self._at]
+            self._buffer += data
         self._at = 0
-        self._buffer += data
         self.pending = self.pending or len(data) > 0
 
     def next(self) -> list[bytes] | None:
@@ -168,7 +174,7 @@ class CommandReader:
             self._at = end + 2
             if self._at == len(buffer):
                 # Discard the bytes now, to keep no second copy of a large word during its command.
-                buffer = self._buffer = bytearray()
+                buffer = self._buffer = b""
                 self._at = 0
             self._held += length + WORD_BYTES
             if self._held > most:

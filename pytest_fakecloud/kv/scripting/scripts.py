@@ -403,7 +403,7 @@ class Scripting:
             run.session.resp = resp
             if spec.write:
                 run.wrote = True
-            return self.engine.run(run.session, spec, line)
+            return self.engine.run(run.session, spec, line, is_inner=True)
         except CommandError as error:
             return as_reply(error)
 

@@ -55,7 +55,7 @@ class TestNothingOfPython:
     def test_a_fault_of_the_engine_is_raised_and_not_handed_to_the_script(
         self, run: Run, lua: Lua, engine: KVEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def broken(*_: object) -> None:
+        def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("a fault of the engine")
 
         lua("return 1")
