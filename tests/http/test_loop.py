@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import selectors
 import socket
@@ -411,6 +412,44 @@ def test_a_connection_can_switch_to_http(served: Served) -> None:
     mount.close()
     with contextlib.suppress(ConnectionError):
         assert sock.recv(9) == b""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.usefixtures("any_selector")
+def test_a_forked_child_leaves_connections_in_each_state_to_its_parent(served: Served) -> None:
+    over = threading.Event()
+
+    def handle(connection: Connection, data: bytes) -> None:
+        if data == b"wait":
+            connection.step_aside()
+            assert over.wait(10)
+        connection.write(bytes(20_000_000) if data == b"fill" else data)
+
+    idle, waiting, filled = served.clients(3, handle)
+    waiting.sendall(b"wait")
+    filled.sendall(b"fill")
+    wait_until(lambda: sum(handler.connection.unsent_bytes > 0 for handler in served.handlers))
+    waiting_connection = served.handlers[1].connection
+    wait_until(lambda: waiting_connection.is_aside)  # type: ignore[attr-defined]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with contextlib.ExitStack() as stack:
+                (sock,) = Served(served.hub, stack).clients(1, handle)
+                sock.sendall(b"of the child")
+                status = int(sock.recv(99) != b"of the child")
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    idle.sendall(b"of the parent")
+    assert idle.recv(99) == b"of the parent"
+    received = 0
+    while received < 20_000_000:
+        received += len(filled.recv(1_000_000))
+    over.set()
+    assert waiting.recv(99) == b"wait"
 
 
 def test_an_exception_of_a_handler_ends_its_connection_only(served: Served) -> None:
