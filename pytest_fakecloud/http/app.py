@@ -225,7 +225,7 @@ class App:
         """
         if self.clients:
             self.catch_up()
-        at_us = self.settle()
+        at_us = self.settle() if self.clock.state_timers else self.clock.now_us()
         match = self.route_request(request)
         self._open_call(request, at_us)
         response: AnyResponse

@@ -149,7 +149,7 @@ class KVApp(App):
         if not request.route:
             return {}
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines_of(request)]
-        return {**facts_of(words), "encoding": option(request, "encoding")}
+        return {**facts_of(words), "encoding": options(request)[0]}
 
     def is_handshake(self, call: Call) -> bool:
         if call.route != "database-port" or call.cut:
@@ -515,8 +515,8 @@ class Format(NamedTuple):
 
 def format_of(request: Request) -> Format:
     """Return the response format of a request; raise ``RestError`` if it does not exist."""
-    base64 = option(request, "encoding") == "base64"
-    name = option(request, "response-format")
+    encoding, name = options(request)
+    base64 = encoding == "base64"
     if name not in ("", "json", "resp2"):
         raise RestError(400, errors.BAD_FORMAT)
     if base64 and name == "resp2":
@@ -524,9 +524,11 @@ def format_of(request: Request) -> Format:
     return Format(base64, name == "resp2")
 
 
-def option(request: Request, name: str) -> str:
-    """Return the value of a header in lower case, or an empty string: ``Upstash-<name>``, as the
-    official clients call it, or ``Service-<name>`` (specification).
+def options(request: Request) -> tuple[str, str]:
+    """Return the encoding and the response format that a request names in lower case, or empty strings:
+    in the headers ``Upstash-…``, as the official clients call them, or ``Service-…`` (specification).
     """
-    fields = request.fields
-    return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip().lower()
+    value_of = request.fields.get
+    encoding = value_of("upstash-encoding") or value_of("service-encoding") or ""
+    name = value_of("upstash-response-format") or value_of("service-response-format") or ""
+    return encoding.strip().lower(), name.strip().lower()
