@@ -41,8 +41,8 @@ ITEMS_OF_CUT = 16
 _HEADERS_OF_CUT = 64  # number of headers that are kept
 _HEADER_OF_CUT = 256  # number of characters that are kept of a name or a value
 _PER_HEADER = 160  # approximate bytes of the objects for a pair of strings without their characters
-_LINE = re.compile(r"([^:]+):[ \t]*((?:[^\r\n]*[^ \t\r\n])?)[ \t]*\r?\n")
-"""A valid line of a head: the name and the value of a header."""
+_LINE = re.compile(r"([^:]+):[ \t]*(.*[^ \t\r\n]|)[ \t]*\r?\n")
+"""A valid line of a head: the name and the value of a header, which has no line break inside."""
 
 Outcome: TypeAlias = Literal[
     "altered", "answered", "broken off", "dropped", "hung", "lost", "open", "refused", "streamed",

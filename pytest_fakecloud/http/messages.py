@@ -56,7 +56,9 @@ class Request:
         self.route = ""
         self.call: Call = _NO_CALL
         # Reversed, so that the first value of a repeated header wins.
-        self.fields = {name.lower(): value for name, value in reversed(self.headers.pairs)}
+        self.fields: dict[str, str] = {}
+        for name, value in reversed(self.headers.pairs):
+            self.fields[name.lower()] = value
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
