@@ -17,7 +17,7 @@ import pytest
 import time_machine
 
 from pytest_fakecloud.core.clock import STANDS, Clock, Timekeeper
-from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.errors import ContractError, shown
 from pytest_fakecloud.core.timers import LAST_US, instant_us, monotonic
 
 from ..harness import error_of, wait_until
@@ -46,6 +46,33 @@ def test_a_clock_runs_by_default_with_the_process() -> None:
     before = time.time()
     assert before - 0.001 <= clock.now().timestamp() <= time.time() + 0.001
     assert clock.now().tzinfo is UTC
+
+
+@pytest.mark.parametrize("value", [None, "noon", float("nan"), float("inf"), -1e30, 1e30])
+def test_a_replaced_process_clock_that_returns_no_time_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    real, clock = time.time, Timekeeper()
+    monkeypatch.setattr(time, "time", lambda: value)
+    assert abs(clock.now_us() / SECOND - real()) < 5
+    assert clock.replaced == f"time.time() returned {shown(value)}, because a test has replaced it"
+
+
+def test_a_replaced_process_clock_that_raises_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> float:
+        raise LookupError("no time")
+
+    real, clock = time.time, Timekeeper()
+    monkeypatch.setattr(time, "time", fail)
+    assert abs(clock.now_us() / SECOND - real()) < 5
+    raised = shown(LookupError("no time"))
+    assert clock.replaced == f"time.time() raised {raised}, because a test has replaced it"
+
+
+def test_a_clock_runs_before_the_epoch() -> None:
+    start = "1900-01-01T00:00:00Z"
+    clock = Timekeeper(start, "running")
+    assert 0 <= clock.now_us() - instant_us(start) < 5 * SECOND
 
 
 def test_now_freezes_unless_told_to_run() -> None:
