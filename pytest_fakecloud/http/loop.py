@@ -178,7 +178,9 @@ class LoopConnection(Connection):
             # pytest.fail() in a function of the test must not end this thread.
             self.mount.report(error)
         finally:
-            self.leave()
+            self.inside = False
+            if self.ended:
+                self.leave()
         if self.is_aside:
             self.mount.hub.later(partial(self._come_back, is_open))
         else:

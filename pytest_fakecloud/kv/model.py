@@ -140,7 +140,7 @@ class CommandLimits:
         """Maximum size in bytes of a command, and of the strings in a reply."""
         self._now_us = now_us
         self._lock = threading.Lock()
-        self._windows = [
+        self.windows = [
             (width_us, limit, error)
             for width_us, limit, error in (
                 (_DAY_US, limits.daily_limit, errors.max_daily_requests),
@@ -148,12 +148,13 @@ class CommandLimits:
             )
             if limit is not None
         ]
+        """The width of each period with a limit, the limit, and its error."""
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
 
     def check(self, line: list[bytes]) -> CommandError | None:
         """Count a command, even if it is too large; return the error if it exceeds a limit."""
-        if self._windows and (error := self.count([line])):
+        if self.windows and (error := self.count([line])):
             return error
         size = sum(map(len, line))
         return self.too_large(size) if size > self.largest else None
@@ -168,12 +169,12 @@ class CommandLimits:
 
     def count(self, lines: list[list[bytes]]) -> CommandError | None:
         """Count commands. If they would exceed a limit, count none, and return the error."""
-        if not self._windows:
+        if not self.windows:
             return None
         commands = sum(line[0].upper() not in _UNCOUNTED for line in lines)
         with self._lock:
             now_us, used = self._now_us(), {}
-            for width_us, limit, error in self._windows:
+            for width_us, limit, error in self.windows:
                 period = width_us, now_us // width_us
                 used[period] = self._used.get(period, 0) + commands
                 if used[period] > limit:

@@ -143,10 +143,10 @@ def monitor_line(at_us: int, session: Session, line: list[bytes]) -> bytes:
 
 def without_secrets(line: list[bytes]) -> list[bytes]:
     """Return a command line with the secrets of logins, users, parameters and MIGRATE redacted."""
-    find = _SECRETS.get(line[0].upper())
-    if find is None:
+    name = line[0].upper()
+    if name not in WITH_SECRETS:
         return line
-    secret = find([word.upper() for word in line])
+    secret = WITH_SECRETS[name]([word.upper() for word in line])
     return [_REDACTED if at in secret else word for at, word in enumerate(line)]
 
 
@@ -164,7 +164,7 @@ def _of_config(words: list[bytes]) -> list[int]:
 
 
 _SECRET_PARAMETERS = frozenset({b"MASTERAUTH", b"MASTERUSER", b"REQUIREPASS"})
-_SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
+WITH_SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"AUTH": lambda words: range(1, len(words)),
     b"HELLO": lambda words: _of_options(words, 2, {b"AUTH": 2}),
     b"ACL": lambda words: range(2, len(words) if words[1:2] == [b"SETUSER"] else 2),

@@ -193,7 +193,8 @@ class PortConnection:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             self.end()
             return
-        at_us = app.settle()
+        clock = self.engine.clock
+        at_us = app.settle() if clock.state_timers else clock.now_us()
         call = open_call(
             app.recorder, line, at_us=at_us, client=self.client, database=session.db.index
         )
@@ -235,7 +236,10 @@ class PortConnection:
         if app.interruptions:
             grouping: Grouping = "queued" if session.is_queuing else "alone"
             app.interrupt(call, CommandSender(self.client), line, grouping)
-        if error := app.command_limits.check(line):
+        error, limits = None, app.command_limits
+        if limits.windows or sum(map(len, line)) > limits.largest:
+            error = limits.check(line)
+        if error is not None:
             session.abort_transaction()
         answer = self._answer(error or self._run(line))
         call.reached = True

@@ -12,7 +12,7 @@ from ...core.calls import Call, CutBytes, record_cut
 from ...core.recorder import Recorder
 from ...http.messages import Answer
 from ..command_fields import facts_of
-from ..engine.statistics import without_secrets
+from ..engine.statistics import WITH_SECRETS, without_secrets
 
 LARGE = 1024 * 1024
 """Size in bytes above which the journal keeps only the beginning of a command or reply. In Redis'
@@ -54,7 +54,7 @@ def open_call(
 ) -> Call:
     """Record a command without its secrets, and only the beginning of a large one."""
     size = sum(map(len, line))
-    whole = without_secrets(line)
+    whole = without_secrets(line) if line[0].upper() in WITH_SECRETS else line
     shown = whole if size <= LARGE else [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
     call = CommandCall(shown, recorder, at_us, client, database)
     recorder.begin_call(call, size if shown is whole else sum(map(len, shown)))
