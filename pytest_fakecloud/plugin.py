@@ -156,7 +156,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     try:
         yield
     finally:
-        run.end_setup(item)
+        # Note what the fixtures of the test have requested and imported at run time.
+        if run.owners:
+            run.prepare_clouds(item)
     _check_markers(run, item)
 
 
@@ -170,6 +172,7 @@ def _check_markers(run: Run, item: pytest.Item) -> None:
 
         check_markers(run.options, item, run.node_of_fakes(item))
         run.test.checked_markers = markers
+        run.set_variables(item)
 
 
 def _check_fixtures(item: pytest.Item) -> None:
@@ -385,10 +388,13 @@ def fakecloud(
 def _fake(cloud: Cloud, fixture: str) -> Any:
     """Return the fake of a fixture in a cloud."""
     from .cloud.base import fixture_fake
-    from .pytest_run.options import without_traceback
+    from .core.errors import ContractError
+    from .pytest_run.options import misuse
 
-    with without_traceback():
+    try:
         return fixture_fake(cloud, fixture)
+    except ContractError as error:
+        raise misuse(str(error)) from None
 
 
 @pytest.fixture(scope=_scope)

@@ -132,9 +132,8 @@ class BaseCloud:
         """Begin what lasts as long as the cloud. What is registered last ends first."""
         exits = self._exits
         watch = self._watch()
-        exits.callback(watch.close)
+        exits.register(watch.close, self._forget_timers)
         next(watch)
-        exits.callback(self._forget_timers)
         if config.tls:
             from ..process.surroundings import Authority
 
@@ -154,9 +153,8 @@ class BaseCloud:
             steering = ProcessTime(self._time, config.process_time)
             exits.callback(steering.stop)
             steering.start()
-        exits.callback(self._close_fakes)
-        # Before the fakes close, because a delivery can wait for one of them.
-        exits.callback(self._stop_delivering)
+        # Deliveries stop first, because one can wait for a fake.
+        exits.register(self._close_fakes, self._stop_delivering)
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -278,7 +276,8 @@ class BaseCloud:
         mount = fake._mount
         for change in self._changes:
             change.refresh()
-        no_proxy.add(mount.host)
+        if mount.host not in no_proxy.hosts:
+            no_proxy.add(mount.host)
         if self._skips_socket and service.in_process:
             from ..process.inprocess import origins
             from ..process.shortcut import Shortcut

@@ -113,8 +113,12 @@ def was_given(token: str) -> bool:
 
 def secrets_of(fake: Fake) -> set[str]:
     """Return the credentials that a fake currently accepts."""
-    values = (getattr(fake, name, None) for name in SECRETS)
-    return {value for value in values if isinstance(value, str) and value}
+    secrets = set()
+    for name in SECRETS:
+        value = getattr(fake, name, None)
+        if isinstance(value, str) and value:
+            secrets.add(value)
+    return secrets
 
 
 Client = TypeVar("Client")
@@ -202,15 +206,12 @@ class Fake:
         exits = self._exits
         try:
             # What is registered last ends first.
-            exits.callback(self._forget)
             # Handlers return once the ends below have woken them.
-            exits.callback(self._await_handlers)
+            exits.register(self._forget, self._await_handlers)
             app = self._make_app()  # registers the ends of its parts, in which handlers wait
-            # The journal must not record how requests end in a closing part.
-            exits.callback(app.leave_fake)
-            # Handlers also wait in delays.
-            exits.callback(self.faults._close)
-            exits.callback(self._stop_serving)
+            # The journal must not record how requests end in a closing part. Handlers also wait in
+            # delays.
+            exits.register(app.leave_fake, self.faults._close, self._stop_serving)
             self._open(app)
             context.fakes.add(self)
         except BaseException:
@@ -230,7 +231,8 @@ class Fake:
         config = self._config
         app.token = self._first_token()
         self._app = app
-        self._set_credentials(self._takeover.credentials)
+        if self._takeover.credentials:
+            self._set_credentials(self._takeover.credentials)
         self.faults._attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self.snapshot(), 0)
         self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
@@ -430,7 +432,7 @@ class Fake:
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, violations = self.name, []
-        for fault in self.faults.unused():
+        for fault in self.faults.unused() if self.faults._all else ():
             text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
             violations.append(new_violation("unused_fault", text, {"fake": name}))
         for text in self._unmet():

@@ -48,6 +48,10 @@ class Exits:
         """Return the number of functions that have not returned yet."""
         return len(self._functions)
 
+    def register(self, *functions: Callable[[], object]) -> None:
+        """Register functions to be called before all functions so far, the last one first."""
+        self._functions.update(dict.fromkeys(map(partial, functions)))
+
     def callback(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> Callable[[], None]:

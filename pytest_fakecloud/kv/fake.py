@@ -512,4 +512,5 @@ class KVServer(Fake):
         self._app.interruptions.clear()
 
     def _unmet(self) -> list[str]:
-        return self._app.interruptions.unmet()
+        interruptions = self._app.interruptions
+        return interruptions.unmet() if interruptions._planned else []

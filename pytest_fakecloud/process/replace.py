@@ -371,6 +371,8 @@ class Hook(Change):
             self._library = library
             self._last = replace(holder, self._name, self._made[1])
 
+    _begin = refresh
+
     def _end(self) -> None:
         if self._last is not None:
             self._last.restore()

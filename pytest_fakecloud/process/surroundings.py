@@ -91,17 +91,16 @@ class _NoProxy(Change):
 
     def __init__(self) -> None:
         super().__init__()
-        self._hosts = [_LOOPBACK]
+        self.hosts = dict.fromkeys([_LOOPBACK])
         """The hosts of fakes since the first user came."""
         self._variables = Variables()
 
     def add(self, host: str) -> None:
         """Also pass by the proxy for a host, as long as there are users."""
-        if host not in self._hosts:
-            with self._lock:
-                # urllib needs brackets around an IPv6 address, but httpx raises an error for them.
-                self._hosts.append(host)
-                self._set()
+        with self._lock:
+            # urllib needs brackets around an IPv6 address, but httpx raises an error for them.
+            self.hosts[host] = None
+            self._set()
 
     def refresh(self) -> None:
         # Check only one of the two variables, because other tools restore both.
@@ -113,14 +112,16 @@ class _NoProxy(Change):
     def _set(self) -> None:
         # Set the variables even without a proxy, because a test may set one later.
         for name in _PROXY_VARIABLES if self.users else ():
-            hosts = [part.strip() for part in os.environ.get(name, "").split(",") if part.strip()]
-            missing = [host for host in self._hosts if host not in hosts]
-            if missing and "*" not in hosts:
-                self._variables.set(name, ",".join([*hosts, *missing]))
+            parts = map(str.strip, os.environ.get(name, "").split(","))
+            hosts = dict.fromkeys(filter(None, parts))
+            if "*" not in hosts and not self.hosts.keys() <= hosts.keys():
+                self._variables.set(name, ",".join(hosts | self.hosts))
+
+    _begin = _set
 
     def _end(self) -> None:
         self._variables.restore()
-        self._hosts = [_LOOPBACK]
+        self.hosts = dict.fromkeys([_LOOPBACK])
 
 
 no_proxy = _NoProxy()

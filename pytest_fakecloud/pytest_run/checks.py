@@ -215,8 +215,8 @@ def check_own_settings(
     fixture of that name for a later test, but not the fixture of the cloud again.
     """
     arguments = getattr(item, "funcargs", {})
-    if SETTINGS in arguments:
-        check_returned_settings(SETTINGS, arguments[SETTINGS], options.scope)
+    if (settings := arguments.get(SETTINGS, {})) != {}:
+        check_returned_settings(SETTINGS, settings, options.scope)
     for owner in owners:
         fixture = owner.settings_fixture
         if arguments.get(fixture, owner.returned_settings) != owner.returned_settings:

@@ -117,9 +117,10 @@ class CloudOwner:
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
         use_in_fixtures(cloud, settings.fakes, cache)
-        self._beginning = CloudState.of(cloud)
-        """What each test begins with."""
-        self._is_reused = False
+        journal = cloud._context.journal
+        self._beginning = CloudState({}, {}, {journal: journal.keep}, {journal: journal.keep_bytes})
+        """What each test begins with: first the limits of a cloud without fakes."""
+        self.is_reused = False
         """Whether a test has begun since the cloud was opened."""
         self.lost_changes = LostChanges()
         self.has_ended = False
@@ -139,7 +140,7 @@ class CloudOwner:
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return an open cloud of a wide scope to what each test begins with."""
-        self._is_reused = True
+        self.is_reused = True
         self.lost_changes.begin_test()
         # Fakes can have been started since the last teardown, or their end can have been interrupted. If
         # one raises, the report of this test shows no calls of the one before.
@@ -160,9 +161,7 @@ class CloudOwner:
         cloud._context.ids.reseed(self._seed_of(item.nodeid))
 
     def begin_call(self) -> None:
-        """Mark calls recorded before the test's own code, if an earlier test may have made them."""
-        if not self._is_reused:
-            return
+        """Mark calls recorded before the test's own code, because an earlier test may have made them."""
         # Not the entries of the journal, because reading that counts as a look of the test.
         for entry in list(self.cloud._context.recorder.entries):
             if isinstance(entry, Call):

@@ -46,13 +46,17 @@ class Observation:
         """The clouds whose calls are observed."""
         self._stacks: Stacks | None = None
         self._listener: Listener | None = None
-        self.sleep = SleepMeter()
-        """Measures the code of the test, or what follows this moment if the code has begun."""
+        self._sleep: SleepMeter | None = None
+        """Measures the code of the test, from ``begin_call()`` on."""
         add_test(str(item.path))
 
     def begin_call(self) -> None:
-        """Measure the sleep of the test's own code, which begins now."""
-        self.sleep = SleepMeter()
+        """Measure the sleep of the test's own code, which begins now or has begun before."""
+        self._sleep = SleepMeter()
+
+    def slept_seconds(self) -> float:
+        """Return how long the code of the test has slept; 0 if it has not begun."""
+        return 0.0 if self._sleep is None else self._sleep.seconds()
 
     def observe(self, owners: Sequence[CloudOwner]) -> None:
         """Record from now on the calls of the clouds of these owners, and the requests served with the

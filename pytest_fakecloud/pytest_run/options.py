@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -34,7 +33,9 @@ SESSION_SETTINGS = "fakecloud_session_settings"
 
 
 def misuse(text: str) -> BaseException:
-    """Return the failure of a test with an invalid setting, which pytest shows without a traceback."""
+    """Return the failure of a test with an invalid setting, which pytest shows without a traceback,
+    because the plugin's frames in it do not help.
+    """
     return pytest.fail.Exception(f"fakecloud: {text}", pytrace=False)
 
 
@@ -52,17 +53,6 @@ def setting_name(name: str) -> str:
     if name not in TEST_SETTINGS and name not in SERVICES:
         raise misuse(unknown_name("setting of fakecloud", name, (*TEST_SETTINGS, *SERVICES)))
     return name
-
-
-@contextmanager
-def without_traceback() -> Iterator[None]:
-    """Turn a ``ContractError`` into a failure without a traceback, because the plugin's frames in it do
-    not help.
-    """
-    try:
-        yield
-    except ContractError as error:
-        raise misuse(str(error)) from None
 
 
 # -- the settings of a test ------------------------------------------------------------------------
@@ -164,8 +154,10 @@ class RunOptions:
         # Check the merged settings, because some only go together; even if the test has no such fake.
         cloud = _with(self.cloud_defaults, settings) if settings else self.cloud_defaults
         for fixture, fake_settings in fakes.items():
-            with without_traceback():
+            try:
                 read(settings_class(SERVICES[fixture]), fake_settings, fixture)
+            except ContractError as error:
+                raise misuse(str(error)) from None
         if cloud.process_time:
             self._check_ini_clock(cloud)
         if settings:
@@ -227,8 +219,10 @@ def _with(defaults: S, settings: Mapping[str, Any]) -> S:
     changes = {
         name: settings[name] for name in settings_of(declared) if settings.get(name) is not None
     }
-    with without_traceback():
+    try:
         return declared(**{**vars(defaults), **read_some(declared, changes, "")})
+    except ContractError as error:
+        raise misuse(str(error)) from None
 
 
 def _merge_fake(fakes: dict[str, dict[str, Any]], fixture: str, settings: Any) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..core.errors import ContractError
 from ..core.exits import Exits, call_all
 from .ini import value_of
 from .wide_fixtures import WideFixture
@@ -50,6 +50,8 @@ class TestState:
     """The last two values that an assertion of the test found unequal."""
     exits: Exits = field(default_factory=Exits)
     """What ends with the test: what is recorded for its report, and the variables of its fakes."""
+    has_begun: bool = False
+    """Whether the test's own code has begun."""
     has_run: bool = False
     """Whether the test's own code has ended. pytest also reports each subtest, before."""
     has_failed_subtest: bool = False
@@ -66,7 +68,7 @@ class TestState:
 
     def slept_seconds(self) -> float:
         """Return how long the code of the test has slept; 0 if unknown."""
-        return 0.0 if self.observation is None else self.observation.sleep.seconds()
+        return 0.0 if self.observation is None else self.observation.slept_seconds()
 
 
 class Run:
@@ -74,8 +76,9 @@ class Run:
     owners of the clouds. An owner is here from the first use of its cloud, or the start of early fakes,
     until the last test of its scope has been reported.
 
-    The hooks call for each test ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()``,
-    ``end_teardown()`` and ``end_test()``, and around each fixture of a wide scope ``wide_fixture()``.
+    The hooks call for each test ``begin_test()``, ``prepare_clouds()`` after the set-up,
+    ``begin_call()``, ``end_call()``, ``end_teardown()`` and ``end_test()``, and around each fixture of a
+    wide scope ``wide_fixture()``.
     The plugin's fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
     """
 
@@ -145,10 +148,11 @@ class Run:
         """
         from .checks import check_returned_settings, warn_of_session_settings
         from .cloud_owner import CloudOwner
-        from .options import SETTINGS, without_traceback
+        from .options import SETTINGS, misuse
 
         item = self._item()
-        check_returned_settings(SETTINGS, settings, self.scope)
+        if settings != {}:
+            check_returned_settings(SETTINGS, settings, self.scope)
         if self.scope == "session":
             owner = self.open_session_cloud(session_settings)
         else:
@@ -156,13 +160,16 @@ class Run:
                 self._has_warned = True
                 warn_of_session_settings(item)
             node = self.options.node_of_scope(item)
-            with without_traceback():
+            try:
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
-                self._shorter_owner = owner
+            except ContractError as error:
+                raise misuse(str(error)) from None
+            self._shorter_owner = owner
             self.note_owners()
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
-        self._prepare_clouds(item)
+        self.prepare_clouds(item)
+        self.set_variables(item)
         return owner.cloud
 
     def close_cloud(self) -> None:
@@ -178,24 +185,26 @@ class Run:
         """
         from .checks import check_returned_settings
         from .cloud_owner import CloudOwner
-        from .options import SESSION_SETTINGS, without_traceback
+        from .options import SESSION_SETTINGS, misuse
 
         item, owner = self._item(), self.early_owner
         check_returned_settings(SESSION_SETTINGS, settings, self.scope)
         if self.session_owner is not None:
             return self.session_owner
-        with without_traceback():
+        try:
             if owner is None:
                 owner = CloudOwner(self.exits, self.options, None, settings, item.nodeid)
             elif settings:
                 from .early import with_settings
 
                 owner = with_settings(self, owner, settings, item.nodeid)
+        except ContractError as error:
+            raise misuse(str(error)) from None
         self.early_owner, self.session_owner = None, owner
         self.note_owners()
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
-        self._prepare_clouds(item)
+        self.prepare_clouds(item)
         return owner
 
     def _item(self) -> pytest.Item:
@@ -208,7 +217,7 @@ class Run:
         returned_settings = {} if owner is None else owner.returned_settings
         return self.options.per_test_settings(item, returned_settings)
 
-    def _prepare_clouds(self, item: pytest.Item) -> None:
+    def prepare_clouds(self, item: pytest.Item) -> None:
         """Do for the test what it needs of the open clouds: record until it ends what its report shows,
         and set the variables of the cloud that it has requested.
 
@@ -222,24 +231,28 @@ class Run:
             from .observation import Observation
 
             test.observation = Observation(self.options, item, test.exits)
+            if test.has_begun:
+                test.observation.begin_call()
         test.observation.observe(self.owners)
         owner = self.fixtures_owner
         if test.requested_cloud is None and owner is not None and _requests_fakecloud(item):
             test.requested_cloud = owner.cloud
-        cloud = test.requested_cloud
-        # It is too late for variables after the test's own code.
-        if cloud is not None and cloud is not test.cloud_with_variables and not test.has_run:
-            self._set_variables(cloud, item)
+            self.set_variables(item)
 
-    def _set_variables(self, cloud: Cloud, item: pytest.Item) -> None:
-        """Set the variables of the requested cloud until the test ends, if its settings have ``env``,
-        which a fixture can add by a marker.
+    def set_variables(self, item: pytest.Item) -> None:
+        """Set the variables of the requested cloud until the test ends, if its settings have ``env``.
+        Called when the test has requested the cloud, and when its markers have changed, because a
+        fixture can add one.
         """
+        test, cloud = self.test, self.test.requested_cloud
+        # It is too late for variables after the test's own code.
+        if cloud is None or cloud is test.cloud_with_variables or test.has_run:
+            return
         if self.settings_of_test(item).env:
             from .env import set_variables
 
-            self.test.cloud_with_variables = cloud
-            set_variables(cloud, self.test.exits)
+            test.cloud_with_variables = cloud
+            set_variables(cloud, test.exits)
 
     # -- for the outcome of a test ---------------------------------------------------------------
 
@@ -275,12 +288,7 @@ class Run:
         self.test = TestState(item)
         if self.owners:
             call_all([partial(owner.begin_test, item) for owner in self.owners])
-            self._prepare_clouds(item)
-
-    def end_setup(self, item: pytest.Item) -> None:
-        """Note what the fixtures of the test have requested and imported at run time."""
-        if self.owners:
-            self._prepare_clouds(item)
+            self.prepare_clouds(item)
 
     @contextmanager
     def wide_fixture(self, definition: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -304,6 +312,7 @@ class Run:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
         measuring how long it sleeps.
         """
+        self.test.has_begun = True
         if not self.owners:
             return
         from .checks import check_own_settings
@@ -312,21 +321,25 @@ class Run:
             self.test.observation.begin_call()
         check_own_settings(self.options, self.owners, item)
         for owner in self.owners:
-            owner.begin_call()
+            if owner.is_reused:
+                owner.begin_call()
 
     def end_call(self, item: pytest.Item) -> None:
         """Note that the test's own code has ended, and what it has requested and imported."""
         self.test.has_run = True
         if self.owners:
-            self._prepare_clouds(item)
+            self.prepare_clouds(item)
 
     def end_teardown(self) -> None:
         """End what the test has begun itself in clouds that outlive it. Can be repeated.
         What is interrupted in it ends when the next test begins, or with the cloud.
         """
-        lasting = [owner for owner in self.owners if not owner.has_ended]
-        if lasting:
-            call_all(map(attrgetter("end_what_test_began"), lasting))
+        ends = []
+        for owner in self.owners:
+            if not owner.has_ended:
+                ends.append(owner.end_what_test_began)
+        if ends:
+            call_all(ends)
 
     def end_test(self) -> None:
         """End what ends with the test, and forget it and the clouds that have ended with it. Called
@@ -340,10 +353,10 @@ class Run:
         self.test = TestState()
 
     def _forget_ended(self) -> None:
-        self._shorter_owner, self.early_owner, self.session_owner = [
-            None if owner is None or owner.has_ended else owner
-            for owner in (self._shorter_owner, self.early_owner, self.session_owner)
-        ]
+        for name in ("_shorter_owner", "early_owner", "session_owner"):
+            owner = getattr(self, name)
+            if owner is not None and owner.has_ended:
+                setattr(self, name, None)
         self.note_owners()
 
     def _restore_early_variables(self) -> None:
