@@ -236,13 +236,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         )
 
 
-# Last, so that pytest captures what closing the fakes prints and logs.
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+# Last, because the fixtures end first.
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
     """End what a test has started itself after its fixtures, so that an exception fails this test. If a
-    fixture fails, the report reads it first (``pytest_runtest_makereport()``).
+    fixture fails, pytest does not call this, and the report reads it first
+    (``pytest_runtest_makereport()``).
     """
-    yield
     item.config.stash[_RUN].end_teardown()
 
 
@@ -376,7 +376,7 @@ def fakecloud(
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
-    run = run_of(request.config)
+    run = request.config.stash[_RUN]
     # Both fixtures with settings are arguments, although a scope uses one of them: tests can be
     # parametrized with them, and settings of the session without an effect cause a warning.
     try:

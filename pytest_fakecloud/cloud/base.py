@@ -397,7 +397,7 @@ class BaseCloud:
         try:
             yield
         finally:
-            if not (self.closed or sys.is_finalizing()):
+            if not (self._closed or sys.is_finalizing()):
                 # Close it in another thread, because this one may hold any lock.
                 _dropped.append(self)
                 if self._context.hub is not None:

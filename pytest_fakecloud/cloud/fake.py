@@ -7,7 +7,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
@@ -136,12 +137,18 @@ class Snapshot(NamedTuple):
     data: Any
 
 
-class Baseline(NamedTuple):
+@dataclass(eq=False)
+class Baseline:
     """The data that ``reset()`` of a fake returns to."""
 
-    snapshot: Snapshot
+    make: Callable[[], Snapshot]
+    """Returns the data when it is first needed. It does not refer to the fake."""
     number: int
     """The journal number at which a test has set it; 0 if none has."""
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        return self.make()
 
 
 class Takeover(NamedTuple):
@@ -184,6 +191,8 @@ class Fake:
     _rewound = 0
     """The journal number at which data was last restored."""
     _baseline: Baseline
+    _mount: Mount
+    """The mount at ``url``."""
 
     def __init__(self, context: Context, takeover: Takeover | None = None, **settings: Any) -> None:
         self._context = context
@@ -234,7 +243,7 @@ class Fake:
         if self._takeover.credentials:
             self._set_credentials(self._takeover.credentials)
         self.faults._attach(app, partial(_gate, self._mounts))
-        self._baseline = Baseline(self.snapshot(), 0)
+        self._baseline = Baseline(self._first_snapshot(), 0)
         self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
 
     def _serve(self, app: App, host: str, port: int | None, **options: Any) -> Mount:
@@ -247,12 +256,9 @@ class Fake:
         follows is interrupted. Subclasses also configure it.
         """
         mount.on_error.append(partial(_report_failure, self._context.violations, self.name))
+        if not self._mounts:
+            self._mount = mount
         self._mounts.append(mount)
-
-    @property
-    def _mount(self) -> Mount:
-        """The mount at ``url``."""
-        return self._mounts[0]
 
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
@@ -398,7 +404,13 @@ class Fake:
 
     def set_baseline(self) -> None:
         """Make the current data the baseline that ``reset()`` returns to."""
-        self._baseline = Baseline(self.snapshot(), self._recorder.reserve())
+        snapshot = self.snapshot()
+        self._baseline = Baseline(lambda: snapshot, self._recorder.reserve())
+
+    def _first_snapshot(self) -> Callable[[], Snapshot]:
+        """Return a function that returns the data which the fake has when it opens."""
+        snapshot = self.snapshot()
+        return lambda: snapshot
 
     def _restore_baseline(self, baseline: Baseline) -> None:
         """Restore the baseline that ``set_baseline()`` has replaced."""
@@ -486,7 +498,7 @@ class Fake:
         context = self._context
         context.fakes.remove(self)
         if self._mounts:
-            context.closed_addresses[self.name] = self.fixture, self.url
+            context.closed_addresses[self.name] = self.fixture, self._mount.url
             context.former_secrets |= secrets_of(self)
             # Last, because a repetition after an interruption must not add them twice.
             context.violations += self._left_behind()

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from upstash_redis import Redis
     from upstash_redis.asyncio import Redis as AsyncRedis
 
+    from ..core.clock import Timekeeper
+    from ..core.ids import Ids
     from ..core.journal import Results
     from ..http.app import App
     from ..http.hub import Mount
@@ -454,6 +456,12 @@ class KVServer(Fake):
 
     # -- baseline and interruptions ------------------------------------------------------------------
 
+    def _first_snapshot(self) -> Callable[[], Snapshot]:
+        engine = self._engine
+        if isinstance(engine, KVEngine):
+            return partial(_first_snapshot, engine.clock, engine.ids, engine.settings)
+        return super()._first_snapshot()
+
     @action
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
@@ -514,3 +522,8 @@ class KVServer(Fake):
     def _unmet(self) -> list[str]:
         interruptions = self._app.interruptions
         return interruptions.unmet() if interruptions._planned else []
+
+
+def _first_snapshot(clock: Timekeeper, ids: Ids, settings: KVConfig) -> Snapshot:
+    """Return the data of a new server in memory."""
+    return Snapshot(KVServer.fixture, KVEngine(clock, ids, settings).snapshot())

@@ -56,7 +56,7 @@ def load_saved(fake: KVServer, content: Any, where: str) -> None:
     """
     data = from_plain(SavedKeys, content, where)
     engine = fake._memory("the saved data", "keep that server's own file")
-    engine.restore(KVEngine(engine.clock, engine.ids, engine.settings).snapshot())
+    engine.restore(fake._first_snapshot()().data)
     execute = partial(engine.execute, fake._new_session())
     for text in load_rdb(engine, data.rdb, f"{where}.rdb", execute):
         warnings.warn(text, stacklevel=2)

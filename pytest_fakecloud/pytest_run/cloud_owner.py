@@ -104,14 +104,13 @@ class CloudOwner:
         self.returned_settings = returned_settings
         """The settings that this fixture returned when the cloud was opened."""
         settings = options.merged_settings(node, returned_settings)
-        self._seed = settings.cloud.seed
+        self._seed = seed = settings.cloud.seed
         """The seed of each test; None for the node id of the test."""
         # "driven": the queues deliver only when the test runs them, so that no outcome depends on the
         # speed of a thread. But applications use the queues of the session beside the tests.
         delivery = "background" if node is None else "driven"
-        config = CloudConfig(
-            **{**vars(settings.cloud), "seed": self._seed_of(test), "delivery": delivery}
-        )
+        seed = test if seed is None else seed
+        config = CloudConfig(**{**vars(settings.cloud), "seed": seed, "delivery": delivery})
         self.cloud = cloud = cloud_with(Cloud, config)
         # The exits refer to the cloud only, so that it is freed as soon as nothing has the owner.
         self._close_cloud = run_exits.callback(cloud.close)
@@ -135,9 +134,6 @@ class CloudOwner:
         self.has_ended = True
         self._close_cloud()
 
-    def _seed_of(self, test: str) -> int | str:
-        return test if self._seed is None else self._seed
-
     def begin_test(self, item: pytest.Item) -> None:
         """Return an open cloud of a wide scope to what each test begins with."""
         self.is_reused = True
@@ -158,7 +154,7 @@ class CloudOwner:
             journal.keep = entries
         for journal, size in changed.kept_bytes.items():
             journal.keep_bytes = size
-        cloud._context.ids.reseed(self._seed_of(item.nodeid))
+        cloud._context.ids.reseed(item.nodeid if self._seed is None else self._seed)
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, because an earlier test may have made them."""

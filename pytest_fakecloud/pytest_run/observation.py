@@ -39,12 +39,17 @@ class Observation:
 
     def __init__(self, options: RunOptions, item: pytest.Item, test_exits: Exits) -> None:
         self._options = options
-        self._item = item
         self._test_exits = test_exits
         self._has_report = options.journal_when != "never" or options.timelines is not None
         self._clouds: list[Cloud] = []
         """The clouds whose calls are observed."""
+        self._has_call_sites = options.wants_call_sites(item)
         self._stacks: Stacks | None = None
+        if self._has_call_sites or self._has_report:
+            from ..process.stacks import Stacks
+
+            self._stacks = Stacks()
+            self._stacks.watch_sockets(test_exits)
         self._listener: Listener | None = None
         self._sleep: SleepMeter | None = None
         """Measures the code of the test, from ``begin_call()`` on."""
@@ -82,25 +87,16 @@ class Observation:
 
     def _record_calls(self, cloud: Cloud) -> None:
         recorded = cloud._context.recorder.shared
-        if self._options.wants_call_sites(self._item):
+        if self._has_call_sites:
             from ..process.call_sites import call_site
 
-            find_site = partial(call_site, stacks=self._watching_stacks())
             self._test_exits.callback(setattr, recorded, "find_site", None)
-            recorded.find_site = find_site
-        elif self._has_report:
+            recorded.find_site = partial(call_site, stacks=self._stacks)
+        elif self._stacks is not None:
             self._test_exits.callback(setattr, recorded, "find_stack", None)
-            recorded.find_stack = self._watching_stacks()
+            recorded.find_stack = self._stacks
         if self._options.timelines is not None:
             record_times(cloud)
-
-    def _watching_stacks(self) -> Stacks:
-        if self._stacks is None:
-            from ..process.stacks import Stacks
-
-            self._stacks = Stacks()
-            self._stacks.watch_sockets(self._test_exits)
-        return self._stacks
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""

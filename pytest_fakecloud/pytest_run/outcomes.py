@@ -101,12 +101,12 @@ def _failing_violations(clouds: list[Cloud], kinds: Container[str]) -> list[Viol
     """Return the violations that fail a test. An outcome of pytest raised by a callback ends the
     test even without strict mode.
     """
-    return [
-        violation
-        for cloud in clouds
-        for violation in cloud.violations()
-        if violation.kind in kinds or _ending([violation]) is not None
-    ]
+    failing = []
+    for cloud in clouds:
+        for violation in cloud.violations():
+            if violation.kind in kinds or _ending([violation]) is not None:
+                failing.append(violation)
+    return failing
 
 
 def _ending(violations: list[Violation]) -> BaseException | None:

@@ -150,7 +150,8 @@ class Run:
         from .cloud_owner import CloudOwner
         from .options import SETTINGS, misuse
 
-        item = self._item()
+        item = self.test.item
+        assert item is not None, "fixtures of fakes are for tests"
         if settings != {}:
             check_returned_settings(SETTINGS, settings, self.scope)
         if self.scope == "session":
@@ -187,7 +188,8 @@ class Run:
         from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, misuse
 
-        item, owner = self._item(), self.early_owner
+        item, owner = self.test.item, self.early_owner
+        assert item is not None, "fixtures of fakes are for tests"
         check_returned_settings(SESSION_SETTINGS, settings, self.scope)
         if self.session_owner is not None:
             return self.session_owner
@@ -206,10 +208,6 @@ class Run:
         item.session.addfinalizer(owner.close)
         self.prepare_clouds(item)
         return owner
-
-    def _item(self) -> pytest.Item:
-        assert self.test.item is not None, "fixtures of fakes are for tests"
-        return self.test.item
 
     def settings_of_test(self, item: pytest.Item) -> PerTestConfig:
         """Return ``strict`` and ``env`` of the current test, with the markers that it has so far."""
@@ -348,16 +346,13 @@ class Run:
         """
         self.test.exits.close()
         if self._shorter_owner or self.early_owner or self.session_owner:
-            self._forget_ended()
+            for name in ("_shorter_owner", "early_owner", "session_owner"):
+                owner = getattr(self, name)
+                if owner is not None and owner.has_ended:
+                    setattr(self, name, None)
+            self.note_owners()
         # Last, because the next test repeats what an interruption has left undone.
         self.test = TestState()
-
-    def _forget_ended(self) -> None:
-        for name in ("_shorter_owner", "early_owner", "session_owner"):
-            owner = getattr(self, name)
-            if owner is not None and owner.has_ended:
-                setattr(self, name, None)
-        self.note_owners()
 
     def _restore_early_variables(self) -> None:
         if self.early_variables is not None:
