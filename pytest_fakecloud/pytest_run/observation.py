@@ -87,14 +87,15 @@ class Observation:
 
     def _record_calls(self, cloud: Cloud) -> None:
         recorded = cloud._context.recorder.shared
-        if self._has_call_sites:
+        stacks = self._stacks
+        if stacks is not None and self._has_call_sites:
             from ..process.call_sites import call_site
 
             self._test_exits.callback(setattr, recorded, "find_site", None)
-            recorded.find_site = partial(call_site, stacks=self._stacks)
-        elif self._stacks is not None:
+            recorded.find_site = partial(call_site, stacks=stacks)
+        elif stacks is not None:
             self._test_exits.callback(setattr, recorded, "find_stack", None)
-            recorded.find_stack = self._stacks
+            recorded.find_stack = stacks
         if self._options.timelines is not None:
             record_times(cloud)
 
