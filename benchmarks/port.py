@@ -155,10 +155,10 @@ def single() -> list[bool]:
             line(f"{command} over TCP, fake / a loop in Python", table.ratio("fake", "loop"))
             if "fakeredis" in servers:
                 ratio = table.ratio("fakeredis", "fake")
-                holds.append(line(f"{command} over TCP, fakeredis / fake", ratio, at_least=1.5))
+                holds.append(line(f"{command} over TCP, fakeredis / fake", ratio, at_least=1.4))
             if "redis" in servers:
                 ratio = table.ratio("fake", "redis")
-                holds.append(line(f"{command} over TCP, fake / redis-server", ratio, 2.0))
+                holds.append(line(f"{command} over TCP, fake / redis-server", ratio, 2.6))
         if sys.platform == "linux":
             fake, loop = processor_times(servers, packed(COMMANDS["SET"]))
             line("SET, processor time of a loop in Python / a thread with +OK", loop)
@@ -209,16 +209,17 @@ def memory() -> list[bool]:
             post(queue, "/v2/publish/https://app.example.com/hook", b"{}")
             queue.run_until_idle()
 
-        calls: dict[str, Callable[[], object]] = {
-            "SET over TCP": command,
-            "SET by httpx": partial(post, kv, "", b'["SET","key","value"]'),
-            "SET by upstash-redis": partial(official.set, "key", "value"),
-            "produce by httpx": partial(post, broker, "/produce/t", b'{"value":"v"}'),
-            "publish by httpx, and its attempt": publish,
+        # A call over REST also keeps the bytes of its headers: more than half, with the official client.
+        calls: dict[str, tuple[Callable[[], object], int]] = {
+            "SET over TCP": (command, 600),
+            "SET by httpx": (partial(post, kv, "", b'["SET","key","value"]'), 700),
+            "SET by upstash-redis": (partial(official.set, "key", "value"), 1000),
+            "produce by httpx": (partial(post, broker, "/produce/t", b'{"value":"v"}'), 700),
+            "publish by httpx, and its attempt": (publish, 600),
         }
         return [
-            limit(f"{name}, bytes of a journal entry", kept_by(cloud, run), 400)
-            for name, run in calls.items()
+            limit(f"{name}, bytes of a journal entry", kept_by(cloud, run), most)
+            for name, (run, most) in calls.items()
         ]
 
 
