@@ -87,7 +87,7 @@ SERVICES: Mapping[str, Service] = {
             "kv_server",
             "kv",
             "KVServer",
-            ["accesses:expiries", "accesses:script_runs", "accesses:stored", "findings:may_wait"],
+            ["facts:facts", "findings:may_wait"],
             development=_KV_SERVER,
             files=_DUMPS,
         ),
@@ -95,21 +95,21 @@ SERVICES: Mapping[str, Service] = {
             "vector_index",
             "vector",
             "VectorIndex",
-            ["accesses:stored", "findings:unfinished"],
+            ["facts:facts", "findings:unfinished"],
             development=_VECTOR_INDEX,
         ),
         _service(
             "broker",
             "broker",
             "Broker",
-            ["accesses:stored", "findings:callers", "findings:unfinished", "wording:event_text"],
+            ["facts:facts", "findings:callers", "findings:unfinished", "wording:event_text"],
             development=_BROKER,
         ),
         _service(
             "queue",
             "queue",
             "Queue",
-            ["accesses:handlers", "accesses:unsent", "findings:unfinished"],
+            ["accesses:handlers", "findings:unfinished"],
             development=_QUEUE,
             delivers=True,
         ),
@@ -163,12 +163,12 @@ def settings_class(service: Service) -> Any:
 @cache
 def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
-    none: ``accesses`` (what entries read and wrote), ``findings`` (the subjects of its calls, and
-    detectors) or ``wording`` (sentences). Or import a function that only some services have:
-    ``expiries`` (of keys), ``script_runs`` (what scripts executed), ``stored`` (the data in a state
-    that histories are about), ``may_wait`` (whether a call may wait), ``handlers`` (functions that
-    received messages), ``unsent`` (destinations that received nothing), ``callers`` (of events),
-    ``unfinished`` (findings of unfinished work) or ``event_text``.
+    none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
+    (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
+    (sentences). Or import a function that only some services have: ``facts`` (what a fake knows about
+    calls beside their answers), ``may_wait`` (whether a call may wait), ``handlers`` (functions that
+    received messages), ``callers`` (of events), ``unfinished`` (findings of unfinished work),
+    ``frames`` (states after each event) or ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, zip_longest
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, brief, cut, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -553,17 +553,6 @@ def began(entry: Entry) -> int:
     """Return the journal number at which an entry began; a delivery precedes its calls."""
     number = entry.data.get("began") if isinstance(entry, Event) else None
     return number if isinstance(number, int) else entry.number
-
-
-class ReplayedScript(NamedTuple):
-    """A command line that ran a script, and the lines that the script executed, each with its answer:
-    ``{"result": …}`` or ``{"error": …}``. It did not write the ``skipped`` keys, although another
-    run of the script wrote the keys in their places.
-    """
-
-    line: list[str]
-    commands: list[tuple[list[str], dict[str, Any]]]
-    skipped: frozenset[str] = frozenset()
 
 
 def _json_or_absent(read: Callable[[Call], Any], call: Call) -> Any:

@@ -242,7 +242,7 @@ def end_failed_teardown(run: Run, report: pytest.TestReport) -> None:
 
 
 def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str]) -> None:
-    """Add the lines to a report, and the first line of the history, or else the first finding, to the
+    """Add the lines to a report, and what the failing statement read, or else the first finding, to the
     message of the exception.
 
     The message is what JUnit's XML, annotations of a CI server and the summary on a CI server
@@ -386,10 +386,12 @@ class _Phase(NamedTuple):
 
 
 def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
-    from ..reporting.text import TextLine, wrapped
+    from ..reporting.text import WIDE, WIDTH, TextLine, wrapped
     from ..reporting.values import visible
 
-    width = shutil.get_terminal_size().columns
+    # A worker of pytest-xdist prints to a terminal whose width it cannot see.
+    unknown = WIDTH if "PYTEST_XDIST_WORKER" in os.environ else WIDE
+    width = shutil.get_terminal_size((unknown, 24)).columns
     hints = [] if phase.raised is None else _hints(phase, cloud, phase.raised)
     lines: list[TextLine] = []
     for hint in hints:
@@ -407,10 +409,9 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
 def _journal(
     phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
 ) -> list[TextLine]:
-    from ..reporting.history_wording import headline
     from ..reporting.report import report_of
     from ..reporting.text import lines_of
-    from ..reporting.wording import sentence
+    from ..reporting.wording import headline, sentence
 
     run, report = phase.run, phase.report
     data = report_of(
@@ -425,11 +426,9 @@ def _journal(
         hints=hints,
         log=report.caplog,
     )
-    if data.history is not None:
-        rows = {row.number: row for row in data.rows}
-        text = encodable(headline(data.history, rows, data.lookups))
+    if text := encodable(headline(data)):
         phase.findings.append(text)
-        phase.item.user_properties.append(("fakecloud_history", text))
+        phase.item.user_properties.append(("fakecloud_statement", text))
     phase.findings.extend(sentence(finding, data.lookups) for finding in data.findings)
     folder = run.options.timelines if report.failed else None
     link = ""

@@ -17,11 +17,11 @@ from ..cloud.actions import action_method
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Context, Fake
 from ..cloud.services import data_module, imported, named
-from ..core.calls import Action, Call, Entry, Event, ReplayedScript, began, executed_at
+from ..core.calls import Action, Call, Entry, Event, began, executed_at
 from ..core.clock import Timekeeper
 from ..core.errors import report_hook_failure
 from ..core.ids import Ids
-from ..core.timers import Instant, to_datetime
+from ..core.timers import Instant
 from ..http.messages import Request
 from ..inspect.data import Item, State, StateChange, changes_of, short, short_item, state_of
 
@@ -92,36 +92,6 @@ def _obstacle(fake: Fake) -> str:
     calls = (call for call in fake.journal.calls() if call.status != 401)
     is_cut = any({"request_body", "target"} & {*call.cut} for call in calls)
     return "the journal has cut its requests" if is_cut else ""
-
-
-def replayed(cloud: BaseCloud, fake: Fake) -> ReplayedFake | None:
-    """Replay the journal on a copy of a fake, and return the copy, which is closed; None if it is not
-    exact.
-    """
-    entries = _entries(cloud, [fake.name])
-    if not entries or _obstacle(fake):
-        return None
-    player = _Player(cloud, entries[0].at, {})
-    with ExitStack() as stack:
-        player.attempt(fake.name, partial(player.open, fake, stack))
-        for work in player.works(entries, {}):
-            player.perform(work)
-        player.move_to(cloud.clock.now_us())
-        player.drop_different()
-    return player.copies.get(fake.name)
-
-
-def baseline_of(cloud: BaseCloud, fake: Fake) -> State | None:
-    """Return the data of a fake's baseline, from a copy of the fake; None if it has a real server, or if
-    the copy cannot be made.
-    """
-    if fake._given_settings.get("engine") is not None:
-        return None
-    # At a time at which nothing of the baseline has expired.
-    player = _Player(cloud, to_datetime(0), {})
-    with ExitStack() as stack:
-        player.attempt(fake.name, partial(player.open, fake, stack))
-        return state_of(player.copies[fake.name].fake) if player.copies else None
 
 
 def changes_at(
@@ -237,9 +207,6 @@ class ReplayedFake:
 
     def end_waits(self) -> None:
         """End the calls that wait for data or a time that has come; only some fakes have any."""
-
-    script_runs: Mapping[int, Sequence[ReplayedScript]] = {}
-    """The scripts that each entry ran, by the entry's number; only some fakes have any."""
 
     delivers = False
     """Whether the fake makes delivery attempts, which begin and finish at different times."""

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 from ..cloud.fake import Context, Fake
-from ..core.calls import Action, Call, ReplayedScript, on_connection
-from ..kv.accesses import text_of
+from ..core.calls import Call, on_connection
 from ..kv.acl import tester
 from ..kv.engine.sessions import Waiter
-from ..kv.errors import CommandError
-from ..kv.reply import Reply, to_json, to_resp
-from ..kv.table import kinds
+from ..kv.reply import to_resp
 from ..kv.table.groups import GROUPS
 from ..kv.table.registry import CommandSpec
 from . import journal
@@ -27,28 +22,9 @@ class ReplayedKVServer(journal.ReplayedFake):
         super().__init__(real, context, time)
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []
-        self.script_runs: dict[int, list[ReplayedScript]] = defaultdict(list)
-        self._number = 0
-        engine = self.fake._engine
-        engine.listeners.add(self._begin_script)
-        engine.scripting.listeners.add(self._note_command)
-
-    def _begin_script(self, session: Any, spec: Any, line: Sequence[bytes]) -> None:
-        if spec.name in kinds.SCRIPTS and not session.in_script:
-            self.script_runs[self._number].append(ReplayedScript(list(map(text_of, line)), []))
-
-    def _note_command(self, line: list[bytes], reply: Reply) -> None:
-        is_error = isinstance(reply, CommandError)
-        answer = {"error" if is_error else "result": to_json(reply)}
-        self.script_runs[self._number][-1].commands.append((list(map(text_of, line)), answer))
-
-    def replay_action(self, action: Action) -> None:
-        self._number = action.number
-        super().replay_action(action)
 
     def replay_call(self, call: Call) -> None:
         """Replay a request, or a command of the database port in its connection's session."""
-        self._number = call.number
         if not on_connection(call):
             super().replay_call(call)
             return

@@ -19,9 +19,7 @@ from ..core.errors import shown
 from ..core.timers import to_datetime
 from .applications import ServedRequest
 from .calls import Lookups, is_error, reply
-from .history_wording import expected_texts, gap_texts, headline, start_text
-from .history_wording import lines as history_lines
-from .model import VERSION, Finding, Place, Report, ReportRow
+from .model import VERSION, Finding, Place, Report, ReportRow, Touched
 from .text import violation
 from .values import (
     HIDDEN,
@@ -34,7 +32,7 @@ from .values import (
     printable,
     write_public,
 )
-from .wording import describe, sentence, status_line
+from .wording import describe, headline, sentence, statement_text, status_line
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
@@ -76,46 +74,26 @@ def as_json(report: Report) -> dict[str, Any]:
         "violations": [
             _finding(finding, violation(finding, report.lookups)) for finding in report.violations
         ],
-        "history": None if report.history is None else _history(report),
-        "rows": [row_json(row, about.get(row.number, []), report.lookups) for row in report.rows],
+        "statement": None if report.statement is None else _statement(report),
+        "rows": [
+            row_json(row, about.get(row.number, []), report.lookups, report.touched)
+            for row in report.rows
+        ],
     }
 
 
-def _history(report: Report) -> dict[str, Any]:
-    history, lookups = report.history, report.lookups
-    assert history is not None
-    rows = {row.number: row for row in report.rows}
+def _statement(report: Report) -> dict[str, Any]:
+    statement, lookups = report.statement, report.lookups
+    assert statement is not None
     return {
-        "text": headline(history, rows, lookups),
-        "start": {
-            "kind": history.start.kind,
-            "text": start_text(history, lookups),
-            "rows": list(history.start.rows),
-            "subjects": [asdict(sought.subject) for sought in history.start.sought],
-        },
-        "rows": [
-            {
-                "number": line.row.number,
-                "subject": asdict(line.row.access.subject),
-                "part": line.row.access.part,
-                "step": line.row.step,
-                "read": line.row.is_read,
-                "writes": line.row.access.writes,
-                "text": {"what": line.what, "answer": line.answer, "by": line.by,
-                         "from": line.origin, "source": line.source, "caller": line.caller},
-                "from": line.row.origins[0].number if line.row.origins else None,
-                "times": line.row.times,
-                "at_us": line.row.at_us,
-            }
-            for line in history_lines(history, rows, lookups)
+        "kind": statement.kind,
+        "text": statement_text(statement, lookups),
+        "headline": headline(report),
+        "rows": list(statement.rows),
+        "subjects": [
+            {**asdict(sought.subject), "part": sought.part} for sought in statement.sought
         ],
-        "gaps": [
-            {"row": gap.row, "text": text}
-            for gap, text in zip(history.gaps, gap_texts(history), strict=True)
-        ],
-        "expected": list(expected_texts(history)),
-        "left_out": history.left_out,
-    }  # fmt: skip
+    }
 
 
 def write(report: Report, path: Path) -> Path:
@@ -135,8 +113,11 @@ def _finding(finding: Finding, text: str) -> dict[str, Any]:
     }
 
 
-def row_json(row: ReportRow, findings: Sequence[int], lookups: Lookups) -> dict[str, Any]:
+def row_json(
+    row: ReportRow, findings: Sequence[int], lookups: Lookups, touched: Touched | None = None
+) -> dict[str, Any]:
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
+    touched = touched or Touched()
     words = describe(row, lookups)
     lines = [*words.below, *words.remarks]
     text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
@@ -152,6 +133,8 @@ def row_json(row: ReportRow, findings: Sequence[int], lookups: Lookups) -> dict[
         ],
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
+        "marks": list(touched.marks_of(row.number)),
+        "read": row.number in touched.read,
         "where": None if row.where is None else _where(row.where, lookups.mask),
         "text": text,
         "request": request,

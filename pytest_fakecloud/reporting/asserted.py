@@ -12,11 +12,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from inspect import getattr_static
 from itertools import takewhile
 from traceback import walk_tb
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import CellType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from ..core.errors import chain_of
@@ -42,57 +42,6 @@ class UnequalValues(NamedTuple):
         codes = (frame.f_code for frame in stack_of(sys._getframe(1)) if not is_own(frame))
         code = next((code for code in codes if not is_library(code.co_filename)), None)
         return None if code is None else cls(code, left, right)
-
-
-class ComparedItems(NamedTuple):
-    """Items of two compared collections: the ``keys`` with equal values, the ``elements`` that both sets
-    have, or both sequences at the same position from the beginning or the end, and the ``differing``
-    items, which one side lacks.
-    """
-
-    keys: tuple[Any, ...] = ()
-    elements: tuple[Any, ...] = ()
-    differing: tuple[Any, ...] = ()
-
-
-_COLLECTIONS = (list, tuple, set, frozenset)
-
-
-def compared_items(left: Any, right: Any) -> ComparedItems:
-    """Return the items of two collections, also of those inside them that differ."""
-    keys: list[Any] = []
-    elements: list[Any] = []
-    differing: list[Any] = []
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        for key in dict.fromkeys([*left, *right]):
-            if key in left and key in right and left[key] == right[key]:
-                keys.append(key)
-                elements += left[key] if isinstance(left[key], _COLLECTIONS) else ()
-                continue
-            differing.append(key)
-            inner = compared_items(left.get(key), right.get(key))
-            keys += inner.keys
-            elements += inner.elements
-            differing += inner.differing
-    elif isinstance(left, _COLLECTIONS) and isinstance(right, _COLLECTIONS):
-        rest = list(right)
-        for item in left:
-            if item in rest:
-                rest.remove(item)
-            else:
-                differing.append(item)
-        differing += rest
-        if isinstance(left, Set):
-            elements += [item for item in left if item in right]
-        else:
-            elements += _equal(left, right) or _equal([*left][::-1], [*right][::-1])
-    else:
-        differing += [value for value in (left, right) if value is not None]
-    return ComparedItems(tuple(keys), tuple(elements), tuple(differing))
-
-
-def _equal(left: Iterable[Any], right: Iterable[Any]) -> list[Any]:
-    return [item for item, other in zip(left, right, strict=False) if item == other]
 
 
 class Span(NamedTuple):
@@ -131,14 +80,11 @@ class FailedStatement:
 
     place: Place
     groups: tuple[LineGroup, ...]
-    whole: str
     code: CodeType
     names: frozenset[str]
     """The names and attributes in its lines."""
     repeats: bool
     """Whether it may look at the same data several times, in a comprehension."""
-    is_equation: bool
-    """Whether it asserts that two values are equal, and nothing else."""
 
 
 def application_places(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
@@ -201,15 +147,7 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
         names = set[str]().union(*map(_names, nodes))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
-    whole = _source(span)
-    return FailedStatement(
-        place, tuple(groups), whole, frame.f_code, compared, repeats, _is_equation(statement)
-    )
-
-
-def _is_equation(statement: ast.stmt) -> bool:
-    test = statement.test if isinstance(statement, ast.Assert) else None
-    return isinstance(test, ast.Compare) and [*map(type, test.ops)] == [ast.Eq]
+    return FailedStatement(place, tuple(groups), frame.f_code, compared, repeats)
 
 
 def source_at(file: str, line: int) -> str:
@@ -226,6 +164,24 @@ def source_at(file: str, line: int) -> str:
                 if isinstance(node, ast.expr) and node.lineno == line]  # fmt: skip
         span = Span(file, line, max(ends, default=line))
     return _source(span)
+
+
+def handler_at(file: str, line: int) -> tuple[int, str] | None:
+    """Return the line and the source of the first ``except`` of the innermost ``try`` around a line of
+    code; None if there is none.
+    """
+    tree = _tree(file)
+    path = [] if tree is None else list(_path_to(tree, line))
+    for statement in reversed(path):
+        if isinstance(statement, ast.Try) and statement.handlers:
+            body = statement.body
+            if body[0].lineno <= line <= (body[-1].end_lineno or line):
+                handler = statement.handlers[0]
+                end = handler.body[0].end_lineno or handler.body[0].lineno
+                return handler.lineno, _source(Span(file, handler.lineno, end))
+        if isinstance(statement, _FUNCTIONS):
+            return None
+    return None
 
 
 def _source(span: Span) -> str:
@@ -291,24 +247,46 @@ _CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "inser
 """Methods that change a list, set, dictionary or deque."""
 
 
-def changing(statement: FailedStatement, codes: Iterable[CodeType]) -> LineGroup:
+def changing(
+    statement: FailedStatement, codes: Iterable[CodeType], handlers: Iterable[CodeType] = ()
+) -> LineGroup:
     """Return the functions among ``codes`` that change what a failed statement compares, such as a
-    list of the application, and the lines of its own function that do.
+    list of the application, and the lines of the statement's own function that do. ``handlers`` may
+    also change it by a function of the same file that they call.
     """
     functions: set[CodeType] = set()
     spans: list[Span] = []
-    for code in codes:
+    handlers = set(handlers)
+    for code in {*codes, *handlers}:
         tree = _tree(code.co_filename)
         node = None if tree is None else _node_of(tree, code)
-        changes = [] if node is None else list(_changes(node, statement.names))
-        if isinstance(node, ast.Lambda):
-            if statement.names & set(map(_changed, ast.walk(node.body))):
-                functions.add(code)
-        elif changes and code is statement.code:
+        if tree is None or node is None:
+            continue
+        if code is statement.code:
+            changes = _changes(node, statement.names)
             spans += [_span(code.co_filename, change) for change in changes]
-        elif changes:
+            continue
+        reached = _reached(tree, node) if code in handlers else [node]
+        if any(_changes_any(function, statement.names) for function in reached):
             functions.add(code)
     return LineGroup(tuple(spans), frozenset(functions))
+
+
+def _changes_any(function: ast.AST, names: frozenset[str]) -> bool:
+    if isinstance(function, ast.Lambda):
+        return not names.isdisjoint(map(_changed, ast.walk(function.body)))
+    return any(_changes(function, names))
+
+
+def _reached(tree: ast.Module, function: ast.AST) -> list[ast.AST]:
+    """Return a function, and those of the same file that it calls by their names."""
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+    reached: list[ast.AST] = [function]
+    for node in reached:  # which grows meanwhile
+        called = {_name(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
+        reached += [functions[name] for name in sorted(called & functions.keys())
+                    if functions[name] not in reached]  # fmt: skip
+    return reached
 
 
 def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
@@ -397,11 +375,33 @@ def codes_of(functions: Iterable[object]) -> Iterator[CodeType]:
             yield function.__code__
 
 
+def codes_of_application(functions: Iterable[object], levels: int = _LEVELS) -> Iterator[CodeType]:
+    """Yield the codes of functions, and of those inside them. A library's function, such as a view that
+    a decorator made, stands for the application's functions that it holds.
+    """
+    for function in functions:
+        for code in codes_of([function]):
+            if not is_library(code.co_filename):
+                yield from _with_inner(code)
+        while (inner := _inner_function(function)) is not None:
+            function = inner
+        if (
+            levels
+            and isinstance(function, FunctionType)
+            and is_library(function.__code__.co_filename)
+        ):
+            cells = [cell for cell in function.__closure__ or () if cell != CellType()]
+            held = [cell.cell_contents for cell in cells if callable(cell.cell_contents)]
+            yield from codes_of_application(held, levels - 1)
+
+
 def _inner_function(function: object) -> object:
-    """Return the function of a method, or the one that a decorator wrapped; else None."""
+    """Return the function of a method or a partial, or the one that a decorator wrapped; else None."""
     # Not an attribute as such: a parameter may be lazy, or have a property of this name.
     if type(function) is MethodType:
         return function.__func__
+    if type(function) is partial:
+        return function.func
     return getattr_static(function, "__wrapped__", None)
 
 

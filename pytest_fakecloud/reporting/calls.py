@@ -8,6 +8,7 @@ them (`gathered()`). Source of the format of replies: the specifications of RESP
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
-from ..core.calls import Call, Entry, Event, ReplayedScript, on_connection
+from ..core.calls import Call, Entry, Event, on_connection
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
 from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
@@ -207,6 +208,7 @@ _SENT = 2_000
 """Maximum number of characters of a body that an attempt's event keeps."""
 _DETAILS = attrgetter("_reports.finished")
 """Returns the number, request and outcome of each recent attempt of a queue."""
+_ID = re.compile(r"\b(?:msg|scd)_\w{20,}")
 _LONG = 16
 """Maximum length of the name of a consumer or a workflow run that is shown in full."""
 
@@ -235,8 +237,8 @@ class Lookups:
     - ``steps``: the steps of a workflow run that the deliveries of a message execute, ``results``: the
       step whose result a message has; both as clients send them, by the message's ID.
     - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
-    - ``script_runs``: what the scripts of each entry executed, by the entry's number, as far as a
-      replay shows it.
+    - ``facts``: what fakes know about calls beside their answers, by the call's number; only for the
+      report of a test.
     - ``mask``: masks credentials that become visible when values are decoded.
     """
 
@@ -250,12 +252,18 @@ class Lookups:
     steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
-    script_runs: Mapping[int, Sequence[ReplayedScript]] = field(default_factory=dict)
+    facts: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
     mask: Mask = field(default_factory=Mask)
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
         return self.ids.get(str(name), str(name))
+
+    def with_short_ids(self, text: str) -> str:
+        """Return a text with ids of messages and schedules in their short form, as an application may
+        store them.
+        """
+        return _ID.sub(lambda match: self.short(match[0]), text)
 
     def named(self, message_id: object) -> str:
         """Return the short form of a message's ID, with the step that its deliveries execute, if any."""
@@ -306,6 +314,16 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
                  for source in _scripts_of(call)},
         mask=mask,
     )  # fmt: skip
+
+
+def facts_of(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:
+    """Return what the fakes of a cloud know about calls beside their answers, by the calls' numbers."""
+    entries = list(cloud.journal.entries)
+    known: dict[int, Mapping[Any, Any]] = {}
+    for fake in cloud.fakes():
+        facts = report_part(fake.fixture, "facts")
+        known |= facts(fake, entries, lookups) if facts is not None else {}
+    return known
 
 
 def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:

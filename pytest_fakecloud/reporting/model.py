@@ -7,7 +7,7 @@ only the renderers (`text`, `page`, `as_json`) call it. The types of its results
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -19,7 +19,7 @@ from .calls import Lookups
 APPLICATION = "application"
 CLIENT = "client"
 TEST = "test"
-VERSION = 2
+VERSION = 3
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
@@ -127,20 +127,14 @@ class Finding:
 class DataAccess:
     """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
 
-    ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
-    the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected
-    or changed nothing, and None if the answer does not say that. ``returned`` is the value that a
-    write returned.
+    ``succeeded`` is False if a write was rejected or changed nothing, or if a read found nothing, and
+    None if the answer does not say that.
     """
 
     subject: ReportSubject
     writes: bool
-    what: str
-    result: str = ""
     part: str = ""
-    value: Any = None
     succeeded: bool | None = True
-    returned: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,155 +158,80 @@ def _matches(pattern: str, name: str) -> bool:
     return "*" in pattern and fnmatchcase(name, pattern)
 
 
-StartKind: TypeAlias = Literal["looked", "called", "changed", "last_call"]
-"""How the start of a history was found.
+StatementKind: TypeAlias = Literal["looked", "called", "changed", "last_call"]
+"""How it was found what a failing statement read.
 
-``looked``: the failing statement looked at the data of a fake. ``called``: it compared what calls of
-the application had read or written. ``changed``: it compared an object of the process that a function
-changed, which also made calls. ``last_call``: none of these, so it is the last call.
+``looked``: it looked at the data of a fake. ``called``: it compared what calls of the application had
+read or written. ``changed``: it compared an object of the process, such as a list, that a function
+changed which received deliveries or made calls. ``last_call``: none of these, so it is the last call.
 """
+UnwrittenKind: TypeAlias = Literal["never", "later"]
+"""Why no row wrote data that a failing statement read: none did, or only after the statement."""
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryStart:
-    """The start of a history: the data that the statement at ``place`` compared. ``looks`` are the
-    methods with which it looked at data, ``rows`` the calls, and ``by`` the functions that changed
-    what it compared. ``until`` is the journal number of the last entry before its last look.
-    ``earlier`` is the sought data that only equal requests before had read. ``is_read``: the calls
-    read data, unlike calls that only wrote. ``is_of_statement``: a statement failed, unlike in a test
-    that passed with strict-mode violations.
+class ReadByStatement:
+    """What the failing statement at ``place`` read.
+
+    ``looks`` are the methods with which it looked at data, ``rows`` the calls or deliveries, and ``by``
+    the functions that changed what it compared. ``until`` is the journal number of the last read of
+    each. ``earlier`` is the sought data that only equal requests before had read, ``unwritten`` the
+    data that no row wrote. ``is_read``: the calls read data, unlike calls that only wrote.
+    ``is_of_statement``: a statement failed, unlike in a test that passed with strict-mode violations.
     """
 
-    kind: StartKind
+    kind: StatementKind
     sought: tuple[Sought, ...]
     place: Place | None = None
     looks: tuple[str, ...] = ()
     rows: tuple[int, ...] = ()
     by: tuple[str, ...] = ()
-    until: int | None = None
+    until: Mapping[Sought, int] = field(default_factory=dict)
     earlier: tuple[Sought, ...] = ()
     is_read: bool = True
     is_of_statement: bool = True
-
-
-class Origin(NamedTuple):
-    """What a request read before a write, in the row of this ``number``; ``has_value`` if this read has
-    returned the written value. ``order`` is the journal number at which it happened. ``changed`` is
-    the last write of the same data by others between this read and the write.
-    """
-
-    access: DataAccess
-    number: int
-    order: int
-    has_value: bool
-    changed: DataAccess | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """A write of a value, or its expiry, in the row of this ``number``.
-
-    ``cause`` is the number of the delivery or request during which it was made, 0 if of none.
-    ``is_read``: the failing statement, or a later row, read the value of this write. ``step`` counts
-    the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
-    from. ``origins`` are the accesses with which the same request read what it wrote, or what it
-    wrote after. ``times`` counts equal writes in succession, the first of which was at ``since_us``
-    and had the ``first_result``.
-    ``is_idle``: the row is the last access of a delivery or request that wrote nothing. ``order`` is
-    the journal number at which it happened. ``lost`` is data that the write removed without naming it.
-    ``caller`` is the line that called the function with ``where``, if there is no origin.
-    ``failed`` is the write that failed at the end of the failed request or delivery that made this
-    one.
-    """
-
-    number: int
-    at_us: int
-    access: DataAccess
-    step: int
-    cause: int = 0
-    is_read: bool = False
-    where: Place | None = None
-    origins: tuple[Origin, ...] = ()
-    times: int = 1
-    since_us: int = 0
-    is_idle: bool = False
-    order: int = 0
-    first_result: str = ""
-    lost: tuple[str, ...] = ()
-    caller: Place | None = None
-    failed: Origin | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Data that a request of the history read and no request wrote, or the reverse, although a
-    ``neighbour`` with a similar name was read and written; or ``missed`` is the write of data with a
-    similar name that no request read. ``row`` has the read or the write. With ``is_deletion``,
-    nothing deleted the data, although ``missed`` deleted other data. A gap whose subject is a message
-    has the URL of a destination as its name, to which nothing was sent.
-    """
-
-    access: DataAccess
-    row: int
-    neighbour: ReportSubject | None
-    missed: DataAccess | None = None
-    is_deletion: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedItem:
-    """An item of the compared values that was as expected, unlike others, and the last write of the data
-    of each Sought with its name or value, whose rows are left out.
-    """
-
-    item: str
-    writes: tuple[DataAccess, ...]
-
-
-UnwrittenKind: TypeAlias = Literal["never", "later", "baseline", "unrecorded"]
-"""Why a history has no write of the data that the failing statement compared.
-
-``never``: nothing wrote it. ``later``: it was only written after the statement had read it.
-``baseline``: it was in the baseline of its fake. ``unrecorded``: it was, or may have been, in the fake
-before the first recorded call.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class ValueHistory:
-    """The writes of the data that a failing statement compared, and of what they were made from.
-
-    ``left_out`` is the number of further writes of the compared data. If there is no write of it, the
-    rows are the last writes of the test, and ``unwritten`` has the reason for all sought data.
-    ``read`` is what requests and deliveries to the addresses of those that wrote have read.
-    ``touched`` are the numbers of all rows that accessed data of the history, listed or not.
-    """
-
-    start: HistoryStart
-    rows: tuple[HistoryRow, ...] = ()
-    gaps: tuple[Gap, ...] = ()
-    left_out: int = 0
     unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
-    expected: tuple[ExpectedItem, ...] = ()
-    read: frozenset[ReportSubject] = frozenset()
-    touched: frozenset[int] = frozenset()
-
-    def has(self, subjects: Iterable[ReportSubject]) -> bool:
-        """Return whether data is part of the history: the statement compared it, or it was written, or
-        a request to the same address as one that wrote has read it.
-        """
-        own = {*self.read, *(row.access.subject for row in self.rows)}
-        return any(
-            subject in own or any(sought.has(subject) for sought in self.start.sought)
-            for subject in subjects
-        )
 
     @property
-    def calls(self) -> frozenset[int]:
-        """The numbers of the rows of this history, and of those that its values were read in."""
-        own = {row.number for row in self.rows}
-        own |= {origin.number for row in self.rows for origin in row.origins}
-        return frozenset(own | set(self.start.rows))
+    def has_value(self) -> bool:
+        """Whether it read values, and not only what calls wrote."""
+        return self.kind != "last_call" and bool(self.looks or self.is_read)
+
+    def covers(self, access: DataAccess) -> bool:
+        return any(sought.covers(access) for sought in self.sought)
+
+    def read_until(self, access: DataAccess) -> int:
+        """Return the journal number of the last read of the data of an access; 0 without any.
+
+        A query reads the vectors that it returns, although all of a namespace determine which.
+        """
+        covering = [sought for sought in self.sought if sought.covers(access)]
+        if access.subject.kind == "namespace":
+            parts = {sought.part for sought in self.sought if sought.has(access.subject)}
+            covering = [sought for sought in covering if sought.part or parts == {""}]
+        return max((self.until.get(sought, 0) for sought in covering), default=0)
+
+
+Mark: TypeAlias = Literal["touched", "linked", "refused"]
+"""What a row has to do with a failure (see `touched`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The numbers of the rows that touched what the failing statement read (``direct``), of those that
+    are ``linked`` with them, and of those that were ``refused``. ``read`` wrote the values that it read.
+    """
+
+    direct: frozenset[int] = frozenset()
+    linked: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
+    read: frozenset[int] = frozenset()
+
+    def marks_of(self, number: int) -> tuple[Mark, ...]:
+        kinds: tuple[tuple[Mark, frozenset[int]], ...] = (
+            ("touched", self.direct), ("linked", self.linked), ("refused", self.refused)
+        )  # fmt: skip
+        return tuple(mark for mark, numbers in kinds if number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +251,9 @@ class Report:
     ``findings``, ``unfinished`` (work that is still pending) and ``violations`` (strict-mode
     violations and rejected credentials) are findings. ``hints`` are sentences about requests that
     did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
-    report that could not be made, ``lookups`` are for the wording. ``history`` is None if no test
-    has failed, or nothing was called.
+    report that could not be made, ``lookups`` are for the wording. ``statement`` is None if no test has
+    failed, or nothing was called. ``touched`` are the marks of the rows, and ``listed`` the numbers of
+    those that a text has.
     """
 
     now_us: int
@@ -350,7 +270,9 @@ class Report:
     hints: Sequence[str] = ()
     log: str = ""
     lookups: Lookups = field(default_factory=Lookups)
-    history: ValueHistory | None = None
+    statement: ReadByStatement | None = None
+    touched: Touched = field(default_factory=Touched)
+    listed: frozenset[int] = frozenset()
 
 
 # -- words -----------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 // The report's page: its timelines, with the data of the fakes before and after each row.
 
 import {changesTable, count, el, fieldsOf, fold} from "./elements.js";
-import {clockTime, isoDay, sourceOf, Trace} from "./trace.js";
+import {Trace} from "./trace.js";
 
 // Actions and commands that change credentials, which states do not contain.
 const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "rotate_password", "ACL SETUSER"]);
 const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
-  ["Enter", "to the details, from the history to its row"], ["Esc", "close the details"], ["/", "search"]];
+  ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
 
 // The data of the fakes over time: an initial state, and the steps that changed it, in order.
 class States {
@@ -73,52 +73,8 @@ function begin(id, report, options = {}) {
   new Trace(document.getElementById(id), {details: (one, trace) => states.element(one, trace), ...options}).show(report);
 }
 
-// The writes of the data that the failing statement compared, to be selected in turn, and the source of the selected one.
-class History {
-  constructor(root, {history, rows}) {
-    this.byNumber = new Map(rows.map((row, index) => [row.number, {row, label: index + 1}]));
-    this.lines = history.rows;
-    this.options = this.lines.map((line, index) => this.option(line, index));
-    this.list = el("ol", {role: "listbox", tabindex: 0, "aria-label": "History", onkeydown: (event) => this.pressed(event)}, this.options);
-    this.source = el("div", {class: "history-source"});
-    const notes = [...history.gaps.map(({text}) => text), ...history.expected, history.left_out ? `${count(history.left_out, "further write")} of this data left out` : ""].filter(Boolean);
-    root.replaceChildren(el("h2", {}, history.start.text), this.lines.length ? this.list : null, ...notes.map((text) => el("p", {class: "soft"}, text)), this.source);
-    const read = this.lines.findLastIndex((line) => line.read);
-    if (this.lines.length) this.choose(read < 0 ? this.lines.length - 1 : read);
-  }
-
-  option({at_us, text, times, step, read, writes}, index) {
-    const dated = new Set(this.lines.map((line) => isoDay(line.at_us))).size > 1;
-    const soft = [`${dated ? `${isoDay(at_us)} ` : ""}${clockTime(at_us)}`, text.by && `by ${text.by}`, text.from].filter(Boolean).join(" · ");
-    return el("li", {role: "option", id: `history-${index}`, class: [step ? "history-origin" : "", read ? "history-read" : ""].join(" "), onclick: () => this.choose(index)},
-      el("div", {}, el("span", {}, `${writes ? "" : "read: "}${text.what}${times > 1 ? ` (x${times})` : ""}`), text.answer && el("span", {class: "history-answer"}, ` ← ${text.answer}`), read ? el("b", {}, " this value was read") : null),
-      soft && el("div", {class: "soft"}, soft), ...[text.source, text.caller].filter(Boolean).map((line) => el("div", {class: "soft"}, line)));
-  }
-
-  choose(index) {
-    this.index = index;
-    this.options.forEach((option, at) => option.setAttribute("aria-selected", at === index));
-    this.list.setAttribute("aria-activedescendant", this.options[index].id);
-    const line = this.lines[index], found = this.byNumber.get(line.number), where = found?.row.where;
-    this.source.replaceChildren(...found ? [el("p", {}, el("a", {href: `#row-${found.label}`}, `row ${found.label} of the timeline`))] : [], ...where ? sourceOf(where).filter(Boolean) : []);
-  }
-
-  pressed(event) {
-    const last = this.lines.length - 1, to = {ArrowDown: Math.min(last, this.index + 1), ArrowUp: Math.max(0, this.index - 1), Home: 0, End: last}[event.key];
-    if (to === undefined && event.key !== "Enter") return;
-    event.preventDefault();
-    if (to === undefined) this.source.querySelector("a")?.click(); else this.choose(to);
-    this.options[this.index].scrollIntoView({block: "nearest"});
-  }
-}
-
 const report = JSON.parse(document.getElementById("report").textContent);
 const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keyboard"),
   el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
-if (report.history) {
-  const history = new History(document.getElementById("history"), report);
-  // A page opens on its history, unless its address leads to a row.
-  if (!location.hash) history.list.focus({preventScroll: true});
-}
 begin("timeline", report, {numbered: true, tools: [keys]});
 if (report.beside) begin("beside", report.beside.report);

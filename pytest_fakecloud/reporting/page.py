@@ -1,6 +1,6 @@
 """The HTML pages of failing tests, and the index of a folder of pages.
 
-A page shows the failure, the history of the data that it compared, the findings, and the timeline
+A page shows the failure, what the failing statement read, the findings, and the timeline
 (`trace.js`, `page.js`). It is self-contained; its Content-Security-Policy allows only its own script
 and style.
 """
@@ -86,11 +86,12 @@ def write_index(folder: Path) -> Path | None:
 
 
 def _indexed(path: Path) -> str:
-    """Return a link to a page, with the error, the first line of the history and the first finding."""
+    """Return a link to a page, with the error, what the statement read and the first finding."""
     data = _data_of(path)
-    history = data.get("history") or {}
+    statement = data.get("statement") or {}
     finding: Mapping[str, Any] = next(iter(data.get("findings", ())), {})
-    lines = [headline(data.get("failure", "")), history.get("text", ""), finding.get("text", "")]
+    texts = statement.get("headline", ""), finding.get("text", "")
+    lines = [headline(data.get("failure", "")), *texts]
     below = [
         f'<br><span class="soft">{html.escape(visible(line))}</span>' for line in lines if line
     ]
@@ -157,8 +158,8 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"<header><h1>{html.escape(data['test'])}</h1>"
     yield f'<p class="facts">{html.escape(facts)}</p>'
     yield from _failure(data["failure"])
-    if data.get("history"):
-        yield '<section id="history"></section>'
+    if statement := data.get("statement"):
+        yield f'<p class="statement">{html.escape(statement["text"])}</p>'
     if hints := data.get("hints"):
         items = "".join(f'<li class="hint">{html.escape(hint)}</li>' for hint in hints)
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from ..cloud.base import BaseCloud
-from ..cloud.fake import Fake
-from ..core.calls import ReplayedScript
 from ..core.errors import if_installed
-from ..inspect.data import State, StateChange
 from .model import Report
 
 
@@ -25,24 +21,6 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     follows = {row.number: row.follows for row in report.rows if row.follows}
     data: dict[str, Any] = journal.states(cloud, journal.ReportedRows(received, follows))
     return data
-
-
-def baseline_of(cloud: BaseCloud, fake: Fake) -> State | None:
-    """Return the data of a fake's baseline; None if it is not known."""
-    return None if (journal := _replay()) is None else journal.baseline_of(cloud, fake)
-
-
-def changes_at(
-    cloud: BaseCloud, numbers: Collection[int], reads: Collection[int]
-) -> Mapping[int, Sequence[StateChange]]:
-    """Return what the entries with these numbers changed, as far as it is known; ``reads`` only read."""
-    return {} if (journal := _replay()) is None else journal.changes_at(cloud, numbers, reads)
-
-
-def scripts_of(cloud: BaseCloud, fake: Fake) -> Mapping[int, Sequence[ReplayedScript]]:
-    """Return the scripts that each entry of a fake ran, by the entry's number, as far as it is known."""
-    copy = None if (journal := _replay()) is None else journal.replayed(cloud, fake)
-    return {} if copy is None else copy.script_runs
 
 
 def _replay() -> ModuleType | None:

@@ -21,13 +21,16 @@ from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .applications import ServedRequest
 from .asserted import UnequalValues
-from .calls import Lookups, lookups_of, records_of
-from .history import history_of
-from .model import Finding, Report, ReportedFake, ReportRow, ReportSubject, ValueHistory
+from .calls import Lookups, facts_of, lookups_of, records_of
+from .model import Finding, ReadByStatement, Report, ReportedFake, ReportRow, ReportSubject, Touched
 from .rows import rows
+from .select import selected
+from .statement import lines_of_test, places_of_rows, read_by_statement
+from .touched import touched
+from .uses import Use, uses_of
 from .values import Mask
 
-MOST_UNFINISHED = 8
+MOST_UNFINISHED = 4
 """Maximum number of findings about unfinished work; further ones are only counted."""
 
 
@@ -53,23 +56,30 @@ def report_of(
     unfinished_findings: list[Finding] = []
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
+    with report_hook_failure("what the fakes know of calls cannot be shown", failures.append):
+        lookups = replace(lookups, facts=facts_of(cloud, lookups))
     test_data = ObservedTest(cloud, lookups, idle_s, raised, compared)
     with report_hook_failure("the findings failed", failures.append):
         findings = find(test_data)
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
-    history = None
-    if raised is not None:
-        with report_hook_failure("the history cannot be shown", failures.append):
-            history = history_of(test_data, every)
+    statement, marks, uses = None, Touched(), list[Use]()
+    with report_hook_failure("what the rows accessed cannot be shown", failures.append):
+        uses = uses_of(every, lookups)
+        if raised is not None:
+            statement = read_by_statement(test_data, every, uses)
+        lines = lines_of_test(places_of_rows(records_of(cloud), every))
+        marks = touched(every, uses, statement, lines)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups)
     shared, closed = cloud._context, cloud._context.closed_addresses.items()
     # A delivery has two journal numbers.
     shown = ((entry, row) for row in every for entry in (row, row.delivery) if entry is not None)
     numbers = {entry.number: row.number for entry, row in shown}
-    if history is not None:
-        findings = concerning(history, findings, numbers)
+    if statement is not None:
+        findings = concerning(statement, marks, every, uses, findings, numbers)
+    findings = findings[:MOST]
+    evidence = {numbers.get(number, number) for finding in findings for number in finding.rows}
     masked = partial(_masked, mask=mask, numbers=numbers)
     return Report(
         now_us=shared.clock.now_us(),
@@ -82,14 +92,16 @@ def report_of(
             *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
-        findings=list(map(masked, findings[:MOST])),
+        findings=list(map(masked, findings)),
         unfinished=list(map(masked, unfinished_findings)),
         violations=list(map(masked, violations(cloud))),
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
         lookups=lookups,
-        history=history,
+        statement=statement,
+        touched=marks,
+        listed=selected(every, marks, evidence),
     )
 
 
@@ -171,7 +183,7 @@ def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding
 
 # -- findings --------------------------------------------------------------------------------------
 
-MOST = 10
+MOST = 6
 """Maximum number of findings in one report."""
 
 
@@ -191,22 +203,48 @@ def find(test: ObservedTest) -> list[Finding]:
 
 
 def concerning(
-    history: ValueHistory, findings: Iterable[Finding], numbers: Mapping[int, int]
+    statement: ReadByStatement,
+    touched: Touched,
+    rows: Sequence[ReportRow],
+    uses: Sequence[Use],
+    findings: Iterable[Finding],
+    numbers: Mapping[int, int],
 ) -> list[Finding]:
-    """Return the findings about the data or the calls of a history, and those about the whole test.
-    Those that a call of the history decided come first. ``numbers`` are the rows of journal entries.
+    """Return the findings about the data that a statement read, about the rows that are connected with
+    it and what these accessed, and about the whole test. Those that a touched row decided come first.
+    ``numbers`` are the rows of journal entries.
     """
-    calls = history.calls
+    connected = touched.direct | touched.linked
+    by_number = {row.number: row for row in rows}
+    # A delivery to the same URL that did nothing, for example, is why an item is missing.
+    addresses = {_address(row) for row in rows if row.number in connected} - {""}
+    accessed = {
+        use.access.subject for use in uses
+        if use.row.number in connected
+        or (use.row.cause and _address(by_number[use.row.cause]) in addresses)
+    }  # fmt: skip
 
-    def decides(finding: Finding) -> bool:
-        return any(numbers.get(number, number) in calls for number in finding.rows[:1])
+    def is_decided(finding: Finding) -> bool:
+        return any(numbers.get(number, number) in touched.direct for number in finding.rows[:1])
 
-    concerned = [
-        finding for finding in findings
-        if not finding.subjects or history.has(finding.subjects)
-        or any(numbers.get(number, number) in calls for number in finding.rows)
-    ]  # fmt: skip
-    return sorted(concerned, key=lambda finding: not decides(finding))
+    def concerns(finding: Finding) -> bool:
+        return (
+            not finding.subjects
+            or not accessed.isdisjoint(finding.subjects)
+            or any(
+                sought.has(subject) for sought in statement.sought for subject in finding.subjects
+            )
+            or any(numbers.get(number, number) in connected for number in finding.rows)
+        )
+
+    return sorted(filter(concerns, findings), key=lambda finding: not is_decided(finding))
+
+
+def _address(row: ReportRow) -> str:
+    """Return the URL of a delivery or of a request to the application; empty for other rows."""
+    if row.delivery is not None:
+        return str(row.delivery.data.get("url") or "")
+    return row.operation if row.kind == "request" else ""
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:

@@ -17,9 +17,10 @@ from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, began, faults_end
 from ..core.errors import describe_error
-from ..core.frames import place_at
-from ..core.recorder import CallSite, CallStack
+from ..core.frames import CodePlace, place_at
+from ..core.recorder import CallStack, SharedRecords
 from .applications import ServedRequest
+from .asserted import application_places
 from .calls import Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
 from .values import Mask
@@ -131,7 +132,8 @@ class _Builder:
     ) -> None:
         self._lookups, self._mask = lookups, mask
         self._fakes = {fake.name: fake for fake in cloud._context.fakes}
-        self._sites, self._stacks = records_of(cloud).sites, records_of(cloud).stacks
+        self._stacks = records_of(cloud).stacks
+        self._places = places_of(records_of(cloud))
         self._names = {url: name for name, (_, url) in cloud._context.closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
@@ -176,7 +178,7 @@ class _Builder:
             operation=_operation(masked, masked.facts.get("command")),
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
-            where=_place_of(self._sites.get(call.number, CallSite())),
+            where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number)),
             ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
@@ -222,16 +224,23 @@ class _Builder:
         )  # fmt: skip
 
 
-def _place_of(site: CallSite) -> Place | None:
+def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
+    """Return the places of the application that made each call, the innermost first, by its number."""
+    stacks = {number: application_places(stack.places) for number, stack in records.stacks.items()}
+    return stacks | {number: site.places for number, site in records.sites.items()}
+
+
+def _place_of(code_places: Sequence[CodePlace]) -> Place | None:
     """Return the place that made a call, with its callers; None if it is not known."""
-    place_values: list[Any] = [place_at(site_place) for site_place in site.places]
+    place_values: list[Any] = [place_at(code_place) for code_place in code_places]
     places = [Place(**values) for values in place_values]
     return replace(places[0], callers=tuple(places[1:])) if places else None
 
 
 _CLIENTS = {
     "aiohttp", "django", "flask", "httpcore", "httpcore2", "httpx", "httpx2", "qstash", "redis",
-    "requests", "starlette", "upstash_redis", "upstash_vector", "urllib3", "valkey", "werkzeug",
+    "requests", "starlette", "upstash_redis", "upstash_vector", "upstash_workflow", "urllib3", "valkey",
+    "werkzeug",
 }  # fmt: skip
 """Packages that make a call for the application that called them."""
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
-from pathlib import PurePath
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
-from ..core.calls import Call
-from ..core.errors import counted, cut
+from ..core.calls import Call, Event
+from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .history_wording import expected_texts, gap_texts, left_out_text, start_text
-from .history_wording import lines as history_lines
-from .model import Finding, HistoryRow, Report, ReportRow, ScriptSource, Summary
+from .folding import FoldedRow, folded, merged, without_unlisted
+from .model import Finding, Place, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
-from .selection import FoldedRow, folded, merged, shortened_rows, touched_rows, without_untouched
-from .values import visible
-from .wording import describe, effect, sentence
+from .values import shortened, visible
+from .wording import describe, effect, handler_text, sentence, source_of, statement_text
 
 WIDTH = 80
+WIDE = 120
+"""Width in columns of a report that is written to a file, such as the log of a CI server."""
 WIDEST = 140
 """Maximum width in columns, even in wider terminals, because long lines are hard to read."""
 LONG = 60
@@ -33,7 +32,9 @@ _STAMP = len("12:00:00.000 ")
 
 
 class TextLine(NamedTuple):
-    """One line of a report; ``marked`` if it belongs to the history, or states or proves a finding."""
+    """One line of a report; ``marked`` if it touches what the statement read, or states or proves a
+    finding.
+    """
 
     text: str
     marked: bool = False
@@ -85,6 +86,21 @@ def _addresses(report: Report) -> Iterator[str]:
             host = here
 
 
+_GUTTER = {"refused": "! ", "touched": "> ", "linked": "- "}
+"""The beginning of a line by the marks of its rows. The first of these wins."""
+_LEGEND = "> touched what was read, - linked with it, ! failed, null or 0, <== value read"
+_SOURCE = 600
+"""Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
+
+
+class _Head(NamedTuple):
+    """The first line of a call that others may share: those in the same ``place`` of the report."""
+
+    place: object
+    text: str
+    rows: tuple[ReportRow, ...]
+
+
 class _Writer:
     """Writes one report; ``_marks`` are the findings that each row decided, counted from 1."""
 
@@ -95,12 +111,43 @@ class _Writer:
         for mark, finding in enumerate(report.findings, 1):
             for number in [number for number in finding.rows if number in shown][:1]:
                 self._marks.setdefault(number, []).append(mark)
+        self._shown_rows = ""
         self._shown_texts: set[str] = set()
         self._shown_scripts: set[str] = set()
-        self._last_place = ""
+        self._shown_sources: set[str] = set()
+        self._callers: dict[Place, set[Place]] = {}
+        for row in report.rows:
+            if row.where is not None:
+                own = replace(row.where, callers=())
+                self._callers.setdefault(own, set()).update(row.where.callers[:1])
+        self._has_gutter = report.statement is not None
+        self._stamp = _STAMP + (2 if self._has_gutter else 0)
 
     def lines(self, link: str) -> list[TextLine]:
         report, width = self._report, self._width
+        begin: list[TextLine] = []
+        if report.statement is not None:
+            text = statement_text(report.statement, self._lookups)
+            begin += [TextLine(line, True) for line in _wrapped(text, "  ", width)]
+        failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
+        waiting = [finding for finding in report.unfinished if finding not in failed]
+        begin += self._listed("Findings:", report.findings, marked=True)
+        begin += self._listed("Unfinished:", waiting)
+        begin += self._listed("Failed:", failed)
+        for finding in report.violations:
+            texts = _wrapped(violation(finding, self._lookups), "    ", width)
+            begin += [TextLine(line, True) for line in texts]
+        begin += map(TextLine, report.failures)
+        timeline = list(self._timeline(to_datetime(report.now_us).date()))
+        if not report.rows and not report.failures:
+            timeline.append(TextLine("no client has made a call"))
+        return [*begin, *timeline, *self._end(link)]
+
+    def _end(self, link: str) -> Iterator[TextLine]:
+        """Yield what is equal in most reports: the meaning of the marks, the clock and the addresses."""
+        report, width = self._report, self._width
+        if self._has_gutter:
+            yield from map(TextLine, _wrapped(_LEGEND, "  ", width))
         now = clock_time(report.now_us)
         clock = (
             f"frozen at {now}" if report.clock == "frozen" else f"{report.clock}, {now} at the end"
@@ -109,71 +156,11 @@ class _Writer:
         if report.seed == report.test and len(seed) + 2 > width:
             seed = "seed: the test's node id"
         head = [f"clock {clock}, {seed}", *_addresses(report)]
-        lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
+        yield from (
+            TextLine(part) for line in _packed(head, width) for part in _wrapped(line, "  ", width)
+        )
         if link:
-            lines.append(f"timeline: {link}")
-        lines += report.failures
-        if not report.rows and not report.failures:
-            lines.append("no client has made a call")
-        history = self._history()
-        timeline = self._timeline(to_datetime(report.now_us).date())
-        failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
-        ends = [
-            *self._listed("Findings:", report.findings, marked=True),
-            *self._listed(
-                "Unfinished:", [finding for finding in report.unfinished if finding not in failed]
-            ),
-            *self._listed("Failed:", failed),
-        ]
-        for finding in report.violations:
-            texts = _wrapped(violation(finding, self._lookups), "    ", width)
-            ends += [TextLine(line, True) for line in texts]
-        return [
-            *history,
-            *map(TextLine, lines),
-            *timeline,
-            *([TextLine("")] if ends else []),
-            *ends,
-        ]
-
-    def _history(self) -> list[TextLine]:
-        """Return the history of the data that the failing statement compared, and an empty line."""
-        history = self._report.history
-        if history is None:
-            return []
-        rows = {row.number: row for row in self._report.rows}
-        texts = _wrapped(start_text(history, self._lookups), "  ", self._width)
-        texts += list(filter(None, [left_out_text(history)]))
-        sources: set[str] = set()
-        answers: set[str] = set()
-        days = {to_datetime(row.at_us).date() for row in history.rows}
-        is_dated = days != {to_datetime(self._report.now_us).date()}
-        for line in history_lines(history, rows, self._lookups):
-            day = f"{to_datetime(line.row.at_us):%m-%d} " if is_dated else ""
-            lead = f"{day}{_stamp(line.row)} {'  ' * line.row.step}"
-            mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
-            result = line.answer
-            if len(result) > LONG and result in answers:
-                result = f"{result.partition(',')[0]} (as above)"
-            answers.add(result)
-            answer = f" <-- {result}" if result else ""
-            answer += f" ({line.times})" if line.times else ""
-            by = f" by {line.by}" if line.by else ""
-            indent = " " * (_STAMP + 2 * line.row.step + 2)
-            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 6)
-            is_short = line.short_origin != line.origin
-            if is_short and len(texts[-1]) + len(line.short_origin) < self._width:
-                texts[-1] = f"{texts[-1]} {line.short_origin}".rstrip()
-            elif line.short_origin:
-                texts += _wrapped(f"{indent}{line.short_origin}", f"{indent}  ", self._width, 3)
-            for source in filter(None, (line.source, line.caller)):
-                if source not in sources:
-                    most = 2 if line.row.access.writes else 1
-                    texts += _lines_of_code(source, indent, self._width, most)
-                sources.add(source)
-        for text in (*gap_texts(history), *expected_texts(history)):
-            texts += _wrapped(text, "  ", self._width)
-        return [*(TextLine(self._lookups.mask.text(text), True) for text in texts), TextLine("")]
+            yield TextLine(f"timeline: {link}")
 
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
@@ -193,14 +180,19 @@ class _Writer:
         every = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
         held_back: list[tuple[int, list[str]]] = []
-        every_line = folded(merged(every, self._marks))
-        if self._report.history is not None:
-            touched = touched_rows(self._report.history) | self._marks.keys()
-            every_line = without_untouched(every_line, touched)
-        lines = list(shortened_rows(every_line, self._marks))
+        lines = list(without_unlisted(folded(merged(every, self._marks)), self._report.listed))
+        head: _Head | None = None
         for line, nests in zip(lines, _have_nested(lines), strict=True):
-            if isinstance(line, int):
-                yield TextLine(f"... {counted(line, 'row')} left out")
+            words = Summary("") if isinstance(line, str) else self._described(line)
+            own = None if isinstance(line, str) else self._head(line, words, nests)
+            if head is not None:
+                if own is not None and (shared := self._shared(head, own)) is not None:
+                    head = shared
+                    continue
+                yield from self._head_lines(head)
+                head = None
+            if isinstance(line, str):
+                yield from map(TextLine, _wrapped(f"... {line}", "    ", self._width))
                 continue
             while held_back and held_back[-1][0] >= line.row.depth:
                 yield from map(TextLine, held_back.pop()[1])
@@ -208,51 +200,154 @@ class _Writer:
             if at.date() != day:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
-            head, note = self._entry(line, nests)
-            marked = bool(self._marks_of(line))
-            yield from (TextLine(head_line, marked) for head_line in head)
+            if own is not None:
+                head = own
+                continue
+            texts, note = self._entry(line, words, nests)
+            marked = self._is_marked(line.rows)
+            yield from (TextLine(text, marked) for text in texts)
             if nests:
                 # The note follows the nested rows, because it results from them.
                 held_back.append((line.row.depth, note))
             else:
                 yield from map(TextLine, note)
+        if head is not None:
+            yield from self._head_lines(head)
         for _, note in reversed(held_back):
             yield from map(TextLine, note)
 
-    def _entry(self, line: FoldedRow, nests: bool) -> tuple[list[str], list[str]]:
+    def _is_marked(self, rows: Sequence[ReportRow]) -> bool:
+        touched = self._report.touched
+        return any(row.number in touched.direct or self._marks.get(row.number) for row in rows)
+
+    def _gutter(self, rows: Sequence[ReportRow]) -> str:
+        if not self._has_gutter:
+            return ""
+        marks = {mark for row in rows for mark in self._report.touched.marks_of(row.number)}
+        return next((text for mark, text in _GUTTER.items() if mark in marks), "  ")
+
+    def _head(self, line: FoldedRow, words: Summary, nests: bool) -> _Head | None:
+        """Return the line of a call that needs no other lines; None for any other row."""
+        row = line.row
+        if row.kind != "call" or nests or row.faults or words.script:
+            return None
+        if words.below or words.remarks or words.note:
+            return None
+        answer = f" <-- {words.answer}" if words.answer else ""
+        text = f"{words.what}{_times(line)}{self._numbers(line)}{visible(answer)}{self._read(line)}"
+        place = _stamp(row), row.depth, row.cause, _ends(row)
+        return _Head(place, text, line.rows)
+
+    def _shared(self, head: _Head, own: _Head) -> _Head | None:
+        """Return two calls as one line; None if they are not made together, or do not fit."""
+        texts = f"{head.text}; {own.text}"
+        if head.place != own.place or len(self._lead(head.rows)) + len(texts) > self._width:
+            return None
+        return head._replace(text=texts, rows=(*head.rows, *own.rows))
+
+    def _lead(self, rows: Sequence[ReportRow]) -> str:
+        row = rows[0]
+        return f"{self._gutter(rows)}{_stamp(row)} {'  ' * row.depth}{_ends(row)} "
+
+    def _head_lines(self, head: _Head) -> Iterator[TextLine]:
+        row, marked = head.rows[0], self._is_marked(head.rows)
+        indent = " " * (self._stamp + 2 + 2 * row.depth)
+        parts = head.text.partition(" <-- ")
+        whole = f"{self._lead(head.rows)}{head.text}"
+        texts = [whole]
+        if len(whole) > self._width:
+            answer = f"<-- {parts[2]}" if parts[1] else ""
+            texts = self._first_lines([f"{self._lead(head.rows)}{parts[0]}", answer], indent)
+        sources = [source for row in head.rows for source in self._sources(row)]
+        for text in self._with_sources(texts, sources, indent):
+            yield TextLine(text, marked)
+
+    def _sources(self, row: ReportRow) -> Iterator[str]:
+        """Yield the line of the application that made a call, and if several lines called its function,
+        the one that did; of a refused call also the line that catches an error of it. Lines that an
+        earlier row has, and those of the test's function, are left out.
+        """
+        if row.where is None or row.kind == "action" or row.library:
+            return
+        places = [replace(row.where, callers=())]
+        if len(self._callers[places[0]]) > 1:
+            places += [replace(place, callers=()) for place in row.where.callers[:1]]
+        texts = [source_of(place) for place in places if not self._is_of_test(place)]
+        if row.number in self._report.touched.refused:
+            around = [*places, *row.where.callers]
+            handlers = (handler_text(place) for place in around if not self._is_of_test(place))
+            texts += [text for text in handlers if text][:1]
+        for text in map(self._lookups.mask.text, texts):
+            if text not in self._shown_sources:
+                self._shown_sources.add(text)
+                yield text
+
+    def _is_of_test(self, place: Place) -> bool:
+        statement = self._report.statement
+        test = None if statement is None else statement.place
+        return test is not None and (place.file, place.function) == (test.file, test.function)
+
+    def _with_sources(self, lines: list[str], sources: Iterable[str], indent: str) -> list[str]:
+        """Return lines with lines of code: at the end of the last one if they fit, or else below it."""
+        packed = _packed(list(map(visible, sources)), self._width - len(indent))
+        if len(packed) == 1 and len(lines[-1]) + 2 + len(packed[0]) <= self._width:
+            return [*lines[:-1], f"{lines[-1]}  {packed[0]}"]
+        return lines + [
+            line for text in packed
+            for line in _wrapped(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
+        ]  # fmt: skip
+
+    def _entry(self, line: FoldedRow, words: Summary, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
-        if line.summary:
-            return _wrapped(f"... {line.summary}", "    ", self._width), []
-        row, indent = line.row, " " * (_STAMP + 2 + 2 * line.row.depth)
-        words = self._described(line)
-        place = self._new_place(row)
+        row, indent = line.row, " " * (self._stamp + 2 + 2 * line.row.depth)
         note = [f"note: {words.note}"] if words.note else []
         whole = "\n".join([*words.below, *words.remarks, *note])
         is_known = len(whole) > LONG and whole in self._shown_texts
         self._shown_texts.add(whole)
         below = [] if is_known else list(words.below)
-        marks = "".join(f" [{mark}]" for mark in self._marks_of(line))
-        head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {words.what}{_times(line)}{marks}"
+        head = f"{self._lead(line.rows)}{words.what}{_times(line)}{self._numbers(line)}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
+        parts[-1] += self._read(line)
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
-            packed = _packed([*place, *words.remarks], self._width - len(indent))
+            packed = _packed(words.remarks, self._width - len(indent))
             lines += self._lines_below([*below, *packed], indent)
+        lines = self._with_sources(lines, self._sources(row), indent)
         # The scripts of a library are not the application's.
         if not row.library:
             lines += self._script_lines(words.script, indent)
         return lines, [] if is_known else self._lines_below(note, indent)
 
+    def _read(self, line: FoldedRow) -> str:
+        return (
+            " <== read" if any(row.number in self._report.touched.read for row in line.rows) else ""
+        )
+
+    def _numbers(self, line: FoldedRow) -> str:
+        """Return the numbers of the findings that a row decided."""
+        marks = [mark for row in line.rows for mark in self._marks.get(row.number, ())]
+        return "".join(f" [{mark}]" for mark in marks)
+
     def _described(self, line: FoldedRow) -> Summary:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
+        if row.delivery is not None:
+            words = replace(words, what=self._without_known_url(words.what, row.delivery))
+        self._shown_rows += f"{words.what} {words.answer}\n"
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
         if row.actor == row.peer:
             return replace(words, what="; ".join([words.what, *effects]))
         return replace(words, remarks=[*words.remarks, *effects])
+
+    def _without_known_url(self, what: str, delivery: Event) -> str:
+        """Return the text of a delivery without its URL, if an earlier row has it and the message."""
+        message, url = (str(delivery.data.get(name) or "") for name in ("message_id", "url"))
+        end = f" {delivery.data.get('method', '')} {url}"
+        is_known = url in self._shown_rows and self._lookups.short(message) in self._shown_rows
+        return what.removesuffix(end) if message and url and is_known else what
 
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
@@ -260,18 +355,6 @@ class _Writer:
             for paragraph in texts
             for line in _wrapped(indent + paragraph, f"{indent}  ", self._width, LINES_OF_A_TEXT)
         ]
-
-    def _new_place(self, row: ReportRow) -> list[str]:
-        """Return the line of code that made a call, unless the previous such row has the same."""
-        if row.where is None or row.kind == "action":
-            return []
-        places = row.where, *row.where.callers[:1]
-        place = " from ".join(f"{PurePath(x.file).name}:{x.line} in {x.function}" for x in places)
-        before, self._last_place = self._last_place, place
-        return [place] if place != before else []
-
-    def _marks_of(self, line: FoldedRow) -> list[int]:
-        return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
@@ -299,7 +382,7 @@ class _Writer:
             yield f"{indent}  ... {counted(more, 'more line')}"
 
 
-def _have_nested(lines: Sequence[FoldedRow | int]) -> list[bool]:
+def _have_nested(lines: Sequence[FoldedRow | str]) -> list[bool]:
     """Return for each line whether the next row is nested in its row."""
     have_nested: list[bool] = []
     next_depth = 0
@@ -339,7 +422,7 @@ def _packed(texts: Sequence[str], room: int) -> list[str]:
     return lines
 
 
-def _stamp(row: ReportRow | HistoryRow) -> str:
+def _stamp(row: ReportRow) -> str:
     at = to_datetime(row.at_us)
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
@@ -351,22 +434,6 @@ def _ends(row: ReportRow) -> str:
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
     # A nested row is indented below its caller. Other rows are calls of the test's client.
     return f"--> {row.peer}"
-
-
-def _lines_of_code(source: str, indent: str, width: int, most: int) -> list[str]:
-    """Return a statement in one line or, if ``most`` is 2, in two: of a longer one its beginning, and in
-    a second line its end, because a call's last arguments are there.
-    """
-    source, room = visible(source), width - len(indent)
-    if len(source) <= room or most == 1:
-        return [f"{indent}{source if len(source) <= room else cut(source, room - 1)}"]
-    at = max(source.rfind(end, 0, room) for end in " (") + 1
-    if len(source) - at > room - len("  "):
-        at = room
-    first, second = source[:at].rstrip(), source[at:]
-    if len(second) > room - len("  "):
-        first, second = cut(source, room - 1), f"…{second[-room + len('  …') :]}"
-    return [f"{indent}{first}", f"{indent}  {second}"]
 
 
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:

@@ -266,7 +266,7 @@ export class Trace {
     const guides = el("span", {class: "trace-guides"},
       one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`})));
     for (const [name, part, answer] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), answer && el("span", {class: `trace-answer ${colour(one)}`}, answer)));
-    const marks = [!row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
+    const marks = [...(row.marks ?? []).map((mark) => `trace-${mark}`), !row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
     return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
       this.timed && this.options.numbered ? el("span", {class: "trace-number"}, one.label) : null,
       !this.timed ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
@@ -359,7 +359,7 @@ export class Trace {
         el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
       el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, row.took_us > 0 ? `took ${lasted(row.took_us)}` : "", wait].filter(Boolean).join(" · ")),
       one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
-      row.text.answer ? el("p", {class: row.ok ? "trace-ok" : "trace-bad"}, row.text.answer) : null,
+      row.text.answer ? el("p", {class: colour(one)}, row.text.answer) : null,
       ...(row.faults ?? []).map((fault) => el("p", {class: "trace-fault"}, `Injected fault: ${fault.description}`)),
       ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
@@ -560,7 +560,8 @@ function withShortIds(text, {subjects = []}) {
 // Return the text of a row without the host of an address, which its lane shows.
 const whatOf = (row) => withShortIds(/^https?:/.test(row.peer) ? row.text.what.replace(`${laneName(row.peer)}/`, "/") : row.text.what, row);
 
-const colour = ({row, failed}) => row.ok && !failed ? "trace-ok" : "trace-bad";
+// An answer that says that nothing happened, such as 0 or null, is neither good nor bad.
+const colour = ({row, failed}) => !row.ok || failed ? "trace-bad" : row.marks?.includes("refused") ? "trace-nothing" : "trace-ok";
 
 // Break a text into lines of at most so many columns, between words if possible. The first line may be shorter.
 function wrapped(text, columns, most, first = columns) {
@@ -589,6 +590,7 @@ function partsOf(one, {report, narrow, timed, options, byNumber}, columns) {
   const [name, text] = narrow ? ["trace-ends soft", ends] : ["trace-what", what];
   parts.push(...wrapped(text, columns, MOST_LINES, isShort && answer ? columns - answer.length - 2 : columns).map((line, index) => [name, line, index || !isShort ? null : answer]));
   if (narrow) add("trace-what", what, MOST_LINES);
+  if (row.read) add("trace-read", "the statement read this value", 1);
   if (!isShort) add(colour(one), answer, MOST_OF_ANSWER);
   for (const line of row.text.lines ?? []) add("soft", line, MOST_BELOW);
   for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, MOST_BELOW);

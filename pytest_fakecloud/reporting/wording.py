@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 from ..cloud.services import SERVICES, report_part
 from ..core.calls import Call, Event
 from ..core.errors import counted, listed
 from .applications import ServedRequest
+from .asserted import handler_at, source_at
 from .calls import Lookups, error_of
-from .model import Finding, ReportRow, Sentences, Summary, Values
+from .model import (
+    Finding,
+    Place,
+    ReadByStatement,
+    Report,
+    ReportRow,
+    Sentences,
+    Sought,
+    Summary,
+    UnwrittenKind,
+    Values,
+)
 from .values import EXCERPT, phrase_of, readable, shortened, visible
 
 
@@ -30,7 +44,7 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
     words = _described(row, last or row, lookups)
 
     def mask(text: str) -> str:
-        return visible(lookups.mask.text(text)) if text else text
+        return visible(lookups.mask.text(lookups.with_short_ids(text))) if text else text
 
     return Summary(
         mask(words.what),
@@ -132,6 +146,108 @@ def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups)
         return f"{event.fake}.{event.kind}({argument_list}){result}"
     thing, *rest = arguments
     return f"{event.fake}.{owner}({thing}).{name}({', '.join(rest)}){result}"
+
+
+# -- the failing statement -------------------------------------------------------------------------
+
+
+def statement_text(statement: ReadByStatement, lookups: Lookups) -> str:
+    """Return what a failing statement read, and which of it nothing has written."""
+    at = "" if statement.place is None else f" ({_name_of(statement.place)})"
+    text = f"{_read_by(statement, lookups)}{at}{_unwritten(statement, lookups)}"
+    return visible(lookups.mask.text(text))
+
+
+def headline(report: Report) -> str:
+    """Return what a failing statement read, and the last row that wrote it, for lists of failures."""
+    statement, lookups = report.statement, report.lookups
+    if statement is None:
+        return ""
+    if statement.kind == "last_call":
+        parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
+                 if row.number in statement.rows]  # fmt: skip
+    else:
+        read = [row for row in report.rows if row.number in report.touched.read]
+        parts = [f"{_read_by(statement, lookups)}{_unwritten(statement, lookups)}"]
+        parts += [f"last written by {_in_short(row, lookups)}" for row in read[-1:]]
+    return visible(lookups.mask.text("; ".join(parts)))
+
+
+def _in_short(row: ReportRow, lookups: Lookups) -> str:
+    words = describe(row, lookups)
+    answer = f" <-- {words.answer}" if words.answer else ""
+    source = f"; {source_of(row.where)}" if row.where else ""
+    return f"{shortened(words.what, 120)}{answer}{shortened(source, 180)}"
+
+
+def source_of(place: Place) -> str:
+    """Return a place with its statement, in one line."""
+    return f"{_name_of(place)} {source_at(place.file, place.line)}".strip()
+
+
+def handler_text(place: Place) -> str:
+    """Return the ``except`` of the ``try`` around a place, in one line; empty if there is none."""
+    handler = handler_at(place.file, place.line)
+    if handler is None:
+        return ""
+    line, source = handler
+    return f"in a try: {_name_of(replace(place, line=line))} {source}"
+
+
+def _name_of(place: Place) -> str:
+    return f"{PurePath(place.file).name}:{place.line}"
+
+
+def _read_by(statement: ReadByStatement, lookups: Lookups) -> str:
+    if statement.kind == "last_call":
+        if not statement.is_of_statement:
+            return "No statement failed; the marks are those of the last call"
+        return "The failing statement read none of the fakes' data; the marks are those of the last call"
+    own = [sought for sought in statement.sought if sought not in statement.earlier]
+    names = _names(own, lookups)
+    if statement.looks:
+        return f"The failing statement read {listed(list(statement.looks), 3)}"
+    if statement.kind == "changed":
+        functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
+        who = listed(functions, 3) or "the test"
+        if all(sought.subject.kind == "message" for sought in own):
+            return f"The failing statement compared what {who} made of the deliveries of {names}"
+        verb = "read" if statement.is_read else "wrote"
+        return f"The failing statement compared what {who} made of {names}, which it {verb}"
+    text = f"The failing statement {'read' if statement.is_read else 'wrote'} {names}"
+    if not statement.earlier:
+        return text
+    return f"{text}; an earlier equal request had read {_names(statement.earlier, lookups)}"
+
+
+_UNWRITTEN: dict[UnwrittenKind, str] = {
+    "never": "; no call here has written {}",
+    "later": "; calls wrote {} only later",
+}
+
+
+def _unwritten(statement: ReadByStatement, lookups: Lookups) -> str:
+    texts = []
+    for kind in dict.fromkeys(statement.unwritten.values()):
+        data = [sought for sought, other in statement.unwritten.items() if other == kind]
+        is_all = len(data) == len(statement.sought)
+        texts.append(_UNWRITTEN[kind].format("it" if is_all else _names(data, lookups)))
+    return "".join(texts)
+
+
+def _names(every: Iterable[Sought], lookups: Lookups) -> str:
+    """Return the names of data, with ids as short as in the rows."""
+    every = list(every)
+    with_parts = {sought.subject for sought in every if sought.part}
+    names = []
+    for sought in every:
+        if not sought.part and sought.subject in with_parts:
+            continue
+        kind, name = sought.subject.kind, sought.subject.name
+        default = "the default namespace" if kind == "namespace" else f"the {kind}"
+        name = "" if sought.part and not name else lookups.short(name or default)
+        names.append(f"{name} {sought.part}".strip())
+    return listed(names, 4)
 
 
 # -- findings -------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def test_junit_knows_the_page(run: Run, pytester: pytest.Pytester) -> None:
     assert re.search(r'<property name="fakecloud_timeline" value="[^"]*pages/[^"]*\.html"', junit)
 
 
-def test_the_index_has_the_error_the_history_and_the_first_finding(
+def test_the_index_has_the_error_the_statement_and_the_first_finding(
     cloud: Cloud, tmp_path: Path
 ) -> None:
     for name in "ab":
@@ -200,7 +200,7 @@ def test_the_index_has_the_error_the_history_and_the_first_finding(
         data = {
             "test": f"test_{name}",
             "failure": "E   assert <1>",
-            "history": {"text": "SET k <1>"},
+            "statement": {"text": "read k", "headline": "SET k <1>"},
             "findings": findings if name == "a" else [],
         }
         path.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")

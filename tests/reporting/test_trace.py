@@ -54,7 +54,7 @@ def report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         for port, name in enumerate(("kv", "queue"), 8000)
     ]
     return {
-        "version": 2, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
+        "version": 3, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
         "clock": {"mode": "frozen", "now": "2026-03-01T12:00:00.000000Z", "now_us": NOON},
         "fakes": fakes, "findings": [], "unfinished": [], "violations": [], "rows": list(rows), **more,
     }  # fmt: skip
@@ -579,86 +579,24 @@ def test_nothing_is_cut_without_a_word(opened: Opened) -> None:
     assert "Raw body" in text
 
 
-def history(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A history whose lines have a row's number, and what is not usual."""
-    subject = {"kind": "key", "name": "total", "fake": "kv"}
-    words = {"what": "SET total 4", "answer": "OK", "by": "", "from": "", "source": ""}
-    usual = {"subject": subject, "part": "", "step": 0, "read": False, "writes": True,
-             "from": None, "times": 1, "at_us": 1_772_366_400_000_000}  # fmt: skip
-    start = {"kind": "looked", "text": "The failing statement read total", "rows": [],
-             "subjects": []}  # fmt: skip
-    rows = [{**usual, **line, "text": {**words, **line.get("text", {})}} for line in lines]
-    return {
-        "text": "",
-        "start": start,
-        "rows": rows,
-        "gaps": [],
-        "expected": [],
-        "left_out": 0,
-        **more,
-    }
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_the_page_opens_on_the_history_of_the_value(
-    opened: Opened, width: int, scheme: str
+def test_rows_have_their_marks_and_only_an_answer_that_did_something_is_green(
+    opened: Opened,
 ) -> None:
-    place = {"file": "shop.py", "line": 7, "function": "write",
-             "source": [{"line": 7, "text": "redis.set(total)"}]}  # fmt: skip
-    text = {
-        "by": "POST /pay",
-        "from": f"from record t-0@3 {EVIL}",
-        "source": "shop.py:7 redis.set()",
-    }
-    page = opened(
-        {
-            **report(row(4, "SET total 3"), row(5, "SET total 4", where=place), row(6, "GET total")),
-            "history": history(
-                {"number": 4}, {"number": 5, "read": True, "text": text, "times": 3},
-                {"number": 9, "step": 1}, left_out=2,
-                gaps=[{"row": 4, "text": "nothing wrote order:1"}], expected=["As expected: bob"],
-            ),
-        },
-        width=width, scheme=scheme,
-    )  # fmt: skip
-    block = page.locator("#history")
+    rows = [row(1, "SET a 1", marks=["touched"], read=True), row(2, "GET b", marks=["linked"]),
+            row(3, "SETNX a 1", marks=["touched", "refused"]),
+            row(4, "INCR a", marks=["touched", "refused"], ok=False)]  # fmt: skip
+    statement = {"text": f"The failing statement read a {EVIL}", "headline": ""}
+    page = opened({**report(*rows), "statement": statement})
+    assert page.locator("p.statement").inner_text() == statement["text"]
     above = page.locator("pre.assertion").bounding_box()
-    assert above["y"] + above["height"] <= block.bounding_box()["y"]
-    lines = block.locator("[role=option]").all_inner_texts()
-    assert "SET total 4 (x3) ← OK this value was read" in lines[1]
-    assert f"by POST /pay · from record t-0@3 {EVIL}" in lines[1]
-    assert "The failing statement read total" in block.inner_text()
-    assert "nothing wrote order:1" in block.inner_text()
-    assert "As expected: bob" in block.inner_text()
-    assert "2 further writes of this data left out" in block.inner_text()
-    selected = block.locator("[aria-selected=true]")
-    assert "this value was read" in selected.inner_text()
-    assert "7  redis.set(total)" in block.locator(".history-source").inner_text()
-    # A row that the timeline does not have has no link.
-    page.keyboard.press("ArrowDown")
-    assert block.locator(".history-source a").count() == 0
-    page.keyboard.press("Home")
-    assert selected.get_attribute("id") == "history-0"
-    assert "row 1 of the timeline" in block.inner_text()
-    page.keyboard.press("Enter")
-    page.locator(".trace-pane h3", has_text="SET total 3").wait_for()
-    page.keyboard.press("Escape")
-    block.locator("[role=option]").nth(1).click()
-    assert "row 2 of the timeline" in block.inner_text()
-    # Letters move in the timeline.
-    page.keyboard.press("j")
-    assert page.locator(".trace-list [aria-selected=true]").get_attribute("data-number") == "4"
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.slow
-def test_a_link_to_a_row_leads_past_the_history(opened: Opened) -> None:
-    page = opened({**RACE, "history": history({"number": 5})}, "#row-2")
-    assert page.locator("[aria-selected=true][data-number]").get_attribute("data-number") == "2"
-    assert page.evaluate("document.activeElement === document.body")
-    nothing = opened({**RACE, "history": history()})
-    assert nothing.locator("#history [role=listbox]").count() == 0
+    assert above["y"] + above["height"] <= page.locator("p.statement").bounding_box()["y"]
+    for number, marks in enumerate(["touched", "linked", "refused", "refused"], 1):
+        assert page.locator(f"#row-{number}.trace-{marks}").count() == 1
+    assert "the statement read this value" in page.locator("#row-1").inner_text()
+    greens = [page.locator(f"#row-{number} .trace-ok").count() for number in range(1, 5)]
+    assert greens == [1, 1, 0, 0]
+    assert page.locator("#row-4 .trace-bad").count() == 1
 
 
 @pytest.mark.slow

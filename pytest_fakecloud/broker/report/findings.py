@@ -1,6 +1,4 @@
-"""Findings about brokers: offsets that a group committed one too high or too low, and records before
-the offset at which a group began.
-"""
+"""Findings about brokers: offsets that a group committed one too high or too low."""
 
 from __future__ import annotations
 
@@ -171,35 +169,7 @@ def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: _Plac
     return is_first or all(offset == max(before) for offset, before in commits)
 
 
-def begun_at_the_end(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find new groups that began at the end of a partition with records, as the policy ``latest``
-    says, and have received nothing from it since.
-    """
-    created = {
-        event.data.get("group") for event in test.entries
-        if isinstance(event, Event) and (event.kind, event.fake) == ("rebalance", fake.name)
-        and event.data.get("generation") == 1
-    }  # fmt: skip
-    groups = {view.name: view._described() for view in fake.groups() if view.name in created}
-    for group, consumed in _consume_calls(test, fake).items():
-        if group not in groups:
-            continue
-        received = {place.of_partition for _, places in consumed for place in places}
-        for member in groups[group].members:
-            for tp, position in member.position.items():
-                partition = f"{tp.topic}-{tp.partition}"
-                is_known = partition in received or tp in groups[group].committed
-                if is_known or position is None or member.config.auto_offset_reset != "latest":
-                    continue
-                skipped = position - fake.topic(tp.topic).start_offsets[tp.partition]
-                if skipped > 0:
-                    yield about_group(
-                        "begun_at_the_end", consumed[0][0], group,
-                        partition=partition, offset=position, member=member.name, skipped=skipped,
-                    )  # fmt: skip
-
-
-FINDINGS = (commit_too_high, commit_too_low, own_offset_committed, begun_at_the_end)
+FINDINGS = (commit_too_high, commit_too_low, own_offset_committed)
 
 
 def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:

@@ -34,10 +34,11 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
             return Summary(_produced(call, items, lookups), _answered_places(call))
         case "consume":
             what = f"consume {', '.join(_topics(call))} as {member}"
-            return Summary(what, _answered_records(call))
+            return Summary(what, _answered_records(call, lookups))
         case "fetch":
             positions = _positions(parsed(call.request_body))
-            return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
+            what = f"fetch {listed(list(map(_place, positions)))}"
+            return Summary(what, _answered_records(call, lookups))
         case "commit":
             offsets = [_committed(item, call.fake, lookups) for item in items]
             return Summary(f"commit {listed(offsets) or 'delivered offsets'} as {member}", done)
@@ -100,14 +101,21 @@ def _answered_places(call: Call) -> str:
     return listed(list(map(_place, _items(call.response_body)))) if has_full_answer(call) else ""
 
 
-def _answered_records(call: Call) -> str:
+def _answered_records(call: Call, lookups: Lookups) -> str:
     if not has_full_answer(call):
         return ""
     shown = []
     for record in parsed(call.response_body) or ():
         key = f" key {shortened(record['key'])}" if record.get("key") else ""
         shown.append(f"{_place(record)}{key} {shortened(_value(record['value']), 80)}")
-    return listed(shown) or "no records"
+    text = listed(shown) or "no records"
+    facts = lookups.facts.get(call.number, {})
+    for place, count in facts.get("skipped", {}).items():
+        text += f" ({counted(count, 'record')} of {place} before its start: policy latest)"
+    if unfetched := facts.get("unfetched"):
+        counts = [f"{place} ({counted(count, 'record')})" for place, count in unfetched.items()]
+        text += f"; no request fetched {listed(counts)}"
+    return text
 
 
 def _positions(body: Any) -> list[dict[str, Any]]:
@@ -210,18 +218,7 @@ def _own_offset_committed(values: Values, lookups: Lookups) -> str:
     )
 
 
-def _begun_at_the_end(values: Values, lookups: Lookups) -> str:
-    records = "record" if values["skipped"] == 1 else f"{values['skipped']} records"
-    return (
-        f"group {shortened(values['group'])} began at offset {values['offset']} of "
-        f"{shortened(values['partition'])}, which was its end, because {shortened(values['member'])} "
-        f"has the policy latest: it does not receive the {records} before. Send the header "
-        "Kafka-Auto-Offset-Reset: earliest to receive them"
-    )
-
-
 SENTENCES: Sentences = {
-    "begun_at_the_end": _begun_at_the_end,
     "commit_too_high": _commit_too_high,
     "commit_too_low": _commit_too_low,
     "group_behind": _behind,

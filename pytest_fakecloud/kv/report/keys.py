@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.timers import process_seconds, to_datetime
+from ...core.timers import clock_time, process_seconds, to_datetime
 from ...reporting.calls import QUEUED, lines_of
 from ...reporting.model import Finding
-from ...reporting.report import ObservedTest
+from ...reporting.report import ObservedTest, about_key
 from .history import (
     UNKNOWN,
     Command,
     Database,
+    Expiries,
     ServerOrDatabase,
     commands,
     has_no_ttl,
@@ -37,6 +38,23 @@ def ttl_removed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         )
         if has_ttl and removes and has_no_ttl(fake, command.key):
             yield command.finding("ttl_removed")
+
+
+def expired(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
+    """Find keys of a failed test that had expired when a command accessed them, or have at its end."""
+    if test.raised is None:
+        return
+    found: dict[tuple[str, int], Command] = {}
+    expiries = Expiries()
+    for command, expiries in with_expiries(test, fake):
+        for key in command.keys:
+            if expiries.expired(key, command.at_us):
+                found.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
+    now_us = test.cloud.clock.now_us()
+    for key in [key for key in expiries if expiries.expired(key, now_us)]:
+        found.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
+    for (key, at_us), setter in found.items():
+        yield about_key("expired", setter.entry, key, at=clock_time(at_us, setter.at_us))
 
 
 _TIMES = {"seconds": range(10**8, 10**11), "milliseconds": range(10**11, 10**14)}
@@ -154,4 +172,4 @@ def lock_of_another(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Find
         command.drop_replaced(holders)
 
 
-DETECTORS = (wrong_time, expire_not_executed, lock_of_another, ttl_removed)
+DETECTORS = (wrong_time, expire_not_executed, lock_of_another, ttl_removed, expired)

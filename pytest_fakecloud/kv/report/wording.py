@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core.calls import Call, on_connection
 from ...core.errors import counted, listed
@@ -24,11 +26,16 @@ from ...reporting.values import (
     scalar,
     shortened,
 )
+from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""
+_WITH_FIELDS = 3
+"""Maximum number of hits of a search that are shown with their fields."""
+Facts: TypeAlias = Mapping[Any, Any]
+"""What a server knows about the commands of a call, by their lines."""
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
@@ -46,25 +53,29 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     if call.route in SEVERAL:
         replies = parsed(call.response_body) if has_full_answer(call) else None
         replies = replies if isinstance(replies, list) else ()
+        facts = lookups.facts.get(call.number, {})
         if len(lines) == 1 and call.route == "pipeline":
-            return _only_command(lines[0], replies, lookups, _is_base64(call))
-        return _commands(f"{call.route} of {len(lines)}", lines, replies, _is_base64(call))
+            return _only_command(lines[0], replies, lookups, facts, _is_base64(call))
+        return _commands(f"{call.route} of {len(lines)}", lines, replies, facts, _is_base64(call))
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
         is_transaction = name in ("EXEC", "DISCARD")
-        return _transaction(call, name, steps) if is_transaction else _connection_setup(steps)
+        if not is_transaction:
+            return _connection_setup(steps)
+        return _transaction(call, name, steps, lookups.facts.get(call.number, {}))
     text = command_text(lines[0], lookups.scripts)
-    return Summary(text, _answer(call, name), script=_sent_script(lines[0]))
+    answer = _answer(call, lines[0], lookups.facts.get(call.number, {}))
+    return Summary(text, answer, script=_sent_script(lines[0]))
 
 
-def _answer(call: Call, name: str) -> str:
+def _answer(call: Call, line: Sequence[str], facts: Facts) -> str:
     if not has_full_answer(call):
         return ""
     if on_connection(call) and (not call.response_body or "response_body" in call.cut):
         if size := call.cut.get("response_body"):
             return f"{size} bytes"
-        return "subscribed" if name in _SUBSCRIBING else "no reply"
-    return _result(envelope(call), _is_base64(call))
+        return "subscribed" if line[0].upper() in _SUBSCRIBING else "no reply"
+    return _result(line, envelope(call), facts, _is_base64(call))
 
 
 def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
@@ -72,11 +83,11 @@ def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
     return Summary(f"connect with {shortened(' '.join(clients))}" if clients else "connect", "OK")
 
 
-def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]]) -> Summary:
+def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]], facts: Facts) -> Summary:
     result = envelope(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
     replies = [result if is_error(result) else {"result": result} for result in results]
-    summary = _commands(f"{name} of {len(lines)}", lines, replies)
+    summary = _commands(f"{name} of {len(lines)}", lines, replies, facts)
     if isinstance(result, list):
         return summary
     undone = "null: a watched key was changed, so nothing was executed"
@@ -84,13 +95,17 @@ def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]]) -> Summa
 
 
 def _commands(
-    what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], is_base64: bool = False
+    what: str,
+    lines: Sequence[Sequence[str]],
+    replies: Sequence[Any],
+    facts: Facts,
+    is_base64: bool = False,
 ) -> Summary:
     """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
     shown = [
-        command_text(line) + _with_arrow(reply, is_base64)
+        command_text(line) + _with_arrow(line, reply, facts, is_base64)
         for number, (line, reply) in enumerate(zip_longest(lines, replies))
         if number < PIPELINED or _has_failed(reply)
     ]
@@ -103,19 +118,21 @@ def _commands(
 
 
 def _only_command(
-    line: Sequence[str], replies: Sequence[Any], lookups: Lookups, is_base64: bool
+    line: Sequence[str], replies: Sequence[Any], lookups: Lookups, facts: Facts, is_base64: bool
 ) -> Summary:
     """Describe a pipeline of one command, which clients that pipeline automatically send."""
-    answer = _with_arrow(replies[0], is_base64).removeprefix(" <-- ") if len(replies) == 1 else ""
+    arrow = _with_arrow(line, replies[0], facts, is_base64) if len(replies) == 1 else ""
+    answer = arrow.removeprefix(" <-- ")
     return Summary(command_text(line, lookups.scripts), answer, script=_sent_script(line))
 
 
-def _with_arrow(reply: Any, is_base64: bool) -> str:
+def _with_arrow(line: Sequence[str], reply: Any, facts: Facts, is_base64: bool) -> str:
     """Return the text that follows one of several commands; empty if its reply is unknown."""
     if not isinstance(reply, dict):
         return "" if reply is None else " <-- "
-    failed = _has_failed(reply)
-    return f" <-- {scalar(reply['error']) if failed else _result(reply.get('result'), is_base64)}"
+    if _has_failed(reply):
+        return f" <-- {scalar(reply['error'])}"
+    return f" <-- {_result(line, reply.get('result'), facts, is_base64)}"
 
 
 def _has_failed(reply: Any) -> bool:
@@ -206,8 +223,50 @@ def _argument(text: str) -> str:
     return shortened(text)
 
 
-def _result(value: Any, is_base64: bool = False) -> str:
-    return shortened(scalar(each_from_base64(value) if is_base64 else value), ROOM)
+def _result(line: Sequence[str], value: Any, facts: Facts, is_base64: bool = False) -> str:
+    """Return the result of a command, with what the server holds if the answer does not say it."""
+    value = each_from_base64(value) if is_base64 else value
+    words = (line[0].upper(), *line[1:])
+    fact = facts.get(words)
+    if words[0] == "SEARCH.QUERY" and isinstance(value, list):
+        return _hits(words, value, fact)
+    text = shortened(scalar(value), ROOM)
+    if words[0] == "XGROUP" and fact:
+        text += f" ({fact} {'entry' if fact == 1 else 'entries'} before its start)"
+    stored = _stored_scores(words)
+    return f"{text} (stored as {listed(stored)})" if stored else text
+
+
+def _hits(words: Sequence[str], hits: Sequence[Any], total: int | None) -> str:
+    shown = []
+    for hit in hits:
+        key, score, *rest = hit if isinstance(hit, list) else [hit]
+        fields = (
+            [shortened(f"{name} {scalar(value)}", 60) for name, value in rest[0]] if rest else []
+        )
+        shown.append(
+            " ".join([str(key), str(score), *(fields if len(hits) <= _WITH_FIELDS else ())])
+        )
+    if not hits and not total:
+        return "no hits"
+    text = counted(len(hits), "hit")
+    if total is not None and total > len(hits):
+        text = f"{len(hits)} of {counted(total, 'hit')}"
+        text += "" if "LIMIT" in map(str.upper, words) else ", no LIMIT: default 10"
+    return f"{text}: {listed(shown)}" if shown else text
+
+
+def _stored_scores(words: Sequence[str]) -> list[str]:
+    """Return the scores of a command as they are stored, if they are not those that were sent: a score
+    has 53 bits.
+    """
+    spec = spec_of(list(words)) if words[0] in kinds.SCORES else None
+    stored = []
+    for sent in () if spec is None else spec.bound(words).named("score"):
+        with suppress(ValueError, ArithmeticError):
+            if Decimal(repr(float(sent))) != Decimal(sent):
+                stored.append(f"{float(sent):.17g}")
+    return stored
 
 
 # -- findings -------------------------------------------------------------------------------------
@@ -266,9 +325,12 @@ def _expire_not_executed(values: Values, lookups: Lookups) -> str:
 
 def _ttl_removed(values: Values, lookups: Lookups) -> str:
     return (
-        f"this SET removed the TTL of {shortened(values['key'])} (it had neither EX, PX nor KEEPTTL), "
-        "so the key never expires"
+        f"this SET removed the TTL of {shortened(values['key'])}: it has neither EX, PX nor KEEPTTL"
     )
+
+
+def _expired(values: Values, lookups: Lookups) -> str:
+    return f"{shortened(values['key'])} expired at {values['at']}"
 
 
 def _lock_of_another(values: Values, lookups: Lookups) -> str:
@@ -287,6 +349,7 @@ SENTENCES: Sentences = {
     "unlikely_ttl": _unlikely_ttl,
     "expires_by_wall_clock": _expires_by_wall_clock,
     "expire_not_executed": _expire_not_executed,
+    "expired": _expired,
     "ttl_removed": _ttl_removed,
     "lock_of_another": _lock_of_another,
 }

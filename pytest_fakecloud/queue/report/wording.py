@@ -240,37 +240,15 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     if message_id not in lookups.steps and data.get("about"):
         message_id = str(data["about"])
     if steps := lookups.steps.get(message_id):
-        text = listed([*dict.fromkeys(map(step_text, steps))], 3)
-    elif before := lookups.results.get(message_id):
-        text = f"after {step_text(before)}"
-    else:
-        text = "first step"
+        # A row of the delivery publishes the step with its result, unless the delivery failed.
+        is_row = 200 <= (data.get("status") or 0) < 300
+        called = [step for step in steps
+                  if not is_row or (step["stepType"] == "Call" and "out" not in step)]  # fmt: skip
+        text = listed([*dict.fromkeys(map(step_text, called))], 3)
+        return f"{text} of {lookups.short(run)}, " if text else f"{lookups.short(run)}, "
+    before = lookups.results.get(message_id)
+    text = f"after {step_text(before)}" if before else "first step"
     return f"{text} of {lookups.short(run)}, "
-
-
-def delivery_name(row: ReportRow, lookups: Lookups) -> str:
-    """Return the name of a delivery; for a callback, with the attempt that it reports on."""
-    assert row.delivery is not None
-    data = row.delivery.data
-    exchange = lookups.attempts.get(data.get("began") or 0)
-    body = exchange.body if exchange is not None else str(data.get("sent") or "")
-    report = callback_report(body)
-    if report is None or data.get("message_kind", "message") == "message":
-        status = data.get("status") or data.get("error") or "no answer"
-        name = attempt_name(row, row, lookups)
-        if lookups.steps.get(str(data.get("message_id"))):
-            name = name.removesuffix(f" of {lookups.short(data['message_id'])}")
-        return f"{name} ({status})"
-    kind = str(data["message_kind"]).replace("_", " ")
-    retried, most = report.get("retried"), report.get("maxRetries")
-    text = f"the {kind} about "
-    attempt = data.get("about_attempt")
-    if isinstance(retried, int) and isinstance(most, int) and isinstance(attempt, int):
-        left = most - retried
-        text += f"attempt {attempt} of {attempt + left} of {lookups.short(data.get('about') or '')}"
-        retries = "1 retry" if left == 1 else f"{left} retries"
-        return f"{text} ({report.get('status')}, {retries} left)"
-    return f"{text}{lookups.short(data.get('about') or '')} ({report.get('status')})"
 
 
 def exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
@@ -303,28 +281,19 @@ def _sent_steps(body: str) -> str:
     """Describe the steps of a workflow run in the body of a delivery, which a client does not execute
     again; empty for any other body.
     """
-    return "; ".join(text for _, text, _ in sent_steps(body))
+    return "; ".join(text for _, text in sent_steps(body))
 
 
-def sent_steps(body: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the id of the message of each step in the body of a delivery, its words, and its result or
+def sent_steps(body: str) -> Iterator[tuple[str, str]]:
+    """Yield the id of the message of each step in the body of a delivery, and its words: its result, or
     the input of the run; nothing for any other body.
     """
     for record in items_of(body):
         if {"messageId", "callType"} <= record.keys():
             content = from_base64(str(record.get("body") or ""))
             step = step_in({}, content)
-            if not step:
-                words = f"input {shortened(readable(content), 80)}"
-                yield str(record["messageId"]), words, content
-                continue
-            # The kind of a step, which others have in common with it, is not a value.
-            result = step.get("out")
-            yield (
-                str(record["messageId"]),
-                _whole_step(step),
-                "" if result in (None, "null") else str(result),
-            )
+            words = _whole_step(step) if step else f"input {shortened(readable(content), 80)}"
+            yield str(record["messageId"]), words
 
 
 def _answered(data: Mapping[str, Any]) -> str:

@@ -6,66 +6,49 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call
-from ...inspect.data import State
-from ...reporting.calls import Lookups, envelope, error_of, has_full_answer
+from ...reporting.calls import Lookups, envelope, has_full_answer
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
-from ...reporting.values import pairs, parsed, scalar, shortened
+from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
-from ..inspect.data import section_of
+
+_NOTHING = ({"deleted": 0}, {"updated": 0})
+"""Answers to writes that changed no record."""
 
 
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     entry = row.entry
     if isinstance(entry, Action):
         if entry.kind == "load":
-            positional, named = entry.call or ((), {})
+            _, named = entry.call or ((), {})
             name = str(named.get("namespace") or "")
-            subject = ReportSubject("namespace", name, entry.fake)
-            yield DataAccess(subject, True, f"load{_in(name)}", value=positional[:1])
+            yield DataAccess(ReportSubject("namespace", name, entry.fake), True)
     elif isinstance(entry, Call):
         yield from _of_call(entry)
 
 
 def _of_call(call: Call) -> Iterator[DataAccess]:
-    name = str(call.facts.get("namespace") or "")
-    subject = ReportSubject("namespace", name, call.fake)
+    subject = ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
     answer = envelope(call) if has_full_answer(call) else None
-    result, succeeded = _outcome(call, answer)
+    succeeded = _outcome(call, answer)
     if call.route in UPSERTS or call.route == "update":
         for item in body if isinstance(body, list) else [body]:
-            item = item if isinstance(item, dict) else {}
-            mode = f" ({item.get('metadataUpdateMode') or 'OVERWRITE'})"
-            has_mode = call.route == "update" and item.get("metadata")
-            what = f"{call.route}{_in(name)} {_shown(item)}{mode if has_mode else ''}"
-            value = {key: item.get(key) for key in ("id", "metadata", "data") if item.get(key)}
-            yield DataAccess(subject, True, what, result, str(item.get("id", "")), value, succeeded)
+            part = str(item.get("id", "")) if isinstance(item, dict) else ""
+            yield DataAccess(subject, True, part, succeeded)
     elif call.route in ("delete", "reset", "delete-namespace", "rename-namespace"):
         record_ids = _ids(body)
         deleted = answer.get("deleted") if isinstance(answer, dict) else None
         if succeeded and isinstance(deleted, int) and 0 < deleted < len(set(record_ids)):
             succeeded = None  # The answer does not say which records existed.
         for record_id in record_ids or [""]:
-            what = f"{call.route}{_in(name)} {record_id}".strip()
-            yield DataAccess(subject, True, what, result, record_id, None, succeeded)
+            yield DataAccess(subject, True, record_id, succeeded)
     else:
-        what = f"{call.route}{_in(name)}{_filter(body)}"
         hits = list(_hits(call.route, answer))
         for hit in hits:
-            value = {key: hit[key] for key in hit if key != "vector"}
-            yield DataAccess(subject, False, what, _shown(hit), str(hit.get("id", "")), value)
-        if call.route in QUERIES and not hits and succeeded:
-            yield DataAccess(subject, False, what, "no hits")
-
-
-def _filter(body: Any) -> str:
-    filters = [item.get("filter") for item in (body if isinstance(body, list) else [body])
-               if isinstance(item, dict)]  # fmt: skip
-    return "".join(f" ({shortened(str(text), 80)})" for text in filters if text)
-
-
-def _in(namespace: str) -> str:
-    return f" in {namespace}" if namespace else ""
+            yield DataAccess(subject, False, str(hit.get("id", "")))
+        # What a query did not find is also a part of its answer.
+        if call.route in (*QUERIES, "fetch", "range"):
+            yield DataAccess(subject, False, "", bool(hits) if succeeded else succeeded)
 
 
 def _ids(body: Any) -> list[str]:
@@ -85,27 +68,10 @@ def _hits(route: str, answer: Any) -> Iterator[dict[str, Any]]:
                 yield hit
 
 
-def _shown(item: dict[str, Any]) -> str:
-    parts = [scalar(item.get("id"))]
-    if item.get("metadata"):
-        parts.append(f"({shortened(pairs(item['metadata']), 100)})")
-    if item.get("data") is not None:
-        parts.append(shortened(str(item["data"]), 60))
-    return " ".join(parts)
-
-
-_NOTHING = ({"deleted": 0}, {"updated": 0})
-"""Answers to writes that changed no record."""
-
-
-def _outcome(call: Call, answer: Any) -> tuple[str, bool | None]:
+def _outcome(call: Call, answer: Any) -> bool | None:
     if has_full_answer(call):
-        result = shortened(scalar(answer), 60)
-        return (f"{result} (wrote nothing)", False) if answer in _NOTHING else (result, True)
-    status, text = error_of(call)
-    if status and call.fault is None:
-        return shortened(f"{status} {text}", 120), False
-    return f"{status} {call.outcome}".strip(), None
+        return answer not in _NOTHING
+    return False if call.status is not None and call.status >= 400 and call.fault is None else None
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -114,11 +80,3 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     name = named.get("namespace", positional[0] if method == "vectors" and positional else "")
     name = "*" if method in ("namespaces", "pending") else str(name)
     return [Sought(ReportSubject("namespace", name, fake.name))]
-
-
-def stored(state: State, fake: str) -> Iterator[Sought]:
-    """Yield the vectors of a state."""
-    for section, items in state.items():
-        name = section.removeprefix("namespace ") if section != section_of("") else ""
-        for vector_id in items if section == section_of(name) else ():
-            yield Sought(ReportSubject("namespace", name, fake), vector_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...core.calls import Call
@@ -10,6 +11,10 @@ from ...reporting.calls import Lookups, envelope, has_full_answer
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
+from .facts import length_of
+
+_EQUAL = 1e-3
+"""Difference of lengths below which vectors count as normalised alike."""
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
@@ -17,9 +22,13 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     body = parsed(call.request_body) if call.request_body.strip() else {}
     if not call.route or body is None:
         return None
-    space = call.facts.get("namespace")
-    where = f" in {namespace(space)}" if space else ""
-    return Summary(f"{call.route} {_content(call.route, body)}".strip() + where, _answer(call))
+    facts = lookups.facts.get(call.number, {})
+    space = str(call.facts.get("namespace") or "")
+    # The default one is named if there are others, of which one may be meant.
+    is_named = space or (facts.get("has_namespaces") and "namespace" not in call.route)
+    where = f" in {namespace(space)}" if is_named else ""
+    what = f"{call.route} {_content(call.route, body)}".strip() + where
+    return Summary(what, _answer(call, body, facts))
 
 
 def _content(route: str, body: Any) -> str:
@@ -73,14 +82,17 @@ def _named(body: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _answer(call: Call) -> str:
+def _answer(call: Call, body: Any, facts: Mapping[str, Any]) -> str:
     if not has_full_answer(call):
         return ""
     result = envelope(call)
     if call.route in QUERIES:
         hits = result.get("scores", []) if isinstance(result, dict) else result
         lists = hits if hits and isinstance(hits[0], list) else [hits]
-        return "; ".join(map(_hits, lists))
+        items = [*(body if isinstance(body, list) else [body]), *[{} for _ in lists]]
+        return "; ".join(
+            _hits(found, item, facts) for found, item in zip(lists, items, strict=False)
+        )
     if call.route == "info" and isinstance(result, dict):
         return _info(result)
     if call.route in ("fetch", "range"):
@@ -106,15 +118,43 @@ def _info(result: dict[str, Any]) -> str:
     return f"{text}, {pairs(settings)}" if settings else text
 
 
-def _hits(hits: list[dict[str, Any]]) -> str:
+def _hits(hits: list[dict[str, Any]], query: dict[str, Any], facts: Mapping[str, Any]) -> str:
+    """Describe the hits of a query by the similarity function of the index, with the lengths of the
+    vectors if these differ, and how many vectors there are if the query returns not all of them.
+    """
     if not hits:
         return "no hits"
+    lengths = _lengths(hits, query, facts)
     shown = [
         f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
+        + (f" (length {lengths[hit['id']]:.3g})" if hit.get("id") in lengths else "")
         + (f" ({pairs(hit['metadata'])})" if hit.get("metadata") else "")
         for hit in hits
     ]
-    return f"{counted(len(hits), 'hit')}: {listed(shown)}"
+    text = counted(len(hits), "hit")
+    count = facts.get("count") or 0
+    if count > len(hits) and not query.get("filter"):
+        text = f"{len(hits)} of {counted(count, 'vector')}"
+        text += "" if "topK" in query else ", no topK: default 10"
+    if similarity := facts.get("similarity"):
+        text += f" by {similarity}"
+        text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
+    return f"{text}: {listed(shown)}"
+
+
+def _lengths(
+    hits: Iterable[dict[str, Any]], query: dict[str, Any], facts: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return the lengths of the vectors of hits by their ids, and that of the query by an empty string;
+    nothing if all are equal.
+    """
+    known = facts.get("lengths") or {}
+    lengths = {hit["id"]: known[hit["id"]] for hit in hits if hit.get("id") in known}
+    vector = query.get("vector")
+    if isinstance(vector, list):
+        lengths[""] = length_of(vector)
+    spread = max(lengths.values(), default=0) - min(lengths.values(), default=0)
+    return lengths if spread > _EQUAL else {}
 
 
 def _score(score: float) -> str:

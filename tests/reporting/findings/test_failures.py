@@ -1,4 +1,4 @@
-"""Which findings the report of a failure has: those about the data and the calls of its history."""
+"""Which findings the report of a failure has: those about what its statement read, and linked rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
-    HistoryRow,
-    HistoryStart,
+    ReadByStatement,
+    ReportRow,
     ReportSubject,
     Sought,
-    ValueHistory,
+    Touched,
 )
 from pytest_fakecloud.reporting.report import concerning, report_of
+from pytest_fakecloud.reporting.uses import Use
 
 
 @pytest.fixture
@@ -188,17 +189,27 @@ def test_a_finding_concerns_a_message_of_the_compared_deliveries(cloud: Cloud) -
     assert kinds(cloud, fail) == ["unlikely_duration"]
 
 
-def test_findings_that_a_call_of_the_history_decided_come_first() -> None:
-    a, b = (ReportSubject("key", name, "kv") for name in "ab")
-    start = HistoryStart("looked", (Sought(a),))
-    history = ValueHistory(start, (HistoryRow(3, 0, DataAccess(a, True, "SET a 1"), 0),))
+def test_findings_that_a_touched_row_decided_come_first() -> None:
+    subjects = {name: ReportSubject("key", name, "kv") for name in "abcd"}
+    rows = [ReportRow(number, 0, "call", "client", "kv", "") for number in (3, 4)]
+    rows += [ReportRow(number, 0, "request", "client", "app", "POST /x") for number in (10, 20)]
+    rows += [ReportRow(21, 0, "call", "client", "kv", "", cause=20)]
+    marks = Touched(direct=frozenset({3}), linked=frozenset({4, 10}))
+    uses = [Use(4, rows[1], DataAccess(subjects["c"], True)),
+            Use(21, rows[4], DataAccess(subjects["d"], False))]  # fmt: skip
 
-    def finding(kind: str, row: int, *subjects: ReportSubject) -> Finding:
-        return Finding(kind, "kv", (row,), subjects)
+    def finding(kind: str, row: int, *names: str) -> Finding:
+        return Finding(kind, "kv", (row,), tuple(subjects[name] for name in names))
 
     findings: list[Any] = [
-        finding("of a", 9, a), finding("of b", 8, b), finding("by its call", 5, b), Finding("of all"),
+        finding("of a", 9, "a"), finding("of b", 8, "b"), finding("by its call", 5, "b"),
+        finding("of a linked row", 4, "b"), finding("of c", 7, "c"),
+        finding("read by a request to the same address", 6, "d"), Finding("of all"),
     ]  # fmt: skip
+    statement = ReadByStatement("looked", (Sought(subjects["a"]),))
     # The entry 5 of the journal is part of row 3.
-    kinds = [item.kind for item in concerning(history, findings, {5: 3})]
-    assert kinds == ["by its call", "of a", "of all"]
+    shown = concerning(statement, marks, rows, uses, findings, {5: 3})
+    assert [item.kind for item in shown] == [
+        "by its call", "of a", "of a linked row", "of c", "read by a request to the same address",
+        "of all",
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows are folded, merged and left out, based only on their data."""
+"""Rows are folded and merged, based only on their data."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.reporting.applications import ServedRequest
+from pytest_fakecloud.reporting.folding import FoldedRow, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import AppliedFault, ReportRow
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import about_key, report_of
-from pytest_fakecloud.reporting.selection import (
-    MOST_LINES,
-    NEWEST,
-    FoldedRow,
-    folded,
-    merged,
-    shortened_rows,
-    without_untouched,
-)
 from pytest_fakecloud.reporting.text import section, text
 
 
@@ -35,14 +27,19 @@ def counts(*rows: ReportRow) -> list[int]:
     return [len(line.rows) for line in folded([FoldedRow((shown_row,)) for shown_row in rows])]
 
 
-def test_rows_are_folded_together_with_what_is_nested_in_them() -> None:
-    attempt = row(1, "a", attempt=1), row(2, "set", depth=1)
-    again = row(3, "a", attempt=2), row(4, "set", depth=1)
-    third = row(5, "a", attempt=3), row(6, "set", depth=1)
-    other = row(5, "a", attempt=3), row(6, "del", depth=1)
+def test_attempts_are_folded_together_with_what_is_nested_in_them() -> None:
+    attempt = row(1, "a", kind="attempt", attempt=1), row(2, "set", depth=1)
+    again = row(3, "a", kind="attempt", attempt=2), row(4, "set", depth=1)
+    third = row(5, "a", kind="attempt", attempt=3), row(6, "set", depth=1)
+    other = row(5, "a", kind="attempt", attempt=3), row(6, "del", depth=1)
     assert counts(*attempt, *again) == [2, 2]
     assert counts(*attempt, *again, *third) == [3, 3]
     assert counts(*attempt, *again, *other) == [2, 2, 1, 1]
+
+
+def test_two_equal_calls_have_lines_of_their_own() -> None:
+    assert counts(row(1, "a"), row(2, "a")) == [1, 1]
+    assert counts(row(1, "a"), row(2, "a"), row(3, "a")) == [3]
 
 
 @pytest.mark.parametrize(
@@ -53,59 +50,28 @@ def test_rows_are_folded_together_with_what_is_nested_in_them() -> None:
     ],
 )  # fmt: skip
 def test_rows_that_differ_are_not_folded(differs: dict[str, Any]) -> None:
-    assert counts(row(1, "a"), row(2, "a")) == [2]
-    assert counts(row(1, "a"), row(2, "a", **differs)) == [1, 1]
+    assert counts(row(1, "a"), row(2, "a"), row(3, "a", **differs)) == [1, 1, 1]
 
 
 def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> None:
     event = Event(2, 0, "broker", "broker", "rebalance", "")
     rows = [row(1), row(2, actor="kv", peer="kv", kind="event", entry=event, follows=1)]
-    assert [len(line) for line in merged(rows, ())] == [2]
-    assert [len(line) for line in merged(rows, {2})] == [1, 1]
+    assert [len(line.effects) for line in merged(rows, ())] == [1]
+    assert [len(line.effects) for line in merged(rows, {2})] == [0, 0]
 
 
-def test_the_newest_rows_and_those_with_findings_or_errors_are_shown() -> None:
-    rows = [row(n, ok=n != 5) for n in range(1, 201)]
-    lines = list(shortened_rows([FoldedRow((shown_row,)) for shown_row in rows], {7}))
-    shown = [line if isinstance(line, int) else f"#{line.row.number}" for line in lines]
-    newest = [f"#{number}" for number in range(201 - NEWEST, 201)]
-    assert shown == [4, "#5", 1, "#7", 200 - NEWEST - 7, *newest]
+def test_rows_that_are_not_listed_are_counted_by_what_they_called() -> None:
+    rows = [row(n, operation="SET" if n % 2 else "GET") for n in range(1, 10)]
+    rows += [row(10, library="rq"), row(11, library="rq"), row(12)]
+    lines = list(without_unlisted([FoldedRow((own,)) for own in rows], {4, 12}))
+    shown = [line if isinstance(line, str) else line.row.number for line in lines]
+    assert shown == [
+        "3 calls left out: kv SET (x2), kv GET", 4,
+        "5 calls left out: kv SET (x3), kv GET (x2)", "rq: 2 calls", 12,
+    ]  # fmt: skip
 
 
-def test_a_short_report_has_all_rows_and_a_long_one_the_newest_errors() -> None:
-    lines = [FoldedRow((row(n, ok=False),)) for n in range(1, 201)]
-    assert len(list(shortened_rows(lines[:MOST_LINES], ()))) == MOST_LINES
-    left_out, *shown = shortened_rows(lines, ())
-    assert (left_out, len(shown)) == (200 - 2 * NEWEST, 2 * NEWEST)
-
-
-def shown_numbers(rows: list[ReportRow], touched: set[int]) -> list[int]:
-    lines = without_untouched([FoldedRow((shown_row,)) for shown_row in rows], touched)
-    shown = [line for line in shortened_rows(lines, ()) if isinstance(line, FoldedRow)]
-    return [line.row.number for line in shown if not line.summary]
-
-
-def test_all_rows_of_a_short_run_are_shown() -> None:
-    rows = [row(number) for number in range(1, 61)]
-    assert shown_numbers(rows, {5}) == list(range(1, 61))
-
-
-def test_a_long_run_shows_the_rows_that_the_history_touches() -> None:
-    rows = [row(number, ok=number != 10) for number in range(1, 62)]
-    assert shown_numbers(rows, {5}) == [5, 10]
-
-
-def test_rows_of_a_library_neither_make_a_run_long_nor_hide_rows_of_the_application() -> None:
-    own = set(range(1, 300, 5))
-    rows = [row(n, library="" if n in own else "rq") for n in range(1, 301)]
-    assert own <= set(shown_numbers(rows, set()))
-    # Runs of four rows are summarised, shorter ones are left out before the last lines.
-    rows = [row(n, library="" if n in own else "rq") for n in range(1, 301) if n % 5]
-    assert own <= set(shown_numbers(rows, set()))
-    assert len(shown_numbers(rows, set())) < len(rows)
-
-
-# -- the text of a selection -----------------------------------------------------------------------
+# -- the text of rows -----------------------------------------------------------------------
 
 
 def test_a_function_is_before_a_call_by_its_moment_and_not_by_its_name(cloud: Cloud) -> None:
@@ -141,10 +107,10 @@ def test_a_long_line_of_a_script_is_wrapped_and_not_cut(cloud: Cloud) -> None:
 
 def test_rows_of_other_days_have_their_date(cloud: Cloud) -> None:
     server = cloud.kv_server()
-    for key in ("a", "b", "b"):
+    for key in ("a", "b", "b", "b"):
         httpx.post(server.url, json=["GET", key], headers=server.headers)
         cloud.clock.advance("1d")
-    assert "GET b (x2 until 2026-03-03 12:00:00.000)" in section(cloud)
+    assert "GET b (x3 until 2026-03-04 12:00:00.000)" in section(cloud)
     assert [line for line in section(cloud).splitlines() if line.startswith("--")] == [
         "-- 2026-03-01 --",
         "-- 2026-03-02 --",

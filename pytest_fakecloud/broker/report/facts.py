@@ -1,0 +1,91 @@
+"""What a broker knows about requests beside their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...core.calls import Call, Entry, Event
+from ...reporting.calls import Lookups, executed
+from ...reporting.values import parsed
+
+
+def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Mapping[str, Any]]:
+    """Return by the number of a call: the partitions of its topics with records that no request has
+    fetched, and the number of records before the offsets at which its new group began.
+    """
+    own = [entry for entry in entries if entry.fake == fake.name]
+    calls = [entry for entry in own if isinstance(entry, Call) and executed(entry)]
+    known: dict[int, dict[str, Any]] = {}
+    unfetched = _unfetched(fake, own)
+    skipped = _skipped(fake, own)
+    for call in calls:
+        if call.route not in ("consume", "fetch"):
+            continue
+        topics = [str(topic) for topic in call.facts.get("topic") or ()]
+        if partitions := {place: count for place, count in unfetched.items()
+                          if place.rpartition("-")[0] in topics}:  # fmt: skip
+            known.setdefault(call.number, {})["unfetched"] = partitions
+        if call.route == "consume" and (before := skipped.pop(str(call.facts.get("group")), None)):
+            known.setdefault(call.number, {})["skipped"] = before
+    return dict(known)
+
+
+def _unfetched(fake: Any, entries: Iterable[Entry]) -> dict[str, int]:
+    """Return the partitions with records that no request has fetched, with the number of these."""
+    fetched: set[str] = set()
+    for entry in entries:
+        if isinstance(entry, Event):
+            for places in (entry.data.get("assignment") or {}).values():
+                fetched.update(f"{topic}-{partition}" for topic, partition in places)
+        elif entry.route == "fetch":
+            body = parsed(entry.request_body)
+            items = (
+                [body, *(body.get("topicPartitionOffsets") or ())] if isinstance(body, dict) else []
+            )
+            fetched.update(f"{item.get('topic')}-{item.get('partition')}" for item in items)
+    return {
+        place: end - topic.start_offsets[partition]
+        for topic in fake.topics()
+        for partition, end in enumerate(topic.end_offsets)
+        if end > topic.start_offsets[partition]
+        and (place := f"{topic.name}-{partition}") not in fetched
+    }
+
+
+def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
+    """Return the records before the offsets at which new groups began, as the policy ``latest`` says,
+    by group and partition.
+    """
+    created = {
+        event.data.get("group") for event in entries
+        if isinstance(event, Event) and event.kind == "rebalance" and event.data.get("generation") == 1
+    }  # fmt: skip
+    received = _received(entries)
+    skipped: dict[str, dict[str, int]] = {}
+    for view in fake.groups():
+        if view.name not in created:
+            continue
+        group = view._described()
+        for member in group.members:
+            for tp, position in member.position.items():
+                place = f"{tp.topic}-{tp.partition}"
+                is_known = (view.name, place) in received or tp in group.committed
+                if is_known or position is None or member.config.auto_offset_reset != "latest":
+                    continue
+                before = position - fake.topic(tp.topic).start_offsets[tp.partition]
+                if before > 0:
+                    skipped.setdefault(view.name, {})[place] = before
+    return skipped
+
+
+def _received(entries: Iterable[Entry]) -> set[tuple[str, str]]:
+    """Return the groups with the partitions of which they received records."""
+    received: set[tuple[str, str]] = set()
+    for call in entries:
+        if isinstance(call, Call) and call.route == "consume" and executed(call):
+            answer = parsed(call.response_body)
+            for record in answer if isinstance(answer, list) else ():
+                place = f"{record['topic']}-{record['partition']}"
+                received.add((str(call.facts.get("group")), place))
+    return received

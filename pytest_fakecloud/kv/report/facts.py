@@ -1,0 +1,71 @@
+"""What a key-value server knows about commands beside their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ...core.calls import Call, Entry
+from ...core.errors import ContractError
+from ...reporting.calls import Lookups
+from ...reporting.values import parsed
+from ..table.registry import COMMANDS
+from .accesses import commands_of
+
+_SEARCHES = {name for name, spec in COMMANDS.items() if spec.synopsis.startswith("index filter")}
+"""Commands that search an index."""
+Line = tuple[str, ...]
+
+
+def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Mapping[Line, Any]]:
+    """Return by the number of a call, and by the line of a command: the number of documents that a
+    search found, and the number of entries before the start of a consumer group.
+    """
+    commands = [
+        (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
+        for call in entries if isinstance(call, Call) and call.fake == fake.name
+        for words, answer in commands_of(call, lookups)
+    ]  # fmt: skip
+    known: dict[int, dict[Line, Any]] = {}
+    for number, line, fact in (*_totals(fake, commands), *_before_start(commands)):
+        known.setdefault(number, {})[line] = fact
+    return dict(known)
+
+
+def _totals(
+    fake: Any, commands: Iterable[tuple[int, Line, Any]]
+) -> Iterator[tuple[int, Line, int]]:
+    """Yield the number of documents that each query found. A server keeps the newest searches."""
+    searching = [command for command in commands if command[1][0] in _SEARCHES]
+    searches: list[Any] = []
+    with suppress(ContractError):  # of a real server
+        searches = list(fake.searches()) if searching else []
+    for (number, line, _), search in zip(reversed(searching), reversed(searches), strict=False):
+        if line[0] == "SEARCH.QUERY" and parsed(line[2]) == search.filter:
+            yield number, line, search.total
+
+
+def _before_start(commands: Iterable[tuple[int, Line, Any]]) -> Iterator[tuple[int, Line, int]]:
+    """Yield how many of the entries that were added to a stream are before the start of a group."""
+    added: dict[str, list[str]] = {}
+    for number, line, result in commands:
+        if line[0] == "XADD" and isinstance(result, str):
+            added.setdefault(line[1], []).append(result)
+        elif line[0] == "XGROUP" and line[1].upper() == "CREATE" and result == "OK":
+            before = [entry for entry in added.get(line[2], ()) if _is_before(entry, line[4])]
+            if before:
+                yield number, line, len(before)
+        elif line[0] in ("DEL", "UNLINK", "FLUSHALL", "FLUSHDB", "XTRIM"):
+            added.clear()
+
+
+def _is_before(entry: str, start: str) -> bool:
+    if start == "$":
+        return True
+    return _parts(entry) <= _parts(start)
+
+
+def _parts(entry_id: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in entry_id.split("-") if part.isdecimal()]
+    return (*numbers, 0, 0)[:2]

@@ -1,0 +1,128 @@
+"""The lines of a report's rows: events are part of the row of their call, repetitions of the first row,
+and rows that are not listed become one line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+
+from ..core.calls import Event
+from ..core.errors import counted, listed
+from .model import ReportRow
+
+_LEAST = 3
+"""Minimum number of equal rows in succession that become one, except for attempts of a message."""
+_SAME = attrgetter(
+    "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedRow:
+    """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row."""
+
+    rows: tuple[ReportRow, ...]
+    effects: tuple[Event, ...] = ()
+
+    @property
+    def row(self) -> ReportRow:
+        return self.rows[0]
+
+
+def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
+    """Return a line for each row; an event is part of the line of the call that caused it.
+
+    A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
+    """
+    lines: list[FoldedRow] = []
+    place: dict[int, int] = {}
+    for row in every:
+        at = place.get(row.follows)
+        if at is None and lines and _results_from(row, lines[-1].row):
+            at = len(lines) - 1
+        if at is not None and row.number not in marked and isinstance(row.entry, Event):
+            lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
+            continue
+        place[row.number] = len(lines)
+        lines.append(FoldedRow((row,)))
+    return lines
+
+
+def _results_from(row: ReportRow, before: ReportRow) -> bool:
+    if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
+        return False
+    reason, data = row.entry.data.get("cause") or (), before.entry.data
+    return (
+        row.operation == "rebalance"
+        and before.operation in ("join", "leave", "expire")
+        and tuple(reason) == (before.operation, data.get("instance"))
+        and (row.peer, row.entry.data.get("group")) == (before.peer, data.get("group"))
+    )
+
+
+def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
+    """Return the lines with repetitions folded. A row is folded together with its nested rows.
+
+    Attempts of the same message are folded even if their attempt numbers differ.
+    """
+    blocks: list[list[FoldedRow]] = []
+    for line in every:
+        if blocks and line.row.depth > blocks[-1][0].row.depth:
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    blocks = [[block[0], *folded(block[1:])] for block in blocks]
+    lines: list[FoldedRow] = []
+    for _, equal in groupby(blocks, _key):
+        group = list(equal)
+        if len(group) < _LEAST and group[0][0].row.kind != "attempt":
+            lines += [line for block in group for line in block]
+            continue
+        lines += [
+            replace(same[0], rows=tuple(row for line in same for row in line.rows))
+            for same in zip(*group, strict=True)
+        ]
+    return lines
+
+
+def _key(block: Sequence[FoldedRow]) -> list[tuple[object, ...]]:
+    """Return what is equal in blocks that can be folded."""
+    return [
+        (
+            _SAME(line.row),
+            line.row.depth - block[0].row.depth,
+            repr([event.data for event in line.effects]),
+            len(line.rows),
+        )
+        for line in block
+    ]
+
+
+def without_unlisted(
+    every: Sequence[FoldedRow], numbers: Collection[int]
+) -> Iterator[FoldedRow | str]:
+    """Yield the lines of the rows with these numbers and, for those between them, what they called."""
+    for is_listed, group in groupby(every, lambda line: _is_listed(line, numbers)):
+        if is_listed:
+            yield from group
+            continue
+        rows = [row for line in group for row in line.rows]
+        for library, run in groupby(rows, lambda row: row.library):
+            yield _summary(list(run), library)
+
+
+def _is_listed(line: FoldedRow, numbers: Collection[int]) -> bool:
+    return any(row.number in numbers for row in line.rows)
+
+
+def _summary(rows: Sequence[ReportRow], library: str) -> str:
+    calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
+    if library:
+        return f"{library}: {calls}"
+    names = Counter(f"{row.peer} {row.operation}" for row in rows)
+    texts = [f"{name} (x{times})" if times > 1 else name for name, times in names.items()]
+    return f"{calls} left out: {listed(texts, 6)}"

@@ -1,0 +1,237 @@
+"""What a failing statement read: the data of the fakes at which it looked, what the application read in
+the calls whose results it compared, or the deliveries that filled a list that it compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from ..cloud.services import report_part
+from ..core.calls import Arguments, Call
+from ..core.frames import CodePlace
+from ..core.recorder import Look, SharedRecords
+from .applications import ServedRequest
+from .asserted import (
+    FailedStatement,
+    LineGroup,
+    application_places,
+    changing,
+    codes_of_application,
+    failed_statements,
+    has_failed_statement,
+    latest,
+    promise_looks,
+)
+from .calls import Lookups, records_of
+from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
+from .rows import places_of
+from .uses import Use
+from .values import shortened
+
+if TYPE_CHECKING:
+    from .report import ObservedTest
+
+_WITH_PARTS = ("key", "namespace")
+"""The kinds of data of which the failing statement may have compared a part."""
+
+
+def read_by_statement(
+    test: ObservedTest, rows: Sequence[ReportRow], uses: Sequence[Use]
+) -> ReadByStatement | None:
+    """Return what the failing statement of a test read; None if none of its calls accessed data."""
+    if not uses and not any(row.delivery for row in rows):
+        return None
+    finder = _Finder(test, rows, uses)
+    found = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
+    if found is None:
+        return None
+    return replace(
+        found,
+        is_of_statement=has_failed_statement(test.raised),
+        unwritten=dict(_unwritten(found, uses)),
+    )
+
+
+def places_of_rows(
+    records: SharedRecords, rows: Iterable[ReportRow]
+) -> dict[int, tuple[CodePlace, ...]]:
+    """Return the places of the application that made each call and request, the innermost first."""
+    requests = {row.number: application_places(row.entry.stack.places) for row in rows
+                if isinstance(row.entry, ServedRequest) and row.entry.stack}  # fmt: skip
+    return requests | places_of(records)
+
+
+def lines_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePlace]:
+    """Return the line of the test that called the application's functions which made each call. A call
+    that the test made itself has none.
+    """
+    return {number: stack[-1] for number, stack in places.items() if len(stack) > 1}
+
+
+class _Finder:
+    def __init__(self, test: ObservedTest, rows: Sequence[ReportRow], uses: Sequence[Use]) -> None:
+        self._records = records_of(test.cloud)
+        self._lookups: Lookups = test.lookups
+        self._fakes = {fake.name: fake for fake in test.fakes}
+        self._rows = {row.number: row for row in rows}
+        self._uses = uses
+        self._places = places_of_rows(self._records, rows)
+
+    def find(
+        self, statements: Sequence[FailedStatement], promised: Sequence[Look]
+    ) -> ReadByStatement | None:
+        """Return what the innermost of the statements read that read anything. ``promised`` are the
+        looks of a broken promise that a statement passed to an exploration.
+        """
+        looks = list(self._records.looks)
+        handled = self._deliveries_by_handler()
+        codes = {code for places in self._places.values() for code, _ in places}
+        for statement in statements:
+            chosen = list(promised)
+            numbers: tuple[int, ...] = ()
+            for group in statement.groups:
+                at = latest([look.place for look in looks], group, repeats=statement.repeats)
+                chosen += [looks[index] for index in at]
+                numbers = numbers or (() if chosen else self._made_from(group))
+            kind: StatementKind = "looked" if chosen else "called"
+            found = self._read_by(kind, statement, numbers, list(self._sought(chosen)))
+            if found.sought:
+                shown = tuple(dict.fromkeys(map(self._shown, chosen)))
+                # A promise can be looked at again after it was broken, by trials that confirm the cause.
+                last = max((look.number for look in promised or chosen), default=0)
+                until = {sought: max(number, last) for sought, number in found.until.items()}
+                return replace(found, looks=shown, until=until)
+            group = changing(statement, codes, handled)
+            # Deliveries to a handler filled the list, and not what the handler read for them.
+            delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
+            found = self._read_by("changed", statement, tuple(delivered) or self._made_from(group))
+            if found.sought:
+                return replace(found, by=tuple(sorted({code.co_name for code in group.codes})))
+        return self._of_last_call(statements)
+
+    def _read_by(
+        self,
+        kind: StatementKind,
+        statement: FailedStatement,
+        numbers: tuple[int, ...],
+        sought: Sequence[Sought] = (),
+    ) -> ReadByStatement:
+        """Return what was looked at, and what calls read, or wrote if they read nothing; and what equal
+        requests had read before.
+        """
+        uses = [use for use in self._uses if use.row.number in numbers]
+        reads = list(_with_data(use.access for use in uses if not use.access.writes))
+        of_calls = _sought_of(reads or [use.access for use in uses])
+        own = list(dict.fromkeys((*sought, *of_calls)))
+        earlier = [read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own]
+        every = (*own, *earlier)
+        until: dict[Sought, int] = {}
+        for read in every:
+            covered = [use for use in uses if read.covers(use.access)]
+            last = [use.order for use in covered if not use.access.writes]
+            until[read] = max(last or [use.order for use in covered], default=0)
+        return ReadByStatement(
+            kind, every, statement.place, rows=numbers, until=until, earlier=tuple(earlier),
+            is_read=bool(reads),
+        )  # fmt: skip
+
+    def _of_last_call(self, statements: Sequence[FailedStatement]) -> ReadByStatement | None:
+        if not self._uses:
+            return None
+        last = self._uses[-1].row
+        uses = [use for use in self._uses
+                if use.row is last or (last.cause and use.row.cause == last.cause)]  # fmt: skip
+        cause = self._rows.get(last.cause)
+        # The response to a request depends on what it read; the effect of a delivery is what it wrote.
+        is_request = cause is not None and cause.kind == "request"
+        preferred = list(_with_data(use.access for use in uses if use.access.writes != is_request))
+        sought = tuple(dict.fromkeys(_sought_of(preferred or [use.access for use in uses])))
+        place = statements[0].place if statements else None
+        return ReadByStatement("last_call", sought, place, rows=(last.number,))
+
+    def _deliveries_by_handler(self) -> dict[CodeType, list[int]]:
+        """Return the numbers of the deliveries to each function of the application that a destination
+        calls, by its code.
+        """
+        numbers: dict[CodeType, list[int]] = {}
+        for fake in self._fakes.values():
+            handlers = report_part(fake.fixture, "handlers")
+            for functions, message_ids in handlers(fake) if handlers else ():
+                delivered = [row.number for row in self._rows.values()
+                             if row.delivery is not None and row.delivery.fake == fake.name
+                             and row.delivery.data.get("message_id") in message_ids]  # fmt: skip
+                for code in codes_of_application(functions if delivered else ()):
+                    numbers.setdefault(code, []).extend(delivered)
+        return numbers
+
+    def _made_from(self, group: LineGroup) -> tuple[int, ...]:
+        """Return the numbers of the calls and requests that were made from lines or functions of a
+        group, and of the calls that these requests made.
+        """
+        shown = {number: places for number, places in self._places.items() if number in self._rows}
+        # Other statements may call the same functions, so the lines of the group itself come first.
+        numbers = {
+            number for number, places in shown.items() if any(map(group.spans_have, places))
+        } or {number for number, places in shown.items() if any(map(group.has, places))}
+        caused = (number for number, row in self._rows.items() if row.cause in numbers)
+        return tuple(sorted(numbers.union(caused)))
+
+    def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
+        for look in looks:
+            part = report_part(getattr(self._fakes.get(look.fake), "fixture", ""), "accesses")
+            if part is not None:
+                yield from part.sought(self._fakes[look.fake], look.method, look.arguments)
+
+    def _shown(self, look: Look) -> str:
+        return self._lookups.mask.text(
+            f"{look.fake}.{look.method}({_shown_arguments(look.arguments)})"
+        )
+
+    def _read_earlier(self, numbers: Sequence[int]) -> Iterator[Sought]:
+        """Yield what requests that equal calls had read before: a query may have lost a result."""
+        for number in numbers:
+            request = _request_of(self._rows[number])
+            earlier = [use for use in self._uses
+                       if request and use.row.number not in numbers and not use.access.writes
+                       and use.order < number and _request_of(use.row) == request]  # fmt: skip
+            newest = max((use.row.number for use in earlier), default=0)
+            yield from _sought_of(use.access for use in earlier if use.row.number == newest)
+
+
+def _unwritten(
+    found: ReadByStatement, uses: Iterable[Use]
+) -> Iterator[tuple[Sought, UnwrittenKind]]:
+    """Yield the data that no row had written when the statement read it."""
+    writes = [use for use in uses if use.access.writes and use.access.succeeded is not False]
+    for sought in found.sought if found.has_value else ():
+        orders = [use.order for use in writes if sought.covers(use.access)]
+        if not orders:
+            yield sought, "never"
+        elif min(orders) > found.until.get(sought, 0):
+            yield sought, "later"
+
+
+def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
+    for access in _with_data(accesses):
+        yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+
+
+def _with_data(accesses: Iterable[DataAccess]) -> Iterator[DataAccess]:
+    return (access for access in accesses if access.subject.kind != "request")
+
+
+def _request_of(row: ReportRow) -> object:
+    """Return what is equal in calls that ask the same; None for any other row."""
+    call = row.entry
+    return (call.fake, call.target, call.request_body) if isinstance(call, Call) else None
+
+
+def _shown_arguments(arguments: Arguments) -> str:
+    positional, named = arguments
+    texts = [shortened(repr(value), 60) for value in positional]
+    return ", ".join(
+        [*texts, *(f"{name}={shortened(repr(value), 60)}" for name, value in named.items())]
+    )

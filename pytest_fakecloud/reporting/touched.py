@@ -1,0 +1,148 @@
+"""The rows that concern what a failing statement read.
+
+A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by the id
+of a message, a record, a workflow run, a vector or a schedule, because the same request, delivery or
+line of the test made both, or because it accessed a key that the request, delivery or line of a
+touched row accessed, too. A row is *refused* if it failed, or its answer says that nothing happened.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+from .model import DataAccess, ReadByStatement, ReportRow, ReportSubject, Touched
+from .uses import Use
+
+_WITH_PARTS = ("key", "namespace")
+"""The kinds of data that have a value, which a statement reads whole or in part."""
+_IDS = ("message", "run", "schedule")
+"""The kinds of data that services give an id."""
+_PARTS_WITH_IDS = ("namespace", "topic")
+"""The kinds of data whose parts have an id: a vector, and the position of a record."""
+
+
+def touched(
+    rows: Sequence[ReportRow],
+    uses: Sequence[Use],
+    statement: ReadByStatement | None,
+    lines: Mapping[int, Hashable],
+) -> Touched:
+    """Return the numbers of the rows that concern what a statement read; without a statement, only
+    those that were refused. ``lines`` are the lines of the test that called the application's
+    functions, by the number of the row that these made.
+    """
+    refused = frozenset(_refused(rows, uses))
+    if statement is None:
+        return Touched(refused=refused)
+    direct = {use.row.number for use in uses if statement.covers(use.access)}
+    direct.update(statement.rows)
+    reached = _Links(rows, uses, lines).reached_from(direct)
+    effects = [row for row in rows if row.follows]
+    direct.update(row.number for row in effects if row.follows in direct)
+    reached.update(row.number for row in effects if row.follows in reached)
+    read = frozenset(_read(uses, statement))
+    return Touched(frozenset(direct), frozenset(reached - direct), refused, read)
+
+
+def _refused(rows: Iterable[ReportRow], uses: Iterable[Use]) -> Iterator[int]:
+    for row in rows:
+        if not row.ok or row.faults:
+            yield row.number
+    for use in uses:
+        if use.access.succeeded is False:
+            yield use.row.number
+
+
+def _read(uses: Iterable[Use], statement: ReadByStatement) -> Iterator[int]:
+    """Yield the numbers of the last rows that wrote the values which a statement read."""
+    last: dict[tuple[ReportSubject, str], int] = {}
+    for use in uses if statement.has_value else ():
+        subject, part = use.access.subject, use.access.part
+        # The test looks at data between two calls, but an interruption is in the midst of one.
+        at = use.row.number if statement.looks else use.order
+        is_effective = use.access.writes and use.access.succeeded is not False
+        has_value = subject.kind in _WITH_PARTS and statement.covers(use.access)
+        if is_effective and has_value and at <= statement.read_until(use.access):
+            if not part:
+                last = {data: number for data, number in last.items()
+                        if data[0] != subject and subject.name != "*"}  # fmt: skip
+            last[subject, part] = use.row.number
+    yield from last.values()
+
+
+class _Links:
+    """The connections between rows."""
+
+    def __init__(
+        self, rows: Sequence[ReportRow], uses: Sequence[Use], lines: Mapping[int, Hashable]
+    ) -> None:
+        self._rows = {row.number: row for row in rows}
+        self._activities = {row.number: self._activity(row, lines) for row in rows}
+        self._members: defaultdict[Hashable, list[int]] = defaultdict(list)
+        self._by_id: defaultdict[Hashable, set[int]] = defaultdict(set)
+        self._ids: defaultdict[int, set[Hashable]] = defaultdict(set)
+        self._by_key: defaultdict[ReportSubject, set[tuple[int, bool]]] = defaultdict(set)
+        for number, activity in self._activities.items():
+            self._members[activity].append(number)
+        for row in rows:
+            for subject in row.subjects:
+                self._add_id(row.number, subject, "")
+        for use in uses:
+            self._add_id(use.row.number, use.access.subject, use.access.part)
+            if _is_key(use.access):
+                self._by_key[use.access.subject].add((use.row.number, use.access.writes))
+
+    def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
+        """Return what all rows of one request, delivery or line of the test have in common."""
+        if row.kind in ("attempt", "request"):
+            return row.number
+        cause = self._rows.get(row.cause)
+        while cause is not None and cause.kind not in ("attempt", "request"):
+            cause = self._rows.get(cause.cause)
+        return lines.get(row.number, row.number) if cause is None else cause.number
+
+    def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
+        data: Hashable = None
+        if subject.kind in _IDS and subject.name not in ("", "*"):
+            data = subject.kind, subject.name  # Whoever receives a message names it by the same id.
+        elif part and subject.kind in _PARTS_WITH_IDS:
+            data = subject, part
+        if data is not None:
+            self._by_id[data].add(number)
+            self._ids[number].add(data)
+
+    def reached_from(self, direct: Iterable[int]) -> set[int]:
+        """Return the numbers of the rows that are connected with others, and of these."""
+        reached: set[int] = set()
+        direct = list(direct)
+        self._spread(direct, reached)
+        activities = {self._activities[number] for number in direct if number in self._rows}
+        keys = [key for key, accesses in self._by_key.items()
+                if any(self._activities[number] in activities for number, _ in accesses)]  # fmt: skip
+        accesses = {access for key in keys for access in self._by_key[key]}
+        # What else a writer of the key did may be why it wrote. A reader changed nothing.
+        self._spread([number for number, writes in accesses if writes], reached)
+        reached.update(number for number, _ in accesses)
+        for number in [*reached]:
+            reached.update(self._causes(number))
+        return reached
+
+    def _spread(self, numbers: Iterable[int], reached: set[int]) -> None:
+        """Add rows, and those that are connected with them by ids and activities."""
+        waiting = [number for number in numbers if number in self._rows]
+        while waiting:
+            number = waiting.pop()
+            if number not in reached:
+                reached.add(number)
+                waiting += self._members[self._activities[number]]
+                for own_id in self._ids[number]:
+                    waiting += self._by_id.pop(own_id, ())
+
+    def _causes(self, number: int) -> Iterator[int]:
+        while (number := self._rows[number].cause) in self._rows:
+            yield number
+
+
+def _is_key(access: DataAccess) -> bool:
+    return access.subject.kind == "key" and access.subject.name != "*"

@@ -1,0 +1,51 @@
+"""What a vector index knows about queries beside their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import hypot
+from typing import Any
+
+from ...core.calls import Call, Entry
+from ...reporting.calls import Lookups, executed
+from .. import QUERIES
+
+_MOST = 2_000
+"""Maximum number of vectors of a namespace whose lengths are computed."""
+_READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
+
+
+def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Mapping[str, Any]]:
+    """Return for each query, by the number of its call: the similarity function, the lengths of the
+    vectors of its namespace, and how many it has, unless it was changed since.
+    """
+    calls = [call for call in entries if isinstance(call, Call) and call.fake == fake.name]
+    spaces = {str(call.facts.get("namespace") or "") for call in calls}
+    has_named = any(spaces)
+    changed: dict[str, int] = {}
+    for call in calls:
+        if call.route not in _READS and executed(call):
+            changed[str(call.facts.get("namespace") or "")] = call.number
+    known: dict[int, Mapping[str, Any]] = {}
+    for call in calls:
+        name = str(call.facts.get("namespace") or "")
+        fact: dict[str, Any] = {"has_namespaces": has_named}
+        if call.route in QUERIES and executed(call) and changed.get(name, 0) < call.number:
+            fact |= _of_namespace(fake, name)
+        known[call.number] = fact
+    return known
+
+
+def _of_namespace(fake: Any, name: str) -> dict[str, Any]:
+    if name not in fake.namespaces():
+        return {}
+    count = fake._engine.count(name)
+    records = fake._engine.range(name, 0, _MOST).records if count <= _MOST else ()
+    lengths = {record.id: length_of(record.vector) for record in records
+               if record.vector is not None}  # fmt: skip
+    return {"similarity": str(fake._engine.settings.similarity), "count": count, "lengths": lengths}
+
+
+def length_of(vector: Iterable[float]) -> float:
+    """Return the length of a vector, which is its norm and not the number of its components."""
+    return hypot(*map(float, vector))

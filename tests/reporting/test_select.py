@@ -1,0 +1,67 @@
+"""A short run is listed whole; a long one has the marked rows and the last ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_fakecloud.reporting.model import ReportRow, Touched
+from pytest_fakecloud.reporting.select import LAST, MOST, selected
+
+NOTHING = Touched()
+
+
+def row(number: int, **fields: Any) -> ReportRow:
+    return ReportRow(number, 0, "call", "client", "kv", "GET", began=number, **fields)
+
+
+def run(count: int) -> list[ReportRow]:
+    return [row(number) for number in range(1, count + 1)]
+
+
+def numbers(*kept: int, of: int, last: int = LAST) -> set[int]:
+    return {*kept, *range(of - last + 1, of + 1)}
+
+
+def test_a_run_of_sixty_rows_is_listed_whole() -> None:
+    assert selected(run(MOST), Touched(frozenset({1}))) == set(range(1, MOST + 1))
+
+
+def test_a_longer_run_has_the_three_kinds_and_the_last_rows() -> None:
+    marks = Touched(frozenset({1}), frozenset({3}), frozenset({5}))
+    assert selected(run(100), marks) == numbers(1, 3, 5, of=100)
+
+
+def test_a_longer_run_without_touched_rows_has_more_of_the_last_ones() -> None:
+    assert selected(run(100), Touched(refused=frozenset({5}))) == numbers(5, of=100, last=MOST)
+
+
+def test_refused_rows_are_all_listed_and_of_the_other_kinds_the_newest() -> None:
+    every = frozenset(range(1, 151))
+    assert selected(run(400), Touched(frozenset({1}), refused=every)) == numbers(*every, of=400)
+    kept = numbers(*range(91, 151), of=400)
+    assert selected(run(400), Touched(every)) == kept
+    assert selected(run(400), Touched(frozenset({400}), every)) == kept
+
+
+def test_a_test_that_never_stops_does_not_fill_the_terminal() -> None:
+    every = frozenset(range(1, 1_001))
+    assert len(selected(run(1_000), Touched(frozenset({1}), refused=every))) == 201
+
+
+def test_the_evidence_of_findings_is_listed() -> None:
+    assert selected(run(100), Touched(frozenset({1})), [42]) == numbers(1, 42, of=100)
+
+
+def test_rows_around_a_listed_row_and_events_of_listed_calls_are_listed() -> None:
+    rows = run(100)
+    rows[4] = row(5, cause=4)
+    rows[3] = row(4, cause=2)
+    rows[5] = row(6, follows=5)
+    assert selected(rows, Touched(frozenset({5}))) == numbers(2, 4, 5, 6, of=100)
+
+
+def test_calls_of_a_library_are_not_the_applications_own() -> None:
+    rows = [*run(MOST), *(row(number, library="rq") for number in range(101, 201))]
+    rows[70] = row(171, library="rq", ok=False)
+    assert selected(rows, NOTHING) == {*range(1, MOST + 1), 171}
+    assert selected(rows, Touched(frozenset({180}))) == {*range(1, MOST + 1), 171, 180}

@@ -1,0 +1,560 @@
+"""What a failing statement read, and the rows that wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+import flask
+import httpx
+import pytest
+import redis
+from upstash_redis import Redis
+from upstash_workflow.flask import Serve
+
+from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
+from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
+from pytest_fakecloud.reporting.asserted import handler_at, source_at
+from pytest_fakecloud.reporting.model import ReadByStatement, Report
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.wording import describe, headline, statement_text
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(
+        seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
+    ) as opened:
+        opened.journal._recorder.shared.find_stack = Stacks()
+        yield opened
+
+
+@pytest.fixture
+def kv(cloud: Cloud) -> KVServer:
+    return cloud.kv_server()
+
+
+@pytest.fixture
+def client(kv: KVServer) -> Redis:
+    client = kv.client(allow_telemetry=False, rest_retries=0)
+    for key in ("a", "b", "c"):
+        client.set(key, f"value of {key}")
+    return client
+
+
+def report(cloud: Cloud, fail: Callable[[], None]) -> Report:
+    with pytest.raises(AssertionError) as failed:
+        fail()
+    return report_of(cloud, raised=failed.value)
+
+
+def statement(cloud: Cloud, fail: Callable[[], None]) -> ReadByStatement:
+    found = report(cloud, fail).statement
+    assert found is not None
+    return found
+
+
+def names(cloud: Cloud, fail: Callable[[], None]) -> list[str]:
+    """Return the names of the data that the failing statement read."""
+    return [sought.subject.name for sought in statement(cloud, fail).sought]
+
+
+def read(result: Report) -> list[str]:
+    """Return the rows whose values the failing statement read."""
+    return [describe(row, result.lookups).what for row in result.rows
+            if row.number in result.touched.read]  # fmt: skip
+
+
+# -- looks and calls -------------------------------------------------------------------------------
+
+
+def test_a_look_in_the_statement(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        kv.value("a")
+        assert (
+            kv.value("b")
+            == ""
+        )  # fmt: skip
+
+    assert names(cloud, fail) == ["b"]
+    assert statement(cloud, fail).looks == ("kv_server.value('b')",)
+
+
+def test_the_last_round_of_a_loop(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        for key in ("a", "b", "c"):
+            assert kv.value(key) != "value of b"
+
+    assert names(cloud, fail) == ["b"]
+
+
+def test_all_looks_of_a_comprehension(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        assert [kv.value(key) for key in ("a", "c")] == []
+
+    assert names(cloud, fail) == ["a", "c"]
+
+
+def value_of(kv: KVServer, key: str) -> object:
+    return kv.value(key)
+
+
+def test_a_look_in_a_function_of_the_test(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        value_of(kv, "a")
+        kv.value("b")
+        assert value_of(kv, "c") is None
+
+    assert names(cloud, fail) == ["c"]
+
+
+def test_a_look_from_which_a_name_was_assigned(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        value = kv.value("a")
+        kv.value("b")
+        length = len(str(value))
+        assert length == 0
+
+    assert names(cloud, fail) == ["a"]
+
+
+def test_a_call_of_a_client_in_the_statement(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        assert client.get("b") is None
+
+    assert names(cloud, fail) == ["b"]
+    assert statement(cloud, fail).kind == "called"
+
+
+def value_at(client: Redis, key: str) -> object:
+    return client.get(key)
+
+
+def test_a_call_in_a_function_that_other_statements_call(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        assert value_at(client, "a") == "value of a"
+        assert value_at(client, "b") is None
+
+    assert names(cloud, fail) == ["b"]
+
+
+def test_a_vector_that_the_same_query_had_found_before(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+    client.upsert(
+        [("tea", [1.0, 0.0], {"room": "kitchen"}), ("cup", [0.0, 1.0], {"room": "kitchen"})]
+    )
+
+    def found() -> list[str]:
+        return [hit.id for hit in client.query(vector=[1.0, 0.1], filter="room = 'kitchen'")]
+
+    def fail() -> None:
+        assert found() == ["tea", "cup"]
+        client.update("cup", metadata={"stock": 4})
+        assert found() == ["tea", "cup"]
+
+    assert [sought.part for sought in statement(cloud, fail).earlier] == ["cup"]
+
+
+def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        assert client.set("a", "new") is None
+
+    result = report(cloud, fail)
+    assert result.statement is not None
+    assert not result.statement.is_read
+    assert read(result) == []
+
+
+@pytest.mark.parametrize(
+    ("promise_of", "look", "name", "writes"),
+    [
+        (lambda number: once("n"), "kv_server.value('n')", "n", ["INCR n"]),
+        (lambda number: always(lambda: number() < 1), "kv_server.integer('n')", "n", ["INCR n"]),
+        (at_most_one, "kv_server.integer('n')", "n", ["INCR n"]),
+        (
+            lambda number: eventually(lambda: number() < 1, within=1),
+            "kv_server.integer('n')",
+            "n",
+            ["INCR n"],
+        ),
+        (lambda number: nothing_lost("orders", list), "broker.records('orders')", "orders", []),
+    ],
+    ids=["once", "always", "at_most_one", "eventually", "nothing_lost"],
+)
+def test_what_a_broken_promise_of_an_exploration_read(
+    cloud: Cloud, kv: KVServer, promise_of: Any, look: str, name: str, writes: list[str]
+) -> None:
+    client = kv.client(allow_telemetry=False)
+    producer = cloud.broker(topics={"orders": 1}).client()
+    promise = promise_of(lambda: kv.integer("n") or 0)
+
+    def work() -> None:
+        producer.post("/produce/orders", json={"value": "tea"})
+        client.incr("n")
+        client.set("done", "1")
+
+    def fail() -> None:
+        cloud.explore({"a": work, "b": work}, promise, budget=20)
+
+    result = report(cloud, fail)
+    assert result.statement is not None
+    assert result.statement.looks == (look,)
+    assert {sought.subject.name for sought in result.statement.sought} == {name}
+    assert read(result) == writes
+
+
+def test_a_promise_that_holds_again_has_read_what_broke_it(cloud: Cloud, kv: KVServer) -> None:
+    client = kv.client(allow_telemetry=False)
+    kv.load({"stock": 1})
+
+    def buy() -> None:
+        if client.decr("stock") < 0:
+            client.incr("stock")
+
+    def fail() -> None:
+        cloud.explore(buy, always(lambda: kv.integer("stock") >= 0), budget=20)
+
+    assert read(report(cloud, fail)) == ["DECR stock"]
+
+
+# -- lists that functions of the application filled ---------------------------------------------------
+
+
+def test_a_function_that_changes_what_is_compared(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    sent: list[object] = []
+
+    def send() -> None:
+        sent.append(client.get("c"))
+
+    def fail() -> None:
+        send()
+        client.get("a")
+        assert sent == []
+
+    found = statement(cloud, fail)
+    assert (found.kind, found.by) == ("changed", ("send",))
+    assert [sought.subject.name for sought in found.sought] == ["c"]
+
+
+class Inbox:
+    """Destination handlers, each of which changes an attribute."""
+
+    def __init__(self, client: Redis) -> None:
+        self.client = client
+        self.received: list[object] = []
+        self.others: list[object] = []
+        self.as_lambda = lambda request: self.received.append(request.json())
+        self.pair = (lambda request: self.received.append(1), lambda request: self.others.append(1))
+
+    def as_method(self, request: DeliveredRequest) -> None:
+        self.received.append(request.json())
+
+    async def as_coroutine(self, request: DeliveredRequest) -> None:
+        self.received.append(request.json())
+
+    def through_another(self, request: DeliveredRequest) -> None:
+        self.keep(request.json())
+
+    def keep(self, number: object) -> None:
+        self.received.append(number)
+
+    def with_a_call(self, request: DeliveredRequest) -> None:
+        self.client.get("a")
+        self.received.append(request.json())
+
+    def of_others(self, request: DeliveredRequest) -> None:
+        self.others.append(request.json())
+
+    def __call__(self, request: DeliveredRequest) -> None:
+        self.received.append(request.json())
+
+
+def decorated(handler: Callable[[DeliveredRequest], None]) -> Callable[[DeliveredRequest], None]:
+    @wraps(handler)
+    def handle(request: DeliveredRequest) -> None:
+        handler(request)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("handler_of", "by"),
+    [
+        (lambda inbox: inbox.as_lambda, "<lambda>"),
+        (lambda inbox: inbox.as_method, "as_method"),
+        (lambda inbox: inbox.as_coroutine, "as_coroutine"),
+        (lambda inbox: inbox.through_another, "through_another"),
+        (lambda inbox: inbox.with_a_call, "with_a_call"),
+        (lambda inbox: inbox, "__call__"),
+        (lambda inbox: partial(inbox.as_method), "as_method"),
+        (lambda inbox: decorated(inbox.as_method), "as_method"),
+        (lambda inbox: inbox.of_others, ""),
+        (lambda inbox: inbox.pair[0], ""),
+    ],
+    ids=["lambda", "method", "coroutine", "through another", "with a call", "object", "partial",
+         "decorated", "of others", "two lambdas in one line"],
+)  # fmt: skip
+def test_deliveries_to_a_handler_that_changes_what_is_compared(
+    cloud: Cloud, client: Redis, handler_of: Callable[[Inbox], Any], by: str
+) -> None:
+    queue = cloud.queue()
+    inbox = Inbox(client)
+    queue.destinations.call("https://hotel.example.com/bookings", handler_of(inbox))
+    queue.destinations.call("https://hotel.example.com/meals", lambda request: None)
+    messages = queue.client().message
+    published = [messages.publish_json(url="https://hotel.example.com/bookings", body=number)
+                 for number in range(3)]  # fmt: skip
+    messages.publish_json(url="https://hotel.example.com/meals", body="tea")
+    queue.run_until_idle()
+
+    def fail() -> None:
+        assert inbox.received == [0, 1]
+
+    result = report(cloud, fail)
+    assert result.statement is not None
+    if not by:
+        assert result.statement.kind == "last_call"
+        return
+    ids = [message.message_id for message in published]
+    assert result.statement.by == (by,)
+    assert [sought.subject.name for sought in result.statement.sought] == ids
+    delivered = [row.delivery.data["message_id"] for row in result.rows
+                 if row.delivery is not None and row.number in result.touched.direct]  # fmt: skip
+    assert delivered == ids
+
+
+def flask_app(sent: list[object], client: Any) -> Any:
+    app = flask.Flask("shop")
+
+    @app.post("/mail")
+    def mail() -> str:
+        sent.append(flask.request.json)
+        return ""
+
+    return app
+
+
+def workflow_app(sent: list[object], client: Any) -> Any:
+    app = flask.Flask("shop")
+
+    @Serve(app).route(
+        "/mail", url="https://shop.example.com/mail", qstash_client=client, receiver=None
+    )
+    def mail(context: Any) -> None:
+        context.run("send", lambda: sent.append(context.request_payload))
+
+    return app
+
+
+def fastapi_app(sent: list[object], client: Any) -> Any:
+    app = pytest.importorskip("fastapi").FastAPI()
+
+    @app.post("/mail")
+    def mail() -> None:
+        sent.append("mail")
+
+    return app
+
+
+@pytest.mark.parametrize("make", [flask_app, workflow_app, fastapi_app])
+def test_deliveries_to_an_application_whose_view_changes_what_is_compared(
+    cloud: Cloud, make: Callable[[list[object], Any], Any]
+) -> None:
+    queue = cloud.queue()
+    sent: list[object] = []
+    app = make(sent, queue.client())
+    mount = queue.destinations.asgi if make is fastapi_app else queue.destinations.wsgi
+    mount("https://shop.example.com", app)
+    message = queue.publish("https://shop.example.com/mail", json={"to": "ada"})
+    queue.run_until_idle()
+
+    def fail() -> None:
+        assert len(sent) == 7
+
+    assert statement(cloud, fail).kind == "changed"
+    assert message.id in names(cloud, fail)
+
+
+# -- statements that read nothing ------------------------------------------------------------------
+
+
+def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        assert client is None
+
+    result = report(cloud, fail)
+    assert result.statement is not None
+    assert result.statement.kind == "last_call"
+    assert [sought.subject.name for sought in result.statement.sought] == ["c"]
+    assert read(result) == []
+
+
+def test_the_failure_of_a_test_without_a_failed_statement(cloud: Cloud, client: Redis) -> None:
+    violation = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
+    found = report_of(cloud, raised=violation).statement
+    assert found is not None
+    assert not found.is_of_statement
+
+
+def test_a_failed_statement_without_source(cloud: Cloud, client: Redis) -> None:
+    with pytest.raises(AssertionError) as failed:
+        exec("def fail(): assert False\nfail()", {"__name__": "shop"})
+    raised = failed.value.with_traceback(failed.tb.tb_next)  # without the frame of this test
+    found = report_of(cloud, raised=raised).statement
+    assert found is not None
+    assert (found.kind, found.is_of_statement) == ("last_call", True)
+
+
+# -- the writes of what was read --------------------------------------------------------------------
+
+
+def test_the_last_effective_write_was_read(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        with suppress(Exception):
+            client.lpush("a", "x")
+        client.set("a", "other", nx=True)
+        kv.faults.respond(503, times=1)
+        with suppress(Exception):
+            client.append("a", "!")
+        assert kv.value("a") == "other"
+
+    result = report(cloud, fail)
+    assert read(result) == ['SET a "value of a"']
+    refused = [row.operation for row in result.rows if row.number in result.touched.refused]
+    assert refused == ["LPUSH", "SET", "APPEND"]
+
+
+def test_a_deletion_and_a_flush_were_read(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.delete("a")
+        assert kv.value("a") == "value of a"
+
+    assert read(report(cloud, fail)) == ["DEL a"]
+    client.flushall()
+    assert read(report(cloud, fail)) == ["FLUSHALL"]
+
+
+def test_a_write_after_the_read_was_not_read(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def take() -> str | None:
+        value = client.get("a")
+        client.delete("a")
+        return value
+
+    def fail() -> None:
+        assert take() == "other"
+
+    def fail_after_a_look() -> None:
+        value = kv.value("b")
+        client.delete("b")
+        assert value == "other"
+
+    assert read(report(cloud, fail)) == ['SET a "value of a"']
+    assert read(report(cloud, fail_after_a_look)) == ['SET b "value of b"']
+
+
+@pytest.mark.parametrize("protocol", ["rest", "resp"])
+def test_an_interruption_comes_before_the_command_that_waited_for_it(
+    cloud: Cloud, kv: KVServer, client: Redis, protocol: str
+) -> None:
+    interrupted: Any = client if protocol == "rest" else redis.Redis.from_url(kv.database_url)
+
+    def fail() -> None:
+        with kv.between(("GET", "SET"), run=["DEL", "a"]):
+            interrupted.get("b")
+            interrupted.set("a", "stale")
+        assert kv.value("a") is None
+
+    assert read(report(cloud, fail)) == ["SET a stale"]
+
+
+def test_of_a_namespace_only_the_vectors_that_a_query_returned_were_read(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+    for name, vector in (("tea", [1.0, 0.0]), ("cup", [0.0, 1.0])):
+        client.upsert([(name, vector)])
+
+    def fail() -> None:
+        assert client.query([1.0, 0.0], top_k=1) == []
+
+    result = report(cloud, fail)
+    assert read(result) == ["upsert tea"]
+    assert len(result.touched.direct) == 3
+
+
+def test_data_that_nothing_wrote_before_it_was_read(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        assert kv.value("d") is not None
+
+    def fail_early() -> None:
+        values = kv.value("e"), kv.value("a")
+        client.set("e", "1")
+        assert values == ()
+
+    assert {s.subject.name: kind for s, kind in statement(cloud, fail).unwritten.items()} == {
+        "d": "never"
+    }
+    assert {s.subject.name: kind for s, kind in statement(cloud, fail_early).unwritten.items()} == {
+        "e": "later"
+    }
+
+
+def test_ids_are_as_short_as_in_the_rows(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    messages = queue.client().message
+    published = messages.publish(url="https://hotel.example.com", body="1", delay="1h")
+
+    def fail() -> None:
+        assert messages.get(published.message_id).body == "2"
+
+    result = report(cloud, fail)
+    assert result.statement is not None
+    for text in (statement_text(result.statement, result.lookups), headline(result)):
+        assert result.lookups.short(published.message_id) in text
+        assert published.message_id not in text
+
+
+# -- lines of code -----------------------------------------------------------------------------------
+
+
+def test_the_source_of_a_line_inside_a_statement(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    source = """\
+    return {
+        "tier": redis.hget("tiers", name),
+        "coupons": redis.lrange(
+            key, 0, -1
+        ),
+    }
+    """
+    file.write_text(f"def show():\n{source}", encoding="utf-8")
+    assert [source_at(str(file), line) for line in (2, 3, 4)] == [
+        'return {"tier": redis.hget("tiers", name), "coupons": redis.lrange(key, 0, -1)}',
+        '"tier": redis.hget("tiers", name)',
+        '"coupons": redis.lrange(key, 0, -1)',
+    ]
+
+
+def test_the_handler_of_the_try_around_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    source = (
+        "def take():\n  try:\n    x = get()\n    if x:\n      go()\n  except KeyError:\n    stop()\n"
+        "  try:\n    pass\n  finally:\n    end()\n"
+    )
+    file.write_text(source, encoding="utf-8")
+    found = [handler_at(str(file), line) for line in (3, 5, 7, 9)]
+    assert found == [(6, "except KeyError: stop()")] * 2 + [None] * 2
+
+
+def test_an_application_has_no_line_in_another_process(cloud: Cloud, kv: KVServer) -> None:
+    httpx.post(kv.url, json=["SET", "a", "1"], headers=kv.headers)
+    cloud.journal._recorder.shared.stacks.clear()
+    assert [row.where for row in report_of(cloud).rows] == [None]

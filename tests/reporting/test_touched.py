@@ -1,0 +1,284 @@
+"""Rows are touched, linked or refused by their accesses, ids and causes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.model import (
+    AppliedFault,
+    DataAccess,
+    Kind,
+    ReadByStatement,
+    ReportRow,
+    ReportSubject,
+    Sought,
+    Touched,
+)
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.touched import touched
+from pytest_fakecloud.reporting.uses import Use
+
+
+def subject(name: str) -> ReportSubject:
+    """Return the subject of a name such as ``key:a``."""
+    kind, _, name = name.partition(":")
+    return ReportSubject(kind, name, "fake")
+
+
+class Scene:
+    """Rows with their accesses, for example ``"w key:a f"``: a write of the field f of the key a."""
+
+    def __init__(self) -> None:
+        self.rows: list[ReportRow] = []
+        self.uses: list[Use] = []
+        self.lines: dict[int, Hashable] = {}
+
+    def add(self, *accesses: str, kind: Kind = "call", line: str = "", **fields: Any) -> int:
+        number = len(self.rows) + 1
+        row = ReportRow(number, 0, kind, "client", "fake", "", began=number, **fields)
+        self.rows.append(row)
+        for access in accesses:
+            verb, name, part, *_ = *access.split(), "", ""
+            succeeded = {"W": False, "R": False}.get(verb, True)
+            own = DataAccess(subject(name), verb.lower() == "w", part, succeeded)
+            self.uses.append(Use(number, row, own))
+        if line:
+            self.lines[number] = line
+        return number
+
+    def marks(self, *sought: str, **fields: Any) -> Touched:
+        every = tuple(Sought(subject(name), part) for name, _, part in
+                      (text.partition(" ") for text in sought))  # fmt: skip
+        until = dict.fromkeys(every, fields.pop("until", 1_000))
+        found = ReadByStatement("called", every, until=until, **fields)
+        return touched(self.rows, self.uses, found, self.lines)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_rows_that_accessed_what_was_read_are_touched(scene: Scene) -> None:
+    own = {scene.add("w key:a"), scene.add("r key:a"), scene.add("w key:*"), scene.add("w key:a f")}
+    scene.add("w key:b")
+    asked = scene.add()
+    marks = scene.marks("key:a", rows=(asked,))
+    assert marks.direct == own | {asked}
+    assert (marks.linked, marks.refused) == (set(), set())
+
+
+def test_a_field_is_not_another_field(scene: Scene) -> None:
+    own = {scene.add("w key:h f"), scene.add("w key:h")}
+    scene.add("w key:h g")
+    assert scene.marks("key:h f").direct == own
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("message:m", "message:m"), ("schedule:s", "schedule:s"), ("run:r", "run:r"),
+        ("topic:t t-0@1", "topic:t t-0@1"), ("namespace:n v", "namespace:n v"),
+    ],
+)  # fmt: skip
+def test_rows_with_the_id_of_a_linked_row_are_linked(scene: Scene, first: str, second: str) -> None:
+    near = scene.add(f"w {first}", line="x")
+    direct = scene.add("w key:a", line="x")
+    far = scene.add(f"r {second}")
+    further = scene.add(f"r {second}", "w message:n")
+    last = scene.add("r message:n")
+    scene.add("w message:other", "w topic:t t-0@2", "w namespace:n u")
+    marks = scene.marks("key:a")
+    assert marks.direct == {direct}
+    assert marks.linked == {near, far, further, last}
+
+
+def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> None:
+    named = scene.add(subjects=(ReportSubject("message", "m", "other"),))
+    direct = scene.add("r key:a", "w message:m")
+    assert scene.marks("key:a") == Touched(frozenset({direct}), frozenset({named}))
+
+
+@pytest.mark.parametrize("kind", ["attempt", "request"])
+def test_the_delivery_or_request_around_a_row_and_all_that_it_did(scene: Scene, kind: Kind) -> None:
+    outer = scene.add(kind="request")
+    around = scene.add(kind=kind, cause=outer)
+    direct = scene.add("w key:a", cause=around)
+    other = scene.add("r key:b", cause=around)
+    inner = scene.add("r key:c", cause=other)
+    scene.add("w key:d", cause=outer)
+    marks = scene.marks("key:a")
+    assert marks.direct == {direct}
+    assert marks.linked == {outer, around, other, inner}
+
+
+def test_all_calls_of_one_line_of_the_test(scene: Scene) -> None:
+    first, direct = scene.add("r key:b", line="x"), scene.add("r key:a", line="x")
+    scene.add("r key:c", line="y")
+    scene.add("r key:c")
+    assert scene.marks("key:a") == Touched(frozenset({direct}), frozenset({first}))
+
+
+def test_keys_that_the_activity_of_a_touched_row_accessed(scene: Scene) -> None:
+    around = scene.add(kind="request")
+    direct, cached = scene.add("w key:a", cause=around), scene.add("r key:cache", cause=around)
+    writer = scene.add(kind="request")
+    wrote, beside = scene.add("w key:cache", cause=writer), scene.add("r key:x", cause=writer)
+    reader = scene.add(kind="request")
+    has_read = scene.add("r key:cache", cause=reader)
+    scene.add("w key:y", cause=reader)  # A reader of the cache changed nothing.
+    scene.add("r key:x")  # The key of a row that is only linked.
+    marks = scene.marks("key:a")
+    assert marks.direct == {direct}
+    assert marks.linked == {around, cached, writer, wrote, beside, reader, has_read}
+
+
+def test_an_event_has_the_marks_of_its_call(scene: Scene) -> None:
+    direct = scene.add("w group:g", line="x")
+    event = scene.add(kind="event", follows=direct)
+    linked = scene.add(line="x")
+    other = scene.add(kind="event", follows=linked)
+    marks = scene.marks("group:g")
+    assert (marks.direct, marks.linked) == ({direct, event}, {linked, other})
+
+
+def test_refused_rows(scene: Scene) -> None:
+    scene.add("w key:a")
+    failed = scene.add("w key:a", ok=False)
+    faulty = scene.add(faults=(AppliedFault("delay", "delay 1 s"),))
+    nothing = scene.add("r key:a", "W key:b")
+    assert scene.marks("key:a").refused == {failed, faulty, nothing}
+    assert touched(scene.rows, scene.uses, None, {}) == Touched(
+        refused=frozenset({failed, faulty, nothing})
+    )
+
+
+def test_the_last_write_before_the_read_was_read(scene: Scene) -> None:
+    scene.add("w key:a")
+    last = scene.add("w key:a")
+    scene.add("W key:a")
+    until = len(scene.rows)
+    scene.add("w key:a")
+    assert scene.marks("key:a", until=until).read == {last}
+    assert scene.marks("key:a", until=until, is_read=False).read == set()
+
+
+def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
+    first, second = scene.add("w key:h f"), scene.add("w key:h g")
+    assert scene.marks("key:h").read == {first, second}
+    whole = scene.add("w key:h")
+    assert scene.marks("key:h").read == {whole}
+    flushed = scene.add("w key:*")
+    assert scene.marks("key:h").read == {flushed}
+
+
+# -- answers that say that nothing happened ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("DEL other", True), ("HDEL stock pear", True), ("SREM names pear", True),
+        ("LREM jobs 0 c", True), ("ZREMRANGEBYSCORE ranks 5 9", True), ("LPOP empty 2", True),
+        ("HGETDEL stock FIELDS 1 pear", True), ("LMOVE empty jobs LEFT LEFT", True),
+        ("SET stock 1 NX", True), ("SETNX jobs 1", True), ("HSETNX stock tea 1", True),
+        ("SADD names tea", True), ("EXPIRE other 5", True), ("PERSIST jobs", True),
+        ("ZADD ranks NX 5 tea", True), ("XADD other NOMKSTREAM * a 1", True),
+        ("GET other", True), ("MGET other another", True), ("EXISTS other", True),
+        ("SISMEMBER names pear", True), ("LRANGE jobs 7 8", True), ("ZRANK ranks pear", True),
+        ("INCR jobs", True), ("EVAL return#0 1 jobs", True),
+        ("HDEL stock tea", False), ("ZREMRANGEBYSCORE ranks 0 9", False), ("LPOP jobs 1", False),
+        ("XGROUP DELCONSUMER log group worker", False), ("SADD names pear", False),
+        ("HSET stock tea 2", False), ("ZADD ranks 2 tea", False), ("SETBIT bits 0 1", False),
+        ("GETSET new 1", False), ("SET fresh 1 GET", False), ("ZRANK ranks tea", False),
+        ("MGET other text", False), ("EVAL return#1 1 jobs", False), ("GET text", False),
+    ],
+)  # fmt: skip
+def test_commands_that_did_nothing_are_refused(cloud: Cloud, line: str, is_refused: bool) -> None:
+    kv = cloud.kv_server()
+    for command in (
+        "HSET stock tea 1 jug 1", "SADD names tea", "RPUSH jobs a b", "ZADD ranks 1 tea", "SET text x",
+        "XGROUP CREATE log group 0 MKSTREAM", "XGROUP CREATECONSUMER log group worker",
+    ):  # fmt: skip
+        kv.execute(*command.split())
+    client: Any = kv.client(allow_telemetry=False)
+    words = [word.replace("#", " ") for word in line.split()]
+    if line == "INCR jobs":
+        with pytest.raises(Exception, match="WRONGTYPE"):
+            client.execute(words)
+    else:
+        client.execute(words)
+    assert bool(report_of(cloud).touched.refused) is is_refused
+
+
+def cancels_twice(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    message = queue.publish("https://app.example.com/do", delay="1h")
+    client = queue.client()
+    client.message.cancel(message.id)
+    with pytest.raises(Exception, match="not found"):
+        client.message.cancel(message.id)
+
+
+def publishes_twice(cloud: Cloud) -> None:
+    client = cloud.queue().client()
+    for body in ("1", "2"):
+        client.message.publish(url="https://app.example.com", body=body, deduplication_id="a")
+
+
+def consumes_twice(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    broker.produce("t", "1")
+    headers = {"Kafka-Auto-Offset-Reset": "earliest"}
+    for _ in range(2):
+        broker.client().get("/consume/g/i/t?timeout=0", headers=headers)
+
+
+def queries_twice(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=1).client()
+    client.upsert([("a", [1.0])])
+    for name in ("", "other"):
+        client.query([1.0], namespace=name)
+
+
+def deletes_twice(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=1).client()
+    client.upsert([("a", [1.0])])
+    for _ in range(2):
+        client.delete("a")
+
+
+@pytest.mark.parametrize(
+    "use", [cancels_twice, publishes_twice, consumes_twice, queries_twice, deletes_twice]
+)
+def test_the_second_request_of_each_service_did_nothing(
+    cloud: Cloud, use: Callable[[Cloud], None]
+) -> None:
+    use(cloud)
+    report = report_of(cloud)
+    calls = [row.number for row in report.rows if row.kind == "call"]
+    assert report.touched.refused == {calls[-1]}
+
+
+def test_requests_about_a_message_access_this_message(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    message = queue.publish("https://app.example.com/lapsed", delay="1h")
+    queue.publish("https://app.example.com/other", delay="1h")
+    client = queue.client()
+    client.message.get(message.id)
+    client.schedule.create(destination="https://app.example.com/messages/7", cron="0 0 * * *")
+    client.message.cancel(message.id)
+
+    def fail() -> None:
+        assert queue.message(message.id) is None
+
+    with pytest.raises(AssertionError) as failed:
+        fail()
+    report = report_of(cloud, raised=failed.value)
+    shown = [row.operation for row in report.rows if row.number in report.touched.direct]
+    assert shown[:1] == ["publish"]
+    assert len(shown) == 3

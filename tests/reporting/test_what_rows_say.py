@@ -1,0 +1,252 @@
+"""Rows say what a fake holds and compares, where that is not what was sent or answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from upstash_workflow.flask import Serve
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.reporting.model import Report
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import text
+from pytest_fakecloud.reporting.wording import describe
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(
+        seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
+    ) as opened:
+        opened.journal._recorder.shared.find_stack = Stacks()
+        yield opened
+
+
+def failed(cloud: Cloud, fail: Callable[[], None]) -> Report:
+    with pytest.raises(AssertionError) as caught:
+        fail()
+    return report_of(cloud, raised=caught.value)
+
+
+def answers(cloud: Cloud) -> list[str]:
+    """Return the answers of all calls as rows show them."""
+    report = report_of(cloud)
+    return [describe(row, report.lookups).answer for row in report.rows if row.kind == "call"]
+
+
+def calls(cloud: Cloud) -> list[str]:
+    report = report_of(cloud)
+    return [describe(row, report.lookups).what for row in report.rows if row.kind == "call"]
+
+
+# -- key-value server --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("ZADD board 9007199254740993 ada", "1 (stored as 9007199254740992)"),
+        ("ZADD board 1 bob 9007199254740995 ada", "2 (stored as 9007199254740996)"),
+        ("ZADD board 9007199254740992 ada", "1"),
+        ("ZADD board 0.1 ada", "1"),
+        ("ZADD board +inf ada", "1"),
+    ],
+)
+def test_a_score_as_it_is_stored(cloud: Cloud, line: str, answer: str) -> None:
+    client: Any = cloud.kv_server().client(allow_telemetry=False)
+    client.execute(line.split())
+    assert answers(cloud) == [answer]
+
+
+@pytest.mark.parametrize(
+    ("limit", "answer"),
+    [
+        ([], "10 of 11 hits, no LIMIT: default 10: tea:"),
+        (["LIMIT", "4"], "4 of 11 hits: tea:"),
+        (["LIMIT", "20"], "11 hits: tea:"),
+    ],
+)
+def test_the_hits_of_a_search_that_it_did_not_return(
+    cloud: Cloud, limit: list[str], answer: str
+) -> None:
+    client: Any = cloud.kv_server().client(allow_telemetry=False)
+    index = "SEARCH.CREATE shop ON JSON PREFIX 1 tea: SCHEMA kind TEXT"
+    client.execute(index.split())
+    for number in range(11):
+        client.execute(["JSON.SET", f"tea:{number}", "$", '{"kind":"green"}'])
+    client.execute(["SEARCH.WAITINDEXING", "shop"])
+    client.execute(["SEARCH.QUERY", "shop", '{"kind":"green"}', *limit])
+    assert answers(cloud)[-1].startswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("start", "answer"),
+    [
+        ("$", "OK (2 entries before its start)"),
+        ("1-1", "OK (1 entry before its start)"),
+        ("0", "OK"),
+    ],
+)
+def test_the_entries_before_the_start_of_a_group(cloud: Cloud, start: str, answer: str) -> None:
+    client: Any = cloud.kv_server().client(allow_telemetry=False)
+    for entry in ("1-1", "2-1"):
+        client.execute(["XADD", "log", entry, "n", "1"])
+    client.execute(["XGROUP", "CREATE", "log", "group", start])
+    assert answers(cloud)[-1] == answer
+
+
+# -- vector index ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("similarity", ["COSINE", "DOT_PRODUCT", "EUCLIDEAN"])
+def test_the_similarity_function_and_the_lengths_beside_a_score(
+    cloud: Cloud, similarity: Any
+) -> None:
+    client = cloud.vector_index(dimension=2, similarity=similarity).client()
+    client.upsert([("a", [3.0, 4.0])])
+    client.query([1.0, 0.0])
+    client.query([3.0, 4.0])
+    different, equal = answers(cloud)[1:]
+    assert different.startswith(f"1 hit by {similarity}, query of length 1: a ")
+    assert different.endswith("(length 5)")
+    assert "length" not in equal
+
+
+def test_the_vectors_that_a_query_did_not_return(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=1)
+    client = index.client()
+    client.upsert([(f"v{number}", [1.0]) for number in range(11)])
+    client.query([1.0], top_k=4)
+    httpx.post(f"{index.url}/query", json={"vector": [1.0]}, headers=index.headers)
+    limited, default = answers(cloud)[1:]
+    assert limited.startswith("4 of 11 vectors by COSINE")
+    assert default.startswith("10 of 11 vectors, no topK: default 10 by COSINE")
+    client.delete("v1")
+    assert answers(cloud)[1].startswith("4 hits: ")  # How many there were then is not known.
+
+
+def test_the_default_namespace_is_named_if_there_are_others(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=1).client()
+    client.delete("a")
+    assert calls(cloud) == ["delete a"]
+    client.upsert([("a", [1.0])], namespace="shop")
+    assert calls(cloud) == ["delete a in the default namespace", 'upsert a in namespace "shop"']
+
+
+# -- broker --------------------------------------------------------------------------------------------
+
+
+def test_partitions_that_no_request_fetched(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"sales": 3, "other": 1})
+    for partition in (0, 0, 1):
+        broker.produce("sales", "1", partition=partition)
+    broker.produce("other", "1")
+    client = broker.client()
+    client.post("/fetch", json={"topic": "sales", "partition": 0, "offset": 0})
+    [answer] = answers(cloud)
+    assert answer.endswith("; no request fetched sales-1 (1 record)")
+    client.post("/fetch", json={"topic": "sales", "partition": 1, "offset": 0})
+    assert not any("no request" in answer for answer in answers(cloud))
+
+
+@pytest.mark.parametrize(
+    ("policy", "answer"),
+    [
+        ("latest", "no records (2 records of sales-0 before its start: policy latest)"),
+        ("earliest", "sales-0@0 1, sales-0@1 1"),
+    ],
+)
+def test_records_before_the_start_of_a_group(cloud: Cloud, policy: str, answer: str) -> None:
+    broker = cloud.broker(topics={"sales": 1})
+    for _ in range(2):
+        broker.produce("sales", "1")
+    headers = {"Kafka-Auto-Offset-Reset": policy}
+    broker.client().get("/consume/books/one/sales?timeout=0", headers=headers)
+    assert answers(cloud) == [answer.replace(" 1", ' "1"') if policy == "earliest" else answer]
+
+
+# -- queue ---------------------------------------------------------------------------------------------
+
+
+def test_a_step_is_named_once_with_its_result(cloud: Cloud) -> None:
+    flask = pytest.importorskip("flask")
+    queue = cloud.queue()
+    app = flask.Flask("shop")
+    url = "https://shop.example.com/flow"
+
+    @Serve(app).route("/flow", url=url, qstash_client=queue.client(), receiver=None)
+    def flow(context: Any) -> None:
+        context.run("price", lambda: 7)
+
+    queue.destinations.wsgi("https://shop.example.com", app)
+    queue.publish(url, json={})
+    queue.run_until_idle()
+    report = report_of(cloud)
+    rows = [" ".join([words.what, words.answer]) for row in report.rows
+            for words in [describe(row, report.lookups)]]  # fmt: skip
+    named = [row for row in rows if '"price"' in row and "after step" not in row]
+    assert len(named) == 1
+    assert 'step 1 "price" (Run) result 7' in named[0]
+
+
+def test_ids_that_an_application_stored_are_short(cloud: Cloud) -> None:
+    queue, kv = cloud.queue(), cloud.kv_server()
+    message = queue.client().message.publish(url="https://app.example.com", body="1", delay="1h")
+    kv.client(allow_telemetry=False).set("job", message.message_id)
+    queue.client().message.cancel(message.message_id)
+    assert calls(cloud)[1:] == ["SET job msg_3bb5", "DELETE /v2/messages/msg_3bb5"]
+
+
+# -- the application -----------------------------------------------------------------------------------
+
+
+class Shop:
+    def __init__(self, redis: Any) -> None:
+        self.redis = redis
+
+    def take(self, name: str) -> int:
+        try:
+            return int(self.redis.get(f"stock:{name}"))
+        except TypeError:
+            return 0
+
+    def ask(self, *words: str) -> Any:
+        return self.redis.execute(list(words))
+
+    def fill(self, name: str) -> None:
+        self.ask("SET", f"shelf:{name}", '{"count": 5, "colour": "green", "origin": "Assam"}')
+        self.ask("SET", f"stock:{name.upper()}", "5")
+
+
+def test_the_line_that_catches_the_error_of_a_refused_call(cloud: Cloud) -> None:
+    shop = Shop(cloud.kv_server().client(allow_telemetry=False))
+
+    def fail() -> None:
+        shop.fill("tea")
+        assert shop.take("tea") == 5
+
+    shown = " ".join(text(failed(cloud, fail), width=100).split())
+    assert "GET stock:tea <-- null test_what_rows_say.py" in shown
+    assert "in a try: test_what_rows_say.py" in shown
+    assert "except TypeError: return 0" in shown
+
+
+def test_the_line_that_called_a_function_which_several_lines_call(cloud: Cloud) -> None:
+    shop = Shop(cloud.kv_server().client(allow_telemetry=False))
+
+    def fail() -> None:
+        shop.fill("tea")
+        assert shop.redis.get("stock:tea") == "5"
+
+    shown = "".join(text(failed(cloud, fail), width=100).split())
+    shelf = (
+        """self.ask("SET", f"shelf:{name}", '{"count": 5, "colour": "green", "origin": "Assam"}')"""
+    )
+    for source in (
+        "return self.redis.execute(list(words))", shelf, 'self.ask("SET", f"stock:{name.upper()}", "5")',
+    ):  # fmt: skip
+        assert shown.count("".join(source.split())) == 1
