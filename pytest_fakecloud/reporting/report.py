@@ -229,7 +229,8 @@ def concerning(
 
     def concerns(finding: Finding) -> bool:
         return (
-            not finding.subjects
+            not connected  # Nothing is known that the others could be told from.
+            or not finding.subjects
             or not accessed.isdisjoint(finding.subjects)
             or any(
                 sought.has(subject) for sought in statement.sought for subject in finding.subjects

@@ -28,14 +28,11 @@ from .asserted import (
 from .calls import Lookups, records_of
 from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
 from .rows import places_of
-from .uses import Use
+from .uses import WITH_VALUES, Use
 from .values import shortened
 
 if TYPE_CHECKING:
     from .report import ObservedTest
-
-_WITH_PARTS = ("key", "namespace")
-"""The kinds of data of which the failing statement may have compared a part."""
 
 
 def read_by_statement(
@@ -216,7 +213,7 @@ def _unwritten(
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
     for access in _with_data(accesses):
-        yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+        yield Sought(access.subject, access.part if access.subject.kind in WITH_VALUES else "")
 
 
 def _with_data(accesses: Iterable[DataAccess]) -> Iterator[DataAccess]:

@@ -12,10 +12,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from .model import DataAccess, ReadByStatement, ReportRow, ReportSubject, Touched
-from .uses import Use
+from .uses import WITH_VALUES, Use
 
-_WITH_PARTS = ("key", "namespace")
-"""The kinds of data that have a value, which a statement reads whole or in part."""
 _IDS = ("message", "run", "schedule")
 """The kinds of data that services give an id."""
 _PARTS_WITH_IDS = ("namespace", "topic")
@@ -62,7 +60,7 @@ def _read(uses: Iterable[Use], statement: ReadByStatement) -> Iterator[int]:
         # The test looks at data between two calls, but an interruption is in the midst of one.
         at = use.row.number if statement.looks else use.order
         is_effective = use.access.writes and use.access.succeeded is not False
-        has_value = subject.kind in _WITH_PARTS and statement.covers(use.access)
+        has_value = subject.kind in WITH_VALUES and statement.covers(use.access)
         if is_effective and has_value and at <= statement.read_until(use.access):
             if not part:
                 last = {data: number for data, number in last.items()
