@@ -139,7 +139,6 @@ def test_the_callers_of_a_helper_are_known_up_to_the_test(cloud: Cloud) -> None:
     assert [caller["function"] for caller in short["where"]["callers"]][:2] == ["charge", "pay"]
     assert short["where"]["callers"][2]["function"].startswith("test_the_callers")
     assert len(long["where"]["callers"]) == 5, "the number of places is limited"
-    assert "in helper from test_call_sites.py:" in section(cloud)
 
 
 def test_the_callers_of_a_coroutine_are_known(cloud: Cloud) -> None:
@@ -427,13 +426,14 @@ def test_a_call_inside_wait_for_has_the_line_of_the_task_that_waits(cloud: Cloud
     assert places(cloud) == ["send"]
 
 
-def test_the_place_is_shown_once_while_it_stays_the_same(cloud: Cloud) -> None:
+def test_the_line_is_shown_at_its_first_use(cloud: Cloud) -> None:
     server = cloud.kv_server()
     for key in "ab":
         httpx.post(server.url, json=["GET", key], headers=server.headers)
     httpx.post(server.url, json=["GET", "c"], headers=server.headers)
     text = section(cloud, width=140)
-    assert text.count("in test_the_place_is_shown_once_while_it_stays_the_same") == 2
+    assert text.count('httpx.post(server.url, json=["GET", key], headers=server.headers)') == 1
+    assert text.count('httpx.post(server.url, json=["GET", "c"], headers=server.headers)') == 1
 
 
 SOURCE = """
@@ -443,7 +443,9 @@ def application(server):
     return httpx.post(server.url, json=["GET", "a"], headers=server.headers).json()
 
 def test_it(kv_server):
-    assert application(kv_server) == 1
+    answer = application(kv_server)
+    print("recorded:", len(kv_server.journal._recorder.shared.sites))
+    assert answer == 1
 """
 
 
@@ -461,4 +463,4 @@ def test_they_are_recorded_for_pages_and_tests_that_failed_in_the_last_run(
     pytester.makeini(f"[pytest]\nfakecloud_call_sites = {setting}")
     for expected in shown:
         text = "\n".join(run(SOURCE, "-p", "cacheprovider", *options).outlines)
-        assert (" in application" in text.partition("--- fakecloud ---")[2]) is expected
+        assert ("recorded: 1" in text) is expected
