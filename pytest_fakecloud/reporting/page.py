@@ -155,13 +155,13 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     }
     failed = [finding for finding in data["unfinished"] if finding["kind"] == "dead_letter"]
     waiting = [finding for finding in data["unfinished"] if finding not in failed]
-    yield f"<header><h1>{html.escape(data['test'])}</h1>"
+    yield f"<header><h1>{html.escape(visible(data['test']))}</h1>"
     yield f'<p class="facts">{html.escape(facts)}</p>'
-    yield from _failure(data["failure"])
+    yield from _failure(visible(data["failure"]))
     if statement := data.get("statement"):
         yield f'<p class="statement">{html.escape(statement["text"])}</p>'
     if hints := data.get("hints"):
-        items = "".join(f'<li class="hint">{html.escape(hint)}</li>' for hint in hints)
+        items = "".join(f'<li class="hint">{html.escape(visible(hint))}</li>' for hint in hints)
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
     yield from _findings("Violations", data["violations"], links)
     yield from _findings("Findings", data["findings"], links, marked=True)
@@ -169,7 +169,7 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _findings("Failed", failed, links)
     if log := data.get("log"):
         is_open = "" if data["findings"] else " open"
-        pre = f'<pre tabindex="0">{html.escape(log)}</pre>'
+        pre = f'<pre tabindex="0">{html.escape(visible(log))}</pre>'
         yield f"<details{is_open}><summary>Log</summary>{pre}</details>"
     yield "</header>"
 

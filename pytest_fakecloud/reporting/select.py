@@ -5,7 +5,7 @@ Rows are selected by their data and marks, never by their wording.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from .model import ReportRow, Touched
 
@@ -15,8 +15,12 @@ LAST = 10
 """Number of rows at the end of a longer run that are always listed."""
 _OF_KIND = 60
 """Maximum number of touched rows, and of linked ones, of a longer run: the newest."""
-_REFUSED = 200
-"""Maximum number of refused rows: the newest. A terminal shows no more of a test that never stops."""
+_REFUSED = 100
+"""Maximum number of refused rows of a longer run: the newest. A test may never stop asking."""
+_GAP = 3
+"""Maximum number of rows between two others that are listed, because they need no more room than a line
+that says how many are left out.
+"""
 
 
 def selected(
@@ -41,11 +45,22 @@ def selected(
         listed.update(_newest(own, touched.refused, _REFUSED))
         listed.update(_newest(own, touched.direct, _OF_KIND))
         listed.update(_newest(own, touched.linked, _OF_KIND))
+        listed.update([*_short_gaps(own, listed)])
     return frozenset(_with_causes(rows, listed))
 
 
 def _newest(own: Sequence[int], kind: Collection[int], most: int) -> list[int]:
     return [number for number in own if number in kind][-most:]
+
+
+def _short_gaps(own: Sequence[int], listed: Collection[int]) -> Iterator[int]:
+    gap: list[int] = []
+    for number in own:
+        if number not in listed:
+            gap.append(number)
+            continue
+        yield from gap if len(gap) <= _GAP else ()
+        gap = []
 
 
 def _with_causes(rows: Iterable[ReportRow], listed: set[int]) -> set[int]:

@@ -27,11 +27,14 @@ def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Ma
         if call.route not in _READS and executed(call):
             changed[str(call.facts.get("namespace") or "")] = call.number
     known: dict[int, Mapping[str, Any]] = {}
+    current: dict[str, dict[str, Any]] = {}
     for call in calls:
         name = str(call.facts.get("namespace") or "")
         fact: dict[str, Any] = {"has_namespaces": has_named}
         if call.route in QUERIES and executed(call) and changed.get(name, 0) < call.number:
-            fact |= _of_namespace(fake, name)
+            if name not in current:
+                current[name] = _of_namespace(fake, name)
+            fact |= current[name]
         known[call.number] = fact
     return known
 
