@@ -421,16 +421,16 @@ export class Trace {
     if (!message) return null;
     // If nothing was decoded, an object such as {"Base64": …} was sent as such.
     const isPlain = message.decoded === undefined || sameJson(message.body, message.decoded);
-    const body = message.decoded === undefined ? message.body : pretty(message.decoded, !isPlain);
+    const body = message.decoded === undefined ? visible(message.body) : pretty(message.decoded, !isPlain);
     return fold(title,
-      [el("p", {class: "trace-mono"}, message.line),
+      [el("p", {class: "trace-mono"}, visible(message.line)),
         message.headers?.length ? fold(count(message.headers.length, "header"),
-          el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value, claimsOf(value))]))) : null,
+          el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, visible(name)), el("dd", {}, visible(value), claimsOf(value))]))) : null,
         body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body)
           : message.missing || message.headers?.length ? el("p", {class: "soft"}, message.missing ? "The body was not recorded." : "no body") : null,
         message.cut ? el("p", {class: "trace-fault"}, `Only the first ${[...message.body].length.toLocaleString("en")} characters of ${message.cut.toLocaleString("en")} bytes are in this report.`) : null,
         message.hex ? fold("Bytes that are not UTF-8, in hexadecimal", [el("pre", {tabindex: 0, "aria-label": `${title} in hexadecimal`}, dump(message.hex)), message.hex.length < 2 * (message.cut ?? 0) ? el("p", {class: "soft"}, `The first ${count(message.hex.length / 2, "byte")}.`) : null], true) : null,
-        isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, message.body))], true);
+        isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, visible(message.body)))], true);
   }
 
   copyElement(row) {
