@@ -29,7 +29,12 @@ def failed(cloud: Cloud, fail: Callable[[], None], name: str) -> Report:
     with pytest.raises(AssertionError) as caught:
         fail()
     return report_of(
-        cloud, raised=caught.value, test=f"test_{name}", failure=f"E   {name}", log=name, hints=[name]
+        cloud,
+        raised=caught.value,
+        test=f"test_{name}",
+        failure=f"E   {name}",
+        log=name,
+        hints=[name],
     )
 
 
