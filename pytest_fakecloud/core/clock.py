@@ -154,9 +154,10 @@ class Timekeeper:
             # Not by _process_us(), because a request reads the time several times.
             try:
                 running = floor(time.time() * 1e6) + offset
+                is_usual = 0 <= running < LAST_US
             except Exception:
-                running = -1
-            if not 0 <= running < LAST_US:
+                is_usual = False
+            if not is_usual:
                 # A test may have replaced the function by another that returns no time.
                 running = self._process_us() + offset
             if self._live_us is offset:

@@ -30,8 +30,9 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request, Str
 from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
+from ..acl import ANONYMOUS
 from ..engine.engine import KVEngine
-from ..engine.sessions import ANONYMOUS, Waiter
+from ..engine.sessions import Waiter
 from ..errors import CommandError
 from ..interruptions import CommandSender, Grouping
 from ..model import TURN_SECONDS
