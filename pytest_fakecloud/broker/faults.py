@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..cloud.actions import action_as
+from ..cloud.fake import core_of
 from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
@@ -101,7 +102,7 @@ class BrokerFaults(FaultPlan):
         This happens immediately. Raises ``ContractError`` for an unknown group or instance.
         """
         with self._broker._settled(group=group, instance=instance):
-            self._broker._engine.groups.crash(group, instance)
+            core_of(self._broker).engine.groups.crash(group, instance)
 
     @action_as("faults.redeliver")
     def redeliver(
@@ -117,7 +118,7 @@ class BrokerFaults(FaultPlan):
         whole(1).read("last", last, "redeliver()")
         optional(whole(0)).read("partition", partition)
         with self._broker._settled(group=group):
-            records = self._broker._engine.groups.redeliver(group, last, topic, partition)
+            records = core_of(self._broker).engine.groups.redeliver(group, last, topic, partition)
         return results_of(records, RECORD_FIELDS, "record")
 
     def _owner(self) -> tuple[Broker, tuple[Any, ...]]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from ..cloud.fake import core_of
 from ..core.errors import ContractError
 from ..core.plain_data import from_plain, to_plain
 from .engine.engine import BrokerSnapshot, MemoryEngine
@@ -65,7 +66,7 @@ class SavedBroker(NamedTuple):
 
 def saved(fake: Broker) -> Any:
     """Return the data of a broker as JSON, or None if a real cluster has it."""
-    engine = fake._engine
+    engine = core_of(fake).engine
     if not isinstance(engine, MemoryEngine):
         return None
     snapshot = engine.snapshot()
@@ -118,7 +119,7 @@ def load_saved(fake: Broker, content: Any, where: str) -> None:
     Raises ``ContractError``, which begins with the place, for any other JSON. Then nothing changes.
     """
     data = from_plain(SavedBroker, content, where)
-    engine = fake._engine
+    engine = core_of(fake).engine
     if not isinstance(engine, MemoryEngine):
         raise ContractError(
             f"{where}: the data of a real cluster cannot be replaced by that of a file"

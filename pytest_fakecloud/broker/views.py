@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..cloud.actions import action_as
+from ..cloud.fake import core_of
 from ..core.errors import ContractError
 from ..core.field_types import TEXT, OneOf, WholeNumber
 from ..core.journal import Results, results_of
@@ -41,7 +42,7 @@ class _NamedView:
     def _settled(self, **names: str) -> Iterator[BrokerEngine]:
         """Fire due timers, and yield the engine, whose errors become ``ContractError`` in the block."""
         with self._broker._settled(**names):
-            yield self._broker._engine
+            yield core_of(self._broker).engine
 
     def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
         return self._broker, (self.name,)

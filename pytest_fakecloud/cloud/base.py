@@ -437,6 +437,11 @@ def cloud_with(kind: type[C], config: CloudConfig) -> C:
     return cloud
 
 
+def context_of(cloud: BaseCloud) -> Context:
+    """Return what the fakes of a cloud share."""
+    return cloud._context
+
+
 def use_in_fixtures(
     cloud: BaseCloud, settings: Mapping[str, Mapping[str, Any]], cache: Any
 ) -> None:

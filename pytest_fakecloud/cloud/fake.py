@@ -10,7 +10,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+)
 
 from ..core.calls import Call
 from ..core.clock import Clock, Mode, Timekeeper
@@ -151,6 +161,68 @@ class Baseline:
         return self.make()
 
 
+Engine_co = TypeVar("Engine_co", covariant=True)
+App_co = TypeVar("App_co", bound=App, covariant=True)
+
+
+class Core(NamedTuple, Generic[Engine_co, App_co]):
+    """The parts of a fake, for the other modules of this package: ``dir()`` of a fake shows only what a
+    test may use. See ``core_of()``.
+    """
+
+    context: Context
+    clock: Timekeeper
+    recorder: Recorder
+    engine: Engine_co
+    """None if the fake has none."""
+    app: App_co
+    mounts: Sequence[Mount]
+    """All mounts of the fake, that at ``url`` first."""
+    settings: Mapping[str, Any]
+    """The keyword arguments that the fake was started with."""
+    baseline: Baseline
+    rewound: int
+    """The journal number at which data was last restored."""
+
+    @property
+    def mount(self) -> Mount:
+        """The mount at ``url``."""
+        return self.mounts[0]
+
+
+class _Parts(Protocol[Engine_co, App_co]):
+    """A fake of any service, for the types of its engine and its app."""
+
+    _context: Context
+    _time: Timekeeper
+    _recorder: Recorder
+    _mounts: list[Mount]
+    _given_settings: Mapping[str, Any]
+    _baseline: Baseline
+    _rewound: int
+
+    @property
+    def _engine(self) -> Engine_co: ...
+
+    @property
+    def _app(self) -> App_co: ...
+
+
+def core_of(fake: _Parts[Engine_co, App_co]) -> Core[Engine_co, App_co]:
+    """Return the current parts of a fake that has started."""
+    return Core(
+        fake._context,
+        fake._time,
+        fake._recorder,
+        fake._engine,
+        fake._app,
+        fake._mounts,
+        fake._given_settings,
+        fake._baseline,
+        fake._rewound,
+    )
+
+
 class Takeover(NamedTuple):
     """What a fake has from a server that was at its addresses before, or from an earlier fake."""
 
@@ -180,7 +252,7 @@ class Fake:
     """The settings of this fake, with their defaults."""
     _app: App
     """The routes of this fake, from the moment at which they are connected."""
-    _engine: Any
+    _engine: Any = None
     name = ""
     """The name in reports and in the control API."""
     _closed = False

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..cloud.base import BaseCloud
+from ..cloud.base import BaseCloud, context_of
+from ..cloud.fake import core_of
 from ..cloud.services import find
 from ..core.accesses import ALL, Touch
 from ..core.errors import ContractError
@@ -120,36 +121,36 @@ class Deliveries:
     """
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
-        self._queues = queues
+        self._engines = [(queue, core_of(queue).engine) for queue in queues]
         self._end_us = start_us + HORIZON_US
         self._ordinals: dict[str, int] = {}
         self._ended: list[tuple[Schedules, MessageSchedule]] = []
 
     def are_left(self) -> bool:
         """Return whether a queue has a message to deliver, now or later."""
-        for queue in self._queues:  # noqa: SIM110 - called at every turn
-            if queue._engine.timers:
+        for _, engine in self._engines:  # noqa: SIM110 - called at every turn
+            if engine.timers:
                 return True
         return False
 
     def next_us(self, after_us: int = -1) -> int | None:
-        if not self._queues:
+        if not self._engines:
             return None
-        times = [queue._engine.next_due_us() for queue in self._queues if queue._engine.pending]
+        times = [engine.next_due_us() for _, engine in self._engines if engine.pending]
         return min(
             (at for at in times if at is not None and after_us < at <= self._end_us), default=None
         )
 
     def next_firing_us(self) -> int | None:
         """Return the time at which the next schedule of a queue fires, or None."""
-        if not self._queues:
+        if not self._engines:
             return None
-        times = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
+        times = (engine.schedules.earliest_run_us() for _, engine in self._engines)
         return min((at for at in times if at is not None), default=None)
 
     def end_schedules(self) -> None:
-        for queue in self._queues:
-            schedules = queue._engine.schedules
+        for _, engine in self._engines:
+            schedules = engine.schedules
             for schedule in schedules.by_id.values():
                 schedules.unplan(schedule)
                 self._ended.append((schedules, schedule))
@@ -163,15 +164,15 @@ class Deliveries:
 
     def due(self, now_us: int) -> list[DueDelivery]:
         """Return the deliveries that can begin at a given time, in the order of their due times."""
-        if not self._queues:
+        if not self._engines:
             return []
         # Number messages by creation, so that names do not depend on the order of delivery.
         for message in self._messages():
             self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
         deliveries = [
-            DueDelivery(queue, queue._engine.messages[id_], timer, self._ordinals[id_])
-            for queue in self._queues
-            for id_, timer in queue._engine.timers.items()
+            DueDelivery(queue, engine.messages[id_], timer, self._ordinals[id_])
+            for queue, engine in self._engines
+            for id_, timer in engine.timers.items()
             if timer.lane == "driven" and timer.due_us <= now_us and not timer.cancelled
         ]
         return sorted(deliveries, key=lambda due: (due.timer.due_us, due.timer.sequence))
@@ -185,14 +186,14 @@ class Deliveries:
         }
 
     def _messages(self) -> Iterator[Message]:
-        for queue in self._queues:
-            yield from queue._engine.messages.values()
+        for _, engine in self._engines:
+            yield from engine.messages.values()
 
 
 def _ended_messages(queue: Queue) -> frozenset[str]:
-    with queue._engine.lock:
-        messages = queue._engine.messages.values()
-        return frozenset(message.id for message in messages if not message.pending)
+    engine = core_of(queue).engine
+    with engine.lock:
+        return frozenset(message.id for message in engine.messages.values() if not message.pending)
 
 
 class Fakes:
@@ -206,17 +207,17 @@ class Fakes:
 
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
-        self.clock = cloud._context.clock
+        self.clock = context_of(cloud).clock
         self.now_us = self.clock.now_us
         self.fakes = [fake for fake in cloud.fakes() if find(fake.fixture).in_process]
         self.by_name = {fake.name: fake for fake in self.fakes}
         self.keyspaces: dict[tuple[str, str], Any] = {
             (fake.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
             for fake in self.fakes
-            for keyspace in getattr(fake._engine, "databases", ())
+            for keyspace in getattr(core_of(fake).engine, "databases", ())
         }
         """The databases of key-value engines, by the fake and the kind of accesses to their keys."""
-        engines = [fake._engine for fake in self.fakes]
+        engines = [core_of(fake).engine for fake in self.fakes]
         self._memories: list[Memory] = [
             engine.memory for engine in engines if hasattr(engine, "memory")
         ]
@@ -239,7 +240,7 @@ class Fakes:
     def check_queues(self) -> None:
         """Raise ``ContractError`` if a queue delivers messages outside of the exploration."""
         for queue, ended in self._unused.items():
-            engine = queue._engine
+            engine = core_of(queue).engine
             with engine.lock:
                 is_used = bool(engine.schedules.by_id or engine.messages.keys() - ended)
             if is_used:
@@ -272,7 +273,7 @@ class Fakes:
         # An engine would measure all its keys again: most of the time of a trial with 10,000 keys.
         for memory, left in zip(self._memories, self._left, strict=True):
             memory.left = left
-        self.cloud._context.ids.reseed(self.cloud.seed)
+        context_of(self.cloud).ids.reseed(self.cloud.seed)
         if self.process_time is not None:
             self.process_time.reads.clear()
         self.deliveries = Deliveries(self._queues, self._start_us)
@@ -284,7 +285,7 @@ class Fakes:
         that a crash has ended keeps its connection until it is garbage-collected.
         """
         for fake in self.fakes:
-            clients: Any = fake._app.clients
+            clients: Any = core_of(fake).app.clients
             for client in [*clients]:
                 if isinstance(client.connection, MemoryLink):
                     client.engine.forget_state(client.session)
@@ -297,7 +298,7 @@ class Fakes:
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:
             return state_of(fake)
-        engine: Any = fake._engine
+        engine: Any = core_of(fake).engine
         with engine.lock:
             engine.current()
             return python_value(keyspace.peek(key_of_touch(touch)))

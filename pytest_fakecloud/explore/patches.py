@@ -27,7 +27,7 @@ from functools import partial
 from types import FrameType, MemberDescriptorType, MethodType, SimpleNamespace
 from typing import Any, Literal
 
-from ..cloud.base import BaseCloud
+from ..cloud.base import BaseCloud, context_of
 from ..core.errors import ContractError, Crash, shown
 from ..core.exits import Exits, exiting
 from ..core.frames import is_own, stack_of
@@ -113,7 +113,7 @@ def explored(
         exits.callback(world.reset)
         _stop_garbage_collection(exits)
         # Each of thousands of trials would search the stacks of all strands at each call.
-        swap(exits, cloud._context.recorder.shared, "find_stack", None)
+        swap(exits, context_of(cloud).recorder.shared, "find_stack", None)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         _let_time_follow(world, exits, clocks=process_time is not False)

@@ -11,7 +11,8 @@ from itertools import takewhile
 from types import FunctionType
 from typing import Any, cast
 
-from ..cloud.fake import Fake
+from ..cloud.base import context_of
+from ..cloud.fake import Fake, core_of
 from ..core.errors import ContractError, brief, shown
 from ..core.field_types import positional_parameters
 from ..core.frames import code_place
@@ -55,7 +56,7 @@ class Predicate:
         Raises ``ContractError`` for a coroutine or a generator, which would count as true.
         """
         __tracebackhide__ = True
-        looks = history.cloud.journal._recorder.shared.looks
+        looks = context_of(history.cloud).recorder.shared.looks
         self._look_before = looks[-1] if looks else None
         try:
             value = self._function(history) if self.takes_history else self._function()
@@ -73,7 +74,7 @@ class Predicate:
 
     def looks(self, history: History) -> list[Look]:
         """Return the looks at data of the last call."""
-        newest_first = reversed(history.cloud.journal._recorder.shared.looks)
+        newest_first = reversed(context_of(history.cloud).recorder.shared.looks)
         return [*takewhile(lambda look: look is not self._look_before, newest_first)][::-1]
 
     def verdict(self, history: History) -> object:
@@ -201,7 +202,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
     def check(history: History) -> None:
         __tracebackhide__ = True
-        clock = history.cloud._context.clock
+        clock = context_of(history.cloud).clock
         end = clock.now_us() + span
         while not condition.verdict(history):
             due, now = clock.next_due_us(), clock.now_us()
@@ -294,7 +295,7 @@ def once(key: str) -> Check:
 
 def _look(fake: Fake, method: str, name: str) -> Look:
     """Return the look of a promise at the data of a fake."""
-    return fake._recorder.look(method, code_place(sys._getframe(1)), ((name,), {}))
+    return core_of(fake).recorder.look(method, code_place(sys._getframe(1)), ((name,), {}))
 
 
 def _broken(text: str, looks: Sequence[Look]) -> AssertionError:

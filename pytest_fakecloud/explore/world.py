@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ..cloud.base import BaseCloud
+from ..cloud.fake import core_of
 from ..core.accesses import ALL, READS_CLOCK, Touch
 from ..core.calls import set_faults_end
 from ..core.clock import checkpoint, in_thread
@@ -334,7 +335,8 @@ def _no_hooks() -> None:
 
 def watch(world: World, fake: Fake, exits: Exits) -> None:
     """Connect a fake to the simulations of a world until the exits are closed."""
-    app: Any = fake._app
+    core = core_of(fake)
+    app: Any = core.app
     _listen(app.rejection_listeners, partial(_see_rejection, world, fake), exits)
     in_turn = partial(_serve_in_turn, world, fake)
     exits.callback(app.chain.remove, in_turn)
@@ -342,9 +344,9 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     if hasattr(app, "interruptions"):
         _listen(app.interruptions.listeners, partial(_pause_in_pipeline, world), exits)
     if fake.fixture == "kv_server":
-        _listen(fake._engine.listeners, partial(_record_command, world, fake.name), exits)
-    origin = fake._mount.origin
-    shortcut = Shortcut(fake._mount, lingers=True, around=partial(_around, world, fake))
+        _listen(core.engine.listeners, partial(_record_command, world, fake.name), exits)
+    origin = core.mount.origin
+    shortcut = Shortcut(core.mount, lingers=True, around=partial(_around, world, fake))
     exits.callback(origins.remove, origin, shortcut)
     exits.callback(origins.leave, shortcut)
     origins.add(origin, shortcut)
@@ -352,8 +354,8 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     if fake.fixture == "queue":
         queue: Any = fake
         deliveries = _ExploredDeliveries(world, queue)
-        exits.callback(queue._engine.stop_intercepting, deliveries)
-        queue._engine.intercept(deliveries)
+        exits.callback(core.engine.stop_intercepting, deliveries)
+        core.engine.intercept(deliveries)
         _listen(interceptors_of_work(queue.destinations), partial(_run_work, world), exits)
 
 
@@ -367,7 +369,7 @@ def _see_rejection(world: World, fake: Fake, request: Request, error: ServiceErr
     simulation = world.simulation
     if error.status == 401 and simulation is not None:
         with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
-            fake._app.authenticate(request)
+            core_of(fake).app.authenticate(request)
             request.call.faults = ({"kind": "rotate_token", "description": "rotate_token"},)
         simulation.calls.rejected(request)
 
@@ -379,12 +381,12 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed)
         world.reads.add(touch.read for touch in touches_of_request(fake, request))
         return proceed()
     # A connection over a socket of the system is served by a thread that serves others, too.
-    fake._app.step_aside()
+    core_of(fake).app.step_aside()
     try:
         return simulation.calls.at_call(fake, request, proceed)
     finally:
         if request.call.faults:
-            set_faults_end(request.call, fake._recorder.reserve())
+            set_faults_end(request.call, core_of(fake).recorder.reserve())
 
 
 def _pause_in_pipeline(world: World) -> None:

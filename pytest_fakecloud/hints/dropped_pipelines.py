@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from ..cloud.base import BaseCloud
+from ..cloud.base import BaseCloud, context_of
 from ..core.libraries import is_library
 from ..reporting.asserted import codes_of
 from .inspection import place_in, trees
@@ -61,7 +61,7 @@ def dropped_pipelines(
 
 
 def _codes_on_stacks(cloud: BaseCloud, frames: Sequence[FrameType]) -> Iterator[CodeType]:
-    records = cloud._context.recorder
+    records = context_of(cloud).recorder
     stacks = [records.shared.stacks.get(entry.number) for entry in records.entries]
     codes = [frame.f_code for frame in frames]
     codes += [code for stack in stacks if stack is not None for code, _ in stack.places]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ..cloud.base import BaseCloud, secrets_in
-from ..cloud.fake import Fake, was_given
+from ..cloud.fake import Fake, core_of, was_given
 from ..cloud.services import named
 from ..core.calls import Call
 from ..http.hub import default_hub
@@ -242,7 +242,7 @@ _CUT = re.compile(
 def _tls_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]:
     """Yield hints about a client that uses TLS with a plain fake, or no TLS with a fake that has it."""
     text, request = str(error), request_of(error)
-    ports = {str(mount.port) for fake in cloud.fakes() for mount in fake._mounts}
+    ports = {str(mount.port) for fake in cloud.fakes() for mount in core_of(fake).mounts}
     if ports.isdisjoint(re.findall(r"\d+", f"{request} {text}")):
         return  # It is about another server.
     if _UNTRUSTED.search(text) and cloud.authority is not None:

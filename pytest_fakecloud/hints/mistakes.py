@@ -14,7 +14,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType
 from typing import Any
 
 from .. import _PUBLIC_NAMES
-from ..cloud.base import BaseCloud
+from ..cloud.base import BaseCloud, context_of
 from ..core.errors import counted, did_you_mean, listed
 from .dropped_pipelines import dropped_pipelines
 from .inspection import chain, frames_of, package_of, packages_of, root, unsent
@@ -191,7 +191,7 @@ def _replaced_time(cloud: BaseCloud, frames: Sequence[FrameType]) -> Iterator[st
     whose values it may have taken.
     """
     freeze = "freeze it with fakecloud.clock.freeze(), or @pytest.mark.fakecloud(clock='frozen')"
-    if replaced := cloud._context.clock.replaced:
+    if replaced := context_of(cloud).clock.replaced:
         yield f"{replaced}; the running clock of the fakes then used the real time: {freeze}"
     elif cloud.clock.mode == "running" and any(
         package_of(frame) == "unittest"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..cloud.fake import core_of
 from ..core.accesses import ALL, READS_CLOCK, Touch
 from .table.exceptions import PUBLISHES
 
@@ -21,7 +22,7 @@ _WITHOUT_ACCESS = frozenset(("TIME", "LOLWUT"))
 
 def touches_of_request(fake: KVServer, request: Request) -> Sequence[Touch] | None:
     """Return no accesses, because the engine reports its commands; None for a real server."""
-    return () if hasattr(fake._engine, "run") else None
+    return () if hasattr(core_of(fake).engine, "run") else None
 
 
 def touches_of_command(

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..cloud.fake import core_of
 from ..core.errors import ContractError
 from ..core.plain_data import from_plain, to_plain
 from .acl import RestToken, describe_user
@@ -37,7 +38,7 @@ class SavedKeys(NamedTuple):
 
 def saved(fake: KVServer) -> Any:
     """Return the data of a server as JSON, or None if a real server has it."""
-    engine = fake._engine
+    engine = core_of(fake).engine
     if not isinstance(engine, KVEngine):
         return None
     with engine.lock:
@@ -66,7 +67,7 @@ def load_saved(fake: KVServer, content: Any, where: str) -> None:
         except CommandError as error:
             raise ContractError(f"{where}.commands[{number}]: {error}") from None
     engine.users.add_tokens(data.tokens)
-    fake._app.set_password(fake._password)
+    core_of(fake).app.set_password(fake._password)
 
 
 _WITHOUT_RULES = (b"resetpass", b"resetkeys", b"resetchannels", b"-@all", b"clearselectors")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from ..cloud.base import cloud_with, start_over, use_in_fixtures
+from ..cloud.base import cloud_with, context_of, start_over, use_in_fixtures
 from ..cloud.cloud import Cloud
 from ..cloud.config import CloudConfig
 from ..cloud.fake import Fake
@@ -38,7 +38,8 @@ class CloudState(NamedTuple):
     @classmethod
     def of(cls, cloud: Cloud) -> CloudState:
         """Return the present state of a cloud."""
-        fakes, journal = cloud._context.fakes.items, cloud._context.journal
+        context = context_of(cloud)
+        fakes, journal = context.fakes.items, context.journal
         journals = [journal, *map(attrgetter("journal"), fakes)]
         return cls(
             {fake: fake._credentials() for fake in fakes},
@@ -116,7 +117,7 @@ class CloudOwner:
         self._close_cloud = run_exits.callback(cloud.close)
         cache = getattr(options.config, "cache", None)  # None with -p no:cacheprovider
         use_in_fixtures(cloud, settings.fakes, cache)
-        journal = cloud._context.journal
+        journal = context_of(cloud).journal
         self._beginning = CloudState({}, {}, {journal: journal.keep}, {journal: journal.keep_bytes})
         """What each test begins with: first the limits of a cloud without fakes."""
         self.is_reused = False
@@ -154,12 +155,12 @@ class CloudOwner:
             journal.keep = entries
         for journal, size in changed.kept_bytes.items():
             journal.keep_bytes = size
-        cloud._context.ids.reseed(item.nodeid if self._seed is None else self._seed)
+        context_of(cloud).ids.reseed(item.nodeid if self._seed is None else self._seed)
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, because an earlier test may have made them."""
         # Not the entries of the journal, because reading that counts as a look of the test.
-        for entry in list(self.cloud._context.recorder.entries):
+        for entry in list(context_of(self.cloud).recorder.entries):
             if isinstance(entry, Call):
                 entry.note = (
                     entry.note or "made before the test's own code, maybe by an earlier test"

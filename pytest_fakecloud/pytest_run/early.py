@@ -14,7 +14,7 @@ import pytest
 
 from ..cloud.base import fixture_fake
 from ..cloud.cloud import Cloud
-from ..cloud.fake import Takeover
+from ..cloud.fake import Takeover, core_of
 from ..cloud.services import find, services_by_word, settings_class
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import connection_settings
@@ -95,7 +95,7 @@ def with_settings(
     try:
         # Copies of the listening sockets: another program cannot take a port in between, and a client
         # that connects then waits.
-        for mount in chain.from_iterable(fake._mounts for fake in early_fakes.values()):
+        for mount in chain.from_iterable(core_of(fake).mounts for fake in early_fakes.values()):
             listeners[mount.address] = mount.listener.dup()
         early.close()
         for fixture, early_fake in early_fakes.items():

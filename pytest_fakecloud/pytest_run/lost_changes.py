@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..cloud.fake import Fake
+from ..cloud.fake import Fake, core_of
 
 if TYPE_CHECKING:
     import pytest
@@ -36,9 +36,9 @@ class LostChanges:
         """Note which of the fakes a fixture has changed, given the journal numbers before it."""
         self._earlier.pop(fixture, None)
         self._current[fixture] = {
-            fake: fake._recorder.latest
+            fake: latest
             for fake in fakes
-            if fake._recorder.latest > before.get(fake, 0)
+            if (latest := core_of(fake).recorder.latest) > before.get(fake, 0)
         }
 
     def hints(self, item: pytest.Item) -> list[str]:
@@ -49,7 +49,7 @@ class LostChanges:
             lost = [
                 fake.name
                 for fake, number in self._earlier.get(name, {}).items()
-                if fake._baseline.number < number
+                if core_of(fake).baseline.number < number
             ]
             if lost:
                 calls = " and ".join(f"{fake}.set_baseline()" for fake in lost)

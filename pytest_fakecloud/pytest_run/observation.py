@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..cloud.base import BaseCloud
+from ..cloud.base import BaseCloud, context_of
 from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
@@ -86,7 +86,7 @@ class Observation:
             self._listener.listen(owners[0].cloud)
 
     def _record_calls(self, cloud: Cloud) -> None:
-        recorded = cloud._context.recorder.shared
+        recorded = context_of(cloud).recorder.shared
         stacks = self._stacks
         if stacks is not None and self._has_call_sites:
             from ..process.call_sites import call_site
@@ -114,7 +114,8 @@ def record_times(cloud: BaseCloud) -> None:
     Without these times, the replay of a running clock is exact only to the millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    cloud._context.clock.reads = cloud.journal._recorder.shared.reads = reads
+    context = context_of(cloud)
+    context.clock.reads = context.recorder.shared.reads = reads
 
 
 MINIMUM_WAIT_SECONDS = 0.04

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ..cloud.base import undelivered
+from ..cloud.base import context_of, undelivered
 from ..cloud.cloud import Cloud
 from ..cloud.services import SERVICES
 from ..core.calls import Call
@@ -62,7 +62,7 @@ def check(run: Run, item: pytest.Item) -> None:
             failure = _failure(clouds, violations)
         else:
             for cloud in clouds:
-                if cloud._context.recorder.entries:
+                if context_of(cloud).recorder.entries:
                     warned += _refused_clients(cloud)
     if failed:
         failure = misuse(failed[0])
@@ -165,7 +165,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
         facts = {"path": call.path, "method": call.method, "fake": call.fake}
         return cloud._allowed.covers("refused", facts)
 
-    entries = cloud._context.recorder.entries
+    entries = context_of(cloud).recorder.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
     from ..reporting.calls import Lookups
@@ -298,7 +298,7 @@ def _adds_to_recording(
     """Return whether to write the calls of a test: at the end of its code or of a failed set-up, and
     again if its teardown has added some. It may also have reset the fakes, and their journals.
     """
-    entries = [entry for cloud in clouds for entry in cloud._context.recorder.entries]
+    entries = [entry for cloud in clouds for entry in context_of(cloud).recorder.entries]
     recorded = run.test.recorded
     if call.when == "teardown":
         is_due = len(entries) > len(recorded) and entries[: len(recorded)] == recorded

@@ -258,13 +258,15 @@ class Run:
         """Return the cloud that the test has requested, and the other open ones, if they were used: an
         application may call fakes that no test requests.
         """
+        from ..cloud.base import context_of
+
         requested = self.test.requested_cloud
         clouds = [] if requested is None else [requested]
         for owner in self.owners:
             cloud = owner.cloud
             if cloud is requested:
                 continue
-            if cloud._context.recorder.entries or cloud.violations():
+            if context_of(cloud).recorder.entries or cloud.violations():
                 clouds.append(cloud)
         return clouds
 

@@ -21,6 +21,14 @@ class FakeState(NamedTuple):
     """The journal number of what was recorded last (``Recorder.latest``)."""
 
 
+def _state_of(fake: Fake) -> FakeState:
+    # Every pytest run imports this module, but not every one uses a fake.
+    from ..cloud.fake import core_of
+
+    core = core_of(fake)
+    return FakeState(core.baseline, core.recorder.latest)
+
+
 class WideFixture:
     """A running fixture of a wide scope. What it changes lasts for different times:
 
@@ -35,11 +43,7 @@ class WideFixture:
     def __init__(self, definition: pytest.FixtureDef[Any], owners: Sequence[CloudOwner]) -> None:
         self._definition = definition
         self._cloud_states = {owner: owner.state() for owner in owners}
-        self._before = {
-            fake: FakeState(fake._baseline, fake._recorder.latest)
-            for owner in owners
-            for fake in owner.cloud.fakes()
-        }
+        self._before = {fake: _state_of(fake) for owner in owners for fake in owner.cloud.fakes()}
 
     def failed(self) -> None:
         """Restore the baselines at once, because other tests of its scope run without the fixture. What
@@ -61,12 +65,12 @@ class WideFixture:
         """Note that the baselines which another fixture has set meanwhile are not this one's."""
         for fake, _ in inner._replaced_baselines():
             if fake in self._before:
-                self._before[fake] = self._before[fake]._replace(baseline=fake._baseline)
+                self._before[fake] = self._before[fake]._replace(baseline=_state_of(fake).baseline)
 
     def _replaced_baselines(self) -> list[tuple[Fake, Baseline]]:
         """Return the fakes whose baselines the fixture has set, with the baselines before."""
         return [
             (fake, state.baseline)
             for fake, state in self._before.items()
-            if fake._baseline is not state.baseline
+            if _state_of(fake).baseline is not state.baseline
         ]

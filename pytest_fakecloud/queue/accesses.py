@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ..cloud.fake import core_of
 from ..core.accesses import ALL, READS_CLOCK, Touch
 from .rest.app import PUBLISHING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def touches_of_request(fake: Queue, request: Request) -> Sequence[Touch]:
     """Return the accesses of a request, based on its route."""
-    writes = fake._app.table.writes(request.method, request.path)
+    writes = core_of(fake).app.table.writes(request.method, request.path)
     touches = [READS_CLOCK, Touch(fake.name, "publishing", ALL, writes)]
     if request.route not in PUBLISHING:
         touches.append(Touch(fake.name, "message", ALL, writes))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..cloud.actions import action
-from ..cloud.fake import Aio
+from ..cloud.fake import Aio, core_of
 from ..core.clock import Target, Timekeeper, drive
 from ..core.errors import ContractError, FakecloudError, counted, unknown_name
 from ..core.ids import Ids
@@ -470,11 +470,11 @@ class QueueAio(Aio["AsyncQStash"]):
     async def deliver_due(self) -> Attempts:
         """Awaitable version of ``Queue.deliver_due``."""
         __tracebackhide__ = True
-        engine = self._fake._engine
+        engine = core_of(self._fake).engine
         return await run_async(engine, [engine.clock.now_us])
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Awaitable version of ``Queue.run_until_idle``."""
         __tracebackhide__ = True
-        engine = self._fake._engine
+        engine = core_of(self._fake).engine
         return await run_async(engine, until_idle(engine, within))

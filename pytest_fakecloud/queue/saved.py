@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..cloud.fake import core_of
 from ..core.errors import ContractError
 from ..core.plain_data import from_plain, to_plain
 from .engine.engine import QueueCopy
@@ -26,7 +27,16 @@ class SavedQueue(NamedTuple):
 
 def saved(fake: Queue) -> Any:
     """Return the data of a queue as JSON."""
-    data = fake._engine.snapshot()
+    return plain_of(core_of(fake).engine.snapshot())
+
+
+def load_saved(fake: Queue, content: Any, where: str) -> None:
+    """Replace the data of a queue by JSON that ``saved()`` returned, as ``copy_of()`` reads it."""
+    core_of(fake).engine.restore(copy_of(content, where))
+
+
+def plain_of(data: QueueCopy) -> Any:
+    """Return the data of an engine as JSON. The data may change."""
     for message in data.messages.values():
         # Another process numbers its moves of the clock anew, and none of them has caused a message.
         message.drive, message.chain, message.causes = 0, 0, frozenset()
@@ -39,10 +49,10 @@ def saved(fake: Queue) -> Any:
     return to_plain(SavedQueue(data, former_runs))
 
 
-def load_saved(fake: Queue, content: Any, where: str) -> None:
-    """Replace the data of a queue by JSON that ``saved()`` returned.
+def copy_of(content: Any, where: str) -> QueueCopy:
+    """Return the data of an engine from JSON that ``plain_of()`` returned.
 
-    Raises ``ContractError``, which begins with the place, for any other JSON. Then nothing changes.
+    Raises ``ContractError``, which begins with the place, for any other JSON.
     """
     data, former_runs = from_plain(SavedQueue, content, where)
     latest = dict(data.runs)
@@ -52,7 +62,7 @@ def load_saved(fake: Queue, content: Any, where: str) -> None:
         latest[run.id].former = latest[run.id] = run
     for problem in _contradictions(data):
         raise ContractError(f"{where}.data.{problem}")
-    fake._engine.restore(data)
+    return data
 
 
 def _contradictions(data: QueueCopy) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
-from ..cloud.base import BaseCloud, fixture_fake
+from ..cloud.base import BaseCloud, context_of, fixture_fake
 from ..cloud.fake import Fake
 from ..cloud.files import read_json
 from ..core.assets import asset
@@ -41,7 +41,7 @@ def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[
 
 def entries_from(cloud: BaseCloud) -> list[dict[str, Any]]:
     mask = Mask(cloud)
-    addresses = dict(cloud._context.closed_addresses)
+    addresses = dict(context_of(cloud).closed_addresses)
     addresses.update((fake.name, (fake.fixture, fake.url)) for fake in cloud.fakes())
     exchanges, entries = exchanges_of(cloud), []
     # A delivery to a fake of the cloud is a call of that fake.

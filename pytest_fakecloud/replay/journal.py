@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..cloud.actions import action_method
-from ..cloud.base import BaseCloud
-from ..cloud.fake import Context, Fake
+from ..cloud.base import BaseCloud, context_of
+from ..cloud.fake import Context, Fake, core_of
 from ..cloud.services import data_module, imported, named
 from ..core.calls import Action, Call, Entry, Event, began, executed_at
 from ..core.clock import Timekeeper
@@ -86,7 +86,7 @@ def states(cloud: BaseCloud, reported: ReportedRows) -> dict[str, Any]:
 
 def _obstacle(fake: Fake) -> str:
     """Return why a fake cannot be replayed; empty if a replay can be tried."""
-    if fake._given_settings.get("engine") is not None:
+    if core_of(fake).settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
     # A request without valid credentials changes no data, and its body is not read.
     calls = (call for call in fake.journal.calls() if call.status != 401)
@@ -138,7 +138,7 @@ class Time(Timekeeper):
         super().__init__(start, "frozen")
         self.recorded: dict[int, list[int]] = {}
         current: dict[int, list[int]] = {}
-        for thread, value in tuple(cloud.journal._recorder.shared.reads or ()):
+        for thread, value in tuple(context_of(cloud).recorder.shared.reads or ()):
             if value < 0:  # the negative number of the entry whose readings follow in this thread
                 current[thread] = self.recorded[-value] = []
             elif thread in current:
@@ -159,7 +159,7 @@ class ReplayedFake:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
     def __init__(self, real: Fake, context: Context, time: Time) -> None:
-        settings = {**real._given_settings, "name": real.name}
+        settings = {**core_of(real).settings, "name": real.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
         if "delivery" in settings:
@@ -180,7 +180,7 @@ class ReplayedFake:
         request = Request(call.method, target, headers, call.request_body, call.client)
         # The server reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
-        answer = self.fake._app.respond(request, in_client=True)
+        answer = core_of(self.fake).app.respond(request, in_client=True)
         if call.fault is not None:
             return
         same = getattr(answer, "status", None) == call.status
@@ -245,7 +245,7 @@ class _Player:
         replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
         copy = replayed(fake, self._context, self.time)
         stack.callback(copy.fake.close)
-        copy.fake.restore(fake._baseline.snapshot)
+        copy.fake.restore(core_of(fake).baseline.snapshot)
         copy.fake.set_baseline()
         self.copies[fake.name] = copy
 
@@ -385,7 +385,7 @@ def _replayed(
 
 def _entries(cloud: BaseCloud, fakes: Collection[str]) -> list[Entry]:
     """Return the entries and actions of fakes, in order."""
-    every = (*cloud.journal.entries, *cloud.journal._recorder.shared.actions)
+    every = (*cloud.journal.entries, *context_of(cloud).recorder.shared.actions)
     entries = (entry for entry in every if entry.fake in fakes)
     return sorted(entries, key=lambda entry: entry.number)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..cloud.fake import Context, Fake
+from ..cloud.fake import Context, Fake, core_of
 from ..core.calls import Call, on_connection
 from ..kv.acl import tester
 from ..kv.engine.sessions import Waiter
@@ -30,7 +30,7 @@ class ReplayedKVServer(journal.ReplayedFake):
             return
         if call.outcome in journal.UNFINISHED or (call.fault is not None and not call.reached):
             return
-        engine = self.fake._engine
+        engine = core_of(self.fake).engine
         session = self._sessions.get(call.client)
         if session is None:
             # Only sessions of the port may block.
@@ -54,12 +54,12 @@ class ReplayedKVServer(journal.ReplayedFake):
         for call, waiter in list(self._waiting):
             if waiter.done or waiter.deadline_us <= self.time.now_us():
                 self._waiting.remove((call, waiter))
-                self._compare(call, self.fake._engine.unblock(waiter), waiter.session)
+                self._compare(call, core_of(self.fake).engine.unblock(waiter), waiter.session)
 
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
         if call.fault is not None or "response_body" in call.cut:
             return
-        if to_resp(self.fake._app.as_sent(reply), session.resp) != call.response_body:
+        if to_resp(core_of(self.fake).app.as_sent(reply), session.resp) != call.response_body:
             raise journal.Inexact(
                 f"command {call.number} received a different answer in the replay"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..cloud.fake import Context, Fake
+from ..cloud.fake import Context, Fake, core_of
 from ..core.calls import Event
 from ..queue.model import Outcome
 from ..queue.wire.values import as_text
@@ -19,11 +19,11 @@ class ReplayedQueue(journal.ReplayedFake):
     def __init__(self, real: Fake, context: Context, time: journal.Time) -> None:
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.
-        self.fake._engine.report = lambda kind, text, **fields: None
+        core_of(self.fake).engine.report = lambda kind, text, **fields: None
         self._begun: dict[int, Any] = {}
 
     def begin_attempt(self, event: Event) -> None:
-        engine = self.fake._engine
+        engine = core_of(self.fake).engine
         self.time.expect(event.at_us)
         for message in _messages_of(event, engine):
             attempt = engine.begin(message.id) if message.id in engine.pending else None
@@ -34,7 +34,7 @@ class ReplayedQueue(journal.ReplayedFake):
 
     def finish_attempt(self, event: Event) -> None:
         begun, number = self._begun.pop(event.number), event.data.get("number")
-        engine: Any = self.real._engine
+        engine: Any = core_of(self.real).engine
         attempts = (
             attempt for message in _messages_of(event, engine) for attempt in message.attempts
         )
@@ -48,7 +48,7 @@ class ReplayedQueue(journal.ReplayedFake):
             attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
             virtual_us=ended - attempt.at_us, where=attempt.where,
         )  # fmt: skip
-        self.fake._engine.finish(begun, outcome)
+        core_of(self.fake).engine.finish(begun, outcome)
 
 
 REPLAYED = ReplayedQueue

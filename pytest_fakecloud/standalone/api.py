@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..cloud.base import start_over
+from ..cloud.base import context_of, start_over
 from ..cloud.cloud import Cloud
 from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
@@ -66,7 +66,9 @@ class _Bugs(Violations):
         """Add a bug to the cloud's violations and log it."""
         if kind != "bug":
             return Violation(kind, text, facts, exception)
-        violation = self._cloud._context.violations.report(kind, text, exception=exception, **facts)
+        violation = context_of(self._cloud).violations.report(
+            kind, text, exception=exception, **facts
+        )
         self._log_bug(violation.text)
         return violation
 
@@ -98,7 +100,7 @@ class ControlApp(App):
         recorder = Recorder(cloud.clock.now_us, service="control", fake="control")
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
-        super().__init__(Instruments(cloud._context.clock, recorder, _Bugs(cloud, log_bug)))
+        super().__init__(Instruments(context_of(cloud).clock, recorder, _Bugs(cloud, log_bug)))
         self.cloud = cloud
         self._begins = begins
         self.token = token or new_token()

@@ -23,7 +23,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..cloud.fake import Takeover
+from ..cloud.base import context_of
+from ..cloud.fake import Takeover, core_of
 from ..cloud.services import find, named, services_by_word, settings_class
 from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from ..core.errors import ContractError, shown, unknown_name
@@ -454,10 +455,10 @@ def _served(
                 continue
             fake = cloud._start(fixture, settings, Takeover(options.listeners))
             if fake.name in options.guarded:
-                fake._app.guards.add(hosts.guard)
+                core_of(fake).app.guards.add(hosts.guard)
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its violations, too.
-            violations = cloud._context.violations
+            violations = context_of(cloud).violations
             violations.keep, violations.keep_exceptions = VIOLATIONS, 0
         app = ControlApp(
             cloud, options.control_token,
@@ -466,7 +467,7 @@ def _served(
         app.loading = "not begun" if states or kept else ""
         port = options.control_port or 0
         listener = options.listeners.get((options.host, port))
-        mount = cloud._context.mount(app, host=options.host, port=port, listener=listener)
+        mount = context_of(cloud).mount(app, host=options.host, port=port, listener=listener)
         app.url = mount.url
         mount.on_stop.append(app.data.end_streams)
         mount.on_error.append(app.server_failed)

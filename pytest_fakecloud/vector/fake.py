@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from ..cloud.actions import action, look, perform
-from ..cloud.fake import Aio
+from ..cloud.fake import Aio, core_of
 from ..core.calls import Call, field_of
 from ..core.errors import SHOWN, ContractError, brief, unknown_name
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber
@@ -310,13 +310,14 @@ class _Holding(AbstractContextManager[None]):
 
 def hold(index: VectorIndex) -> None:
     """Hide new changes of an index from queries and counts until ``release()``."""
-    index._time.settle()
-    index._engine.hold()
+    core = core_of(index)
+    core.clock.settle()
+    core.engine.hold()
 
 
 def release(index: VectorIndex) -> None:
     """End one ``hold()``; the last one makes all pending changes ready."""
-    index._engine.release()
+    core_of(index).engine.release()
 
 
 def _query(keywords: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..cloud.fake import core_of
 from ..core.plain_data import from_plain, to_plain
 from .engine.engine import VectorSnapshot
 from .fake import VectorIndex
@@ -23,7 +24,7 @@ class SavedIndex(NamedTuple):
 def saved(fake: VectorIndex) -> Any:
     """Return the data of an index as JSON."""
     # A client may delete a namespace meanwhile, which has no records then.
-    names = fake._engine.namespaces()
+    names = core_of(fake).engine.namespaces()
     return to_plain(SavedIndex({name: fake._records(name, None) for name in names}))
 
 
@@ -33,7 +34,7 @@ def load_saved(fake: VectorIndex, content: Any, where: str) -> None:
     Raises ``ContractError`` for records that do not fit the index.
     """
     data = from_plain(SavedIndex, content, where)
-    engine = fake._engine
+    engine = core_of(fake).engine
     dimension = engine.identity.dimension
     engine.restore(VectorSnapshot(engine.identity, dimension, {}, [], [], {}))
     for namespace, records in data.namespaces.items():

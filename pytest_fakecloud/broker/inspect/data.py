@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TypedDict
 
+from ...cloud.fake import core_of
 from ...core.calls import Event
 from ...core.timers import to_datetime
 from ...inspect.data import (
@@ -44,7 +45,7 @@ def state(fake: Broker) -> State:
         for name in _topics(fake)
         for partition in _partitions(fake, name)
     }
-    engine, groups = fake._engine, [view._described() for view in fake.groups()]
+    engine, groups = core_of(fake).engine, [view._described() for view in fake.groups()]
     sections: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
         with engine.state, engine.state.lock:

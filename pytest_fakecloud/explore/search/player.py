@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from ...cloud.base import context_of
 from ...core.calls import Call
 from ...core.errors import breaks_a_check, broken_promise, ends_the_test
 from ...core.field_types import check_returned
@@ -97,7 +98,7 @@ class Player:
         that does not count. A trial that its strategy ends is not checked.
         """
         world = self.world
-        recorder = world.cloud.journal._recorder
+        recorder = context_of(world.cloud).recorder
         if keep:
             self.forget_shown()
         number, forget_observations = recorder.reserve(), mark()

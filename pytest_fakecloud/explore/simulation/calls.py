@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...cloud.fake import Fake
+from ...cloud.fake import Fake, core_of
 from ...core.errors import ContractError, Crash, ServiceError, listed, report_failure
 from ...faults.answers import lost
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
@@ -286,7 +286,7 @@ class Calls:
         disturbances = self._state.schedule.at(strand.name, point)
         fault = self._apply(disturbances, strand, fake, request) if disturbances else None
         self._trial.calls[title] = self._trial.calls.get(title, 0) + 1
-        app: Any = fake._app
+        app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)
         if touches := touches_of_request(fake, request):
@@ -472,5 +472,5 @@ def session_of(fake: Any, request: Request) -> Session | None:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
-    clients = [*fake._app.clients]
+    clients = [*core_of(fake).app.clients]
     return next((client.session for client in clients if client.client == request.client), None)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from typing import Any
 
+from ...cloud.fake import core_of
 from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
@@ -340,7 +341,7 @@ class Connections:
         return address
 
     def _mounts(self) -> Iterator[Mount]:
-        return (mount for fake in self._fakes for mount in fake._mounts)
+        return (mount for fake in self._fakes for mount in core_of(fake).mounts)
 
     def connect(self, client: socket.socket, address: Any) -> bool:
         """Connect a client's socket; return False if no fake listens at the address without TLS.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
+from ...cloud.fake import core_of
 from ...core.errors import counted
 from ...core.timers import to_datetime
 from ...inspect.data import (
@@ -144,7 +145,7 @@ class _OnServer:
 
     def __init__(self, keyspace: Any, fake: KVServer) -> None:
         self.names: Iterable[bytes] = keyspace
-        self.now_ms = fake._time.now_us() // 1000
+        self.now_ms = core_of(fake).clock.now_us() // 1000
         self._keyspace, self._execute = keyspace, fake.execute
 
     def value(self, key: bytes) -> Any:
@@ -198,7 +199,7 @@ class _OnServer:
 
 def _keys(fake: KVServer) -> _InMemory | _OnServer:
     """Return the keys of a fake. The caller holds the lock of its engine."""
-    keyspace = fake._engine.current()
+    keyspace = core_of(fake).engine.current()
     return _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, fake)
 
 
@@ -211,8 +212,8 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
 
 def state(fake: KVServer) -> State:
     """Return the keys of each database and the other data that commands change, by name."""
-    engine = fake._engine
-    with fake._engine.lock:
+    engine = core_of(fake).engine
+    with engine.lock:
         every = _keys(fake)
         sections: State = {"keys": _items(every)}
         if isinstance(engine, KVEngine):
@@ -319,8 +320,8 @@ def _rules(user: AclUser) -> str:
 
 def content(fake: KVServer) -> View:
     """Return the keys with their values, and the memory they use unless a real server has them."""
-    engine = fake._engine
-    with fake._engine.lock:
+    engine = core_of(fake).engine
+    with engine.lock:
         every = _keys(fake)
         names = list(every.names)
         rows = [
@@ -362,7 +363,7 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
     ``folders`` lists the namespaces one level below it (separated by ``:``) with their keys and memory.
     """
-    with fake._engine.lock:
+    with core_of(fake).engine.lock:
         every = _keys(fake)
         matching = _existing(every, every.names)
         total, search = len(matching), page_query.search
@@ -495,7 +496,7 @@ def _json(value: Any) -> str:
 def key(fake: KVServer, id: str, page_query: PageQuery) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
-    with fake._engine.lock:
+    with core_of(fake).engine.lock:
         every = _keys(fake)
         existing = _existing(every, [name])
         if not existing:
@@ -610,7 +611,7 @@ def pending_entries(fake: KVServer, page_query: PageQuery) -> View:
     Filters are ``key``, ``group`` and ``consumer``.
     """
     key, group = (page_query.filters.get(name) for name in ("key", "group"))
-    with fake._engine.lock:
+    with core_of(fake).engine.lock:
         every = _keys(fake)
         received = _received(every)
         page = page_of(
@@ -653,7 +654,7 @@ def _pending_row(keys: _InMemory | _OnServer, record: _Received) -> View:
 
 def pending_entry(fake: KVServer, id: str, page_query: PageQuery) -> View:
     """Return a pending entry with its fields, None if the stream no longer has the entry."""
-    with fake._engine.lock:
+    with core_of(fake).engine.lock:
         every = _keys(fake)
         for record in _received(every):
             row = _pending_row(every, record)
@@ -667,7 +668,7 @@ def pending_entry(fake: KVServer, id: str, page_query: PageQuery) -> View:
 
 def indexes(fake: KVServer, page_query: PageQuery) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
-    with fake._engine.lock:
+    with core_of(fake).engine.lock:
         every = _keys(fake)
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
     return page_of_names(map(_text, names), page_query, lambda name: _index(fake, name))
@@ -688,7 +689,7 @@ def _index(fake: KVServer, name: str) -> View:
 
 
 def counts(fake: KVServer) -> dict[str, int]:
-    with fake._engine.lock:
+    with core_of(fake).engine.lock:
         every = _keys(fake)
         names = list(every.names)
         indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)

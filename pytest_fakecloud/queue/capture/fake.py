@@ -17,7 +17,7 @@ from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
 from ...cloud.actions import look
-from ...cloud.fake import Snapshot
+from ...cloud.fake import Snapshot, core_of
 from ...core.clock import drive, in_thread
 from ...core.errors import ContractError, counted
 from ...core.journal import Results, expect, results_of
@@ -390,8 +390,8 @@ class CallbackCapture(Destination):
         keys: dict[str, str] = {}
         for queue in queues:
             whose = f"{queue.name} " if len(queues) > 1 else ""
-            keys[f"{whose}current"] = queue._engine.keys.current
-            keys[f"{whose}next"] = queue._engine.keys.next
+            signing_keys = core_of(queue).engine.keys
+            keys[f"{whose}current"], keys[f"{whose}next"] = signing_keys.current, signing_keys.next
         # Queues may sign with different clocks. Use the clock of the queue whose key signed.
         signer = queues[0]
         if len(queues) > 1:
@@ -462,12 +462,13 @@ class AwaitableCapture:
 
 
 def _has_signed(queue: Queue, signature: str) -> bool:
-    keys = queue._engine.keys
+    keys = core_of(queue).engine.keys
     return verified_claims(signature, (keys.current, keys.next)) is not None
 
 
 def _next_due_us(queues: list[Queue]) -> int | None:
-    dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
+    engines = [core_of(queue).engine for queue in queues]
+    dues = [engine.next_due_us() for engine in engines if engine.pending]
     return min((due_us for due_us in dues if due_us is not None), default=None)
 
 
@@ -482,7 +483,8 @@ _LISTED = 5
 def undelivered_lines(capture: CallbackCapture) -> list[str]:
     lines: list[str] = []
     for queue in capture._queues():
-        lines += [*unfinished_lines(queue._engine), *dead_letter_lines(queue._engine)]
+        engine = core_of(queue).engine
+        lines += [*unfinished_lines(engine), *dead_letter_lines(engine)]
     more = len(lines) - _LISTED
     return lines[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
 
@@ -542,12 +544,13 @@ def _pending_lines(capture: CallbackCapture) -> list[str]:
     due = capture.clock.next_due()
     if not capture._may_arrive() and due is None:
         return ["  nothing is left to deliver, so no further callback can arrive"]
-    now_us = capture._time.now_us()
+    now_us = core_of(capture).clock.now_us()
     return [text for queue in capture._queues() for text in _later_lines(queue, now_us)]
 
 
 def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:
-    due = queue._engine.next_due_us() if queue._engine.pending else None
+    engine = core_of(queue).engine
+    due = engine.next_due_us() if engine.pending else None
     if due is not None and due > now_us + LONGEST_DRIVE_US:
         yield (
             f"  the next message is due at {to_datetime(due).isoformat()}, more than 30 days ahead:"
@@ -556,7 +559,7 @@ def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:
     elif due is not None:
         advice = "run the queue" if queue.delivery == "driven" else "pass a longer timeout="
         yield (
-            f"  {counted(len(queue._engine.pending), 'message')} still to be delivered, the next at "
+            f"  {counted(len(engine.pending), 'message')} still to be delivered, the next at "
             f"{to_datetime(due).isoformat()}: {advice}"
         )
     for schedule in queue.schedules():

@@ -24,7 +24,7 @@ from pytest_httpserver.httpserver import (
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...cloud.fake import Fake, Snapshot
+from ...cloud.fake import Fake, Snapshot, core_of
 from ...core.errors import ContractError
 from ...core.field_types import is_url
 from ...core.violations import Violation, raised_violation
@@ -129,7 +129,7 @@ class DestinationServer(HTTPServer):
     def create_matcher(self, *args: Any, **kwargs: Any) -> RequestMatcher:
         """Return the matcher of a new expectation."""
         destination = self._destination
-        destination._recorder.note_change(destination.name)
+        core_of(destination).recorder.note_change(destination.name)
         return super().create_matcher(*args, **kwargs)
 
     def clear_all_handlers(self) -> None:

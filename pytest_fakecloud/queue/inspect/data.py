@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ...cloud.fake import core_of
 from ...core.errors import ContractError
 from ...core.timers import Timer, to_datetime
 from ...inspect.data import (
@@ -66,9 +67,10 @@ def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queu
 
     @wraps(show)
     def locked(fake: Queue, /, *args: P.args, **named: P.kwargs) -> T:
-        fake._time.settle()
-        with fake._engine.lock:
-            return show(fake._engine, *args, **named)
+        core = core_of(fake)
+        core.clock.settle()
+        with core.engine.lock:
+            return show(core.engine, *args, **named)
 
     return locked
 
@@ -304,7 +306,7 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
     (``503`` or ``5xx``), ``since`` and ``until`` for the time of publishing, and the names of a
     ``queue``, a URL ``group``, a ``schedule`` and a ``flow``-control key.
     """
-    engine = fake._engine
+    engine = core_of(fake).engine
     with engine.lock:
         messages = [message for message in engine.messages.values() if message.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
@@ -405,7 +407,7 @@ def _publish_headers(message: Message) -> dict[str, str]:
 
 def results_of_messages(fake: Queue, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the step of a workflow run whose result each message has, if the message is still kept."""
-    messages = fake._engine.messages
+    messages = core_of(fake).engine.messages
     steps = ((id, step_of(messages[id])) for id in ids if id in messages)
     return {id: step for id, step in steps if step.keys() >= {"stepId", "stepName", "stepType"}}
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ...cloud.base import show_same
+from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Snapshot
 from ...cloud.services import data_module, find
@@ -86,7 +86,7 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 
 def clock_view(cloud: Cloud) -> shapes.ClockData:
     """Return the time and the mode of a cloud's clock, when the next event is due, and its move."""
-    clock, due, move = cloud.clock, cloud.clock.next_due(), cloud._context.clock.move
+    clock, due, move = cloud.clock, cloud.clock.next_due(), context_of(cloud).clock.move
     return {
         "now": clock.now().isoformat(),
         "mode": clock.mode,
@@ -170,7 +170,7 @@ class CloudRoutes(Part):
             form = {"action": action, **dict.fromkeys(required, "…")}
             raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, got {body!r}")
         if action == "stop":
-            if (move := self._cloud._context.clock.move) is not None:
+            if (move := context_of(self._cloud).clock.move) is not None:
                 move.stopped = True
             return {**clock_view(self._cloud), "fired": []}
         with contract(400):
@@ -192,7 +192,7 @@ class CloudRoutes(Part):
             if find(fake.fixture).delivers
             for timer, event in data_module(fake.fixture).planned(fake).items()
         }
-        _, timers = self._cloud._context.clock.planned()
+        _, timers = context_of(self._cloud).clock.planned()
         events = [
             (
                 timer.due_us,
@@ -232,7 +232,7 @@ class CloudRoutes(Part):
         seed = fields(request)["seed"]
         if isinstance(seed, str) and re.search("[\ud800-\udfff]", seed):
             raise Refused(422, f"seed must be a string without lone surrogates, got {seed!r:.100}")
-        self._cloud._context.ids.reseed(seed)
+        context_of(self._cloud).ids.reseed(seed)
         return {"seed": self._cloud.seed}
 
     def get_snapshots(self, request: Request) -> list[shapes.SnapshotData]:

@@ -13,6 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, cast
 from urllib.parse import unquote
 
+from ...cloud.base import context_of
 from ...cloud.cloud import Cloud, archive_of
 from ...cloud.fake import Fake
 from ...cloud.services import data_module, find, imported
@@ -243,7 +244,7 @@ class DataRoutes(Part):
         # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
-        listeners = self._cloud.journal._recorder.shared.listeners
+        listeners = context_of(self._cloud).recorder.shared.listeners
         unwatch = listeners.add(lambda entry: signal.notify())
 
         def end() -> None:
@@ -278,7 +279,7 @@ class DataRoutes(Part):
         A violation that occurs again is reported again. What a fault or a prepared answer has left
         undone cannot be dismissed.
         """
-        self._cloud._context.violations.dismiss(fields(request)["texts"])
+        context_of(self._cloud).violations.dismiss(fields(request)["texts"])
         return self.get_violations(request)
 
     def get_violations(self, request: Request) -> list[shapes.ViolationData]:

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from ... import _PART_NAMES, _PUBLIC_NAMES
 from ...cloud.cloud import Cloud
-from ...cloud.fake import FAKE_FIELDS, Fake
+from ...cloud.fake import FAKE_FIELDS, Fake, core_of
 from ...cloud.services import find
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
@@ -103,7 +103,7 @@ class FakeRoutes(Part):
         headers, content = _headers(fake, body.get("headers", {})), _sent(body.get("body", ""))
         # The request goes through the fake's whole pipeline, but not through a socket.
         sent = Request(method, target, headers, content)
-        answer = fake._app.respond(sent)
+        answer = core_of(fake).app.respond(sent)
         if isinstance(answer, Answer):
             raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
             return {
@@ -223,7 +223,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
         hosts.check_fake(word, settings)
     fake = cloud._start(fixture, settings)
     if has_public_credentials(word, settings):
-        fake._app.guards.add(hosts.guard)
+        core_of(fake).app.guards.add(hosts.guard)
     return fake
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from urllib.parse import quote
 from zlib import crc32
 
+from ...cloud.fake import core_of
 from ...core.calls import Call
 from ...inspect.data import (
     MOST_IN_VIEW,
@@ -54,7 +55,7 @@ def state(fake: VectorIndex) -> State:
         sections.setdefault(section, {})[str(fields["id"])] = fields
     sections["resumable queries"] = {
         cursor.uuid: {"namespace": cursor.namespace, "returned": sorted(cursor.handed_out)}
-        for cursor in fake._engine.cursors()
+        for cursor in core_of(fake).engine.cursors()
     }
     return sections
 
@@ -82,7 +83,7 @@ def section_of(namespace: str) -> str:
 
 def namespaces(fake: VectorIndex, page_query: PageQuery) -> View:
     def show(name: str) -> View:
-        return {"name": name, "count": fake._engine.count(name)}
+        return {"name": name, "count": core_of(fake).engine.count(name)}
 
     return page_of_names(fake.namespaces(), page_query, show)
 
@@ -95,7 +96,7 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
     has the places of all vectors, each with whether it matches and with the value of the metadata
     field ``colour``, and the names of the ``fields`` of the metadata.
     """
-    engine, namespace = fake._engine, page_query.filters.get("namespace", "")
+    engine, namespace = core_of(fake).engine, page_query.filters.get("namespace", "")
     matching = every = list(_scan(engine, namespace))
     if text := page_query.filters.get("filter"):
         matching = [record for record in every if fake.matches(text, record.metadata)]
@@ -172,7 +173,7 @@ def _dense_of(
     fake: VectorIndex, namespace: str, records: Sequence[VectorRecord]
 ) -> list[Sequence[float]]:
     """Return the components of records, which are empty without a dense part."""
-    fetched: list[Any] = fake._engine.fetch(namespace, [record.id for record in records])
+    fetched: list[Any] = core_of(fake).engine.fetch(namespace, [record.id for record in records])
     return [[] if record is None or record.vector is None else record.vector for record in fetched]
 
 
@@ -187,7 +188,7 @@ def _scalar(value: Any) -> str | float | bool | None:
 
 def vector(fake: VectorIndex, id: str, page_query: PageQuery) -> View:
     namespace = page_query.filters.get("namespace", "")
-    (record,) = fake._engine.fetch(namespace, [id])
+    (record,) = core_of(fake).engine.fetch(namespace, [id])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {id!r:.200}")
     url = quote(id, safe="")
@@ -196,7 +197,7 @@ def vector(fake: VectorIndex, id: str, page_query: PageQuery) -> View:
 
 def counts(fake: VectorIndex) -> dict[str, Any]:
     """Return the numbers of vectors and namespaces, and information about the index."""
-    engine, names = fake._engine, fake.namespaces()
+    engine, names = core_of(fake).engine, fake.namespaces()
     return {
         "vectors": sum(map(engine.count, names)),
         "namespaces": len(names),
@@ -211,7 +212,7 @@ def counts(fake: VectorIndex) -> dict[str, Any]:
 
 def content(fake: VectorIndex) -> dict[str, Any]:
     """Return the vectors by namespace, each projected onto a plane like the last query."""
-    engine = fake._engine
+    engine = core_of(fake).engine
     # Not `info()`, which would make pending changes visible.
     info = {
         "kind": engine.identity.kind,
@@ -232,7 +233,7 @@ LISTS = {
 
 
 def _namespace_view(fake: VectorIndex, name: str) -> View:
-    count = fake._engine.count(name)
+    count = core_of(fake).engine.count(name)
     items = fake._records(name, MOST_IN_VIEW)
     dense = [item.get("vector") or [] for item in items]
     places, query = _places(fake, name, dense)
@@ -301,7 +302,7 @@ def _query_vector(fake: VectorIndex, call: Call) -> list[float]:
     body, embedder = json.loads(call.request_body), fake._embedder
     components: Any
     if call.route == "query-data" and embedder is not None:
-        dimension = fake._engine.dimension
+        dimension = core_of(fake).engine.dimension
         components = embedder.embed(body["data"], dimension=dimension, query=True)[0]
     else:
         components = body["vector"]

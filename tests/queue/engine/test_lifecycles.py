@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -28,7 +27,7 @@ from pytest_fakecloud.queue.model import (
     Message,
     Outcome,
 )
-from pytest_fakecloud.queue.saved import load_saved, saved
+from pytest_fakecloud.queue.saved import copy_of, plain_of
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
 
@@ -240,8 +239,8 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Load what a file keeps of the engine, as a server does when it starts again."""
-        queue: Any = SimpleNamespace(_engine=self.engine)
-        load_saved(queue, json.loads(json.dumps(saved(queue))), "saved")
+        content = json.loads(json.dumps(plain_of(self.engine.snapshot())))
+        self.engine.restore(copy_of(content, "saved"))
 
     @invariant()
     def who_is_pending_waits_for_something(self) -> None:
