@@ -45,7 +45,7 @@ from .model import (
 )
 from .routes import BrokerApp
 from .settings import BrokerConfig, topic_config
-from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
+from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView, description_of
 
 if TYPE_CHECKING:
     import httpx
@@ -533,7 +533,7 @@ class Broker(Fake):
         except ContractError as error:
             # The code under test may not have created the group yet.
             raise AssertionError(f"expected a group to be caught up, but {error}") from None
-        view = group_view._described()
+        view = description_of(group_view)
         if not view.lag:
             raise AssertionError(
                 f"expected group {group!r} to be caught up, but it has neither members nor committed "

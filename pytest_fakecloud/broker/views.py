@@ -129,6 +129,11 @@ class TopicView(_NamedView):
             return f"<Topic {self.name}: {error}>"
 
 
+def description_of(group: GroupView) -> GroupDescription:
+    """Return all data of a group at one moment."""
+    return group._described()
+
+
 class GroupView(_NamedView):
     """A consumer group of a broker.
 

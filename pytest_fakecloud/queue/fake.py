@@ -42,6 +42,7 @@ from .views import (
     PublishedMessage,
     ScheduleView,
     found_messages,
+    record_of,
 )
 from .wire.values import as_text
 
@@ -446,7 +447,7 @@ class Queue(QueueActions, Fake):
         self._note_inspection()
         query = Query(where, ATTEMPTS, "attempt")
         # The deliveries of a v1 message to a topic share their public id, but not their own id.
-        message_id = id._record.id if isinstance(id, PublishedMessage) else id
+        message_id = record_of(id).id if isinstance(id, PublishedMessage) else id
         if message_id is not None and not isinstance(message_id, str):
             raise ContractError(
                 f"attempts({shown(message_id)}) is invalid; pass a message or its id, or url="

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ..cloud.actions import action_as
 from ..core.calls import Headers, parsed_body
@@ -33,6 +33,18 @@ from .errors import QueueError
 from .model import KINDS, Attempt, Kind, Message
 from .wire.headers import NAMED
 from .wire.values import as_text, canonical, source_headers
+
+Record_co = TypeVar("Record_co", covariant=True)
+
+
+class _View(Protocol[Record_co]):
+    @property
+    def _record(self) -> Record_co: ...
+
+
+def record_of(view: _View[Record_co]) -> Record_co:
+    """Return the data of a message or a schedule. Reading it does not count as an inspection."""
+    return view._record
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:
@@ -304,13 +316,13 @@ class DeadLetterView:
     @property
     def status(self) -> int | None:
         """The status of the last response; None if there was no response."""
-        outcome = self.message._record.last_outcome
+        outcome = record_of(self.message).last_outcome
         return None if outcome is None else outcome.status
 
     @property
     def response_body(self) -> bytes:
         """The body of the last response."""
-        outcome = self.message._record.last_outcome
+        outcome = record_of(self.message).last_outcome
         return b"" if outcome is None else outcome.body
 
     @property

@@ -24,7 +24,7 @@ from ...inspect.data import (
 from ..engine.engine import MemoryEngine
 from ..fake import Broker
 from ..model import Record, TopicPartition
-from ..views import GroupView
+from ..views import GroupView, description_of
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
@@ -45,7 +45,7 @@ def state(fake: Broker) -> State:
         for name in _topics(fake)
         for partition in _partitions(fake, name)
     }
-    engine, groups = core_of(fake).engine, [view._described() for view in fake.groups()]
+    engine, groups = core_of(fake).engine, [description_of(view) for view in fake.groups()]
     sections: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
         with engine.state, engine.state.lock:
@@ -273,7 +273,7 @@ def content(fake: Broker) -> View:
 
 
 def group_view(view: GroupView) -> View:
-    group = view._described()
+    group = description_of(view)
     return {
         "name": group.name,
         "state": group.state,

@@ -29,7 +29,7 @@ from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationS
 from ..model import DAY
 from ..settings import CallbackCaptureConfig
 from ..signatures import explain, verified_claims
-from ..views import MESSAGES, PublishedMessage
+from ..views import MESSAGES, PublishedMessage, record_of
 from .callbacks import DEFAULT_TIMEOUT, FIELDS, Callback, Patience, Predicate, query_of
 
 if TYPE_CHECKING:
@@ -517,7 +517,7 @@ def _message_lines(capture: CallbackCapture, inbox: Inbox, query: Query) -> list
 
     def likeness(message: PublishedMessage) -> tuple[bool, float, bool]:
         """Compare a message with the wanted one; the last value is whether it concerns this URL."""
-        settings = message._record.settings
+        settings = record_of(message).settings
         callback_url = settings.failure_callback if inbox.failure else settings.callback
         concerns = any(address.startswith(url) for address in (message.url, callback_url or ""))
         return source(message), -source.unlikeness(message), concerns

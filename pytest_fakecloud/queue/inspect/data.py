@@ -38,7 +38,7 @@ from ...reporting.values import readable
 from ..engine.url_groups import UrlGroup
 from ..fake import Queue
 from ..model import NOTHING_REDACTED, FlowKey, Message, OrderedQueue, Redaction
-from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
+from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView, record_of
 from ..wire import records
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
 from ..workflow.model import run_record
@@ -163,7 +163,7 @@ def _message_item(message: Message) -> Item:
 
 
 def _schedule_item(schedule: ScheduleView) -> Item:
-    record = schedule._record
+    record = record_of(schedule)
     return {
         **_schedule(schedule),
         "body": readable(shown_text(record.body, record.settings.redaction)) or None,
@@ -348,7 +348,7 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         "settings": _settings(record),
         **_sent_again(record),
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
-        "callbacks": [_message_row(engine.messages[callback._id]) for callback in view.callbacks],
+        "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
     }
 
@@ -480,19 +480,23 @@ def dead_letters(engine: Any, page_query: PageQuery) -> View:
     letters, fits = _dead_letters(engine), _filter(page_query)
 
     def show(letter: DeadLetterView) -> View:
-        row = _message_row(letter.message._record)
-        return row | {"id": letter.id, "message": letter.message._id, "at": letter.at.isoformat()}
+        row = _message_row(record_of(letter.message))
+        return row | {
+            "id": letter.id,
+            "message": record_of(letter.message).id,
+            "at": letter.at.isoformat(),
+        }
 
     page = page_of(
-        (letter for letter in letters if fits(letter.message._record)),
+        (letter for letter in letters if fits(record_of(letter.message))),
         page_query,
         sort_key=lambda letter: (
             -round(letter.at.timestamp() * 1e6),
-            -letter.message._record.number,
+            -record_of(letter.message).number,
             letter.id,
         ),
         show=show,
-        text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
+        text=lambda letter: f"{letter.id} {_text_of(record_of(letter.message))}",
     )
     return page | {"total": len(letters)}
 
@@ -514,7 +518,7 @@ def _schedules(engine: Any) -> list[ScheduleView]:
 @_locked
 def schedules(engine: Any, page_query: PageQuery) -> View:
     def show(schedule: ScheduleView) -> View:
-        record = schedule._record
+        record = record_of(schedule)
         return {
             **_schedule_view(schedule),
             "method": record.settings.method,
@@ -526,7 +530,7 @@ def schedules(engine: Any, page_query: PageQuery) -> View:
     return page_of(
         _schedules(engine),
         page_query,
-        sort_key=lambda schedule: (schedule._record.created_us, schedule.id),
+        sort_key=lambda schedule: (record_of(schedule).created_us, schedule.id),
         show=show,
         text=lambda schedule: f"{schedule.id} {schedule.cron} {schedule.url}",
     )
