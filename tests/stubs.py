@@ -42,7 +42,7 @@ from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.core.violations import ALLOWABLE, VIOLATION_FIELDS, Violation
 from pytest_fakecloud.explore.result.failures import Failure
-from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.plan import FaultPlan, injector_of
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
@@ -173,7 +173,7 @@ def _service_classes(fake: Any) -> str:
     classes = [
         *map(_settings, SETTINGS[fake.service]),
         *_keywords_of_journal(fake.journal._recorder, own),
-        _keywords(f"{own}Matchers", plan._fact_fields, "Matchers"),
+        _keywords(f"{own}Matchers", injector_of(plan).fact_fields, "Matchers"),
         *_listed(fake.service),
         _results(f"{own}Calls", "Call", f"{own}CallFields"),
         _results(f"{own}Events", "Event", f"{own}EventWhere"),
@@ -185,8 +185,10 @@ def _service_classes(fake: Any) -> str:
         _repeated(FaultPlan, own, results),
         _repeated(Fake, own, results, attributes),
     ]
-    if plan._service_fields:
-        classes.append(_keywords(f"{own}ServiceMatchers", plan._service_fields, "Matchers"))
+    if injector_of(plan).service_fields:
+        classes.append(
+            _keywords(f"{own}ServiceMatchers", injector_of(plan).service_fields, "Matchers")
+        )
     return "\n".join(classes)
 
 

@@ -21,6 +21,7 @@ from pytest_fakecloud import _PART_NAMES, Cloud, ContractError, Fake, ServiceErr
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.calls import CALL_FIELDS
+from pytest_fakecloud.faults.plan import injector_of
 
 from .harness import check_each
 from .stubs import FAKES, ITEMS, stubs
@@ -193,8 +194,8 @@ def field_uses(fakes: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """Yield expressions with each fact of each service on each fake, and whether it is valid."""
     calls = {name: fake.journal._recorder.call_fields for name, fake in fakes.items()}
     events = {name: fake.journal._recorder.event_fields for name, fake in fakes.items()}
-    faults = {name: fake.faults._fact_fields for name, fake in fakes.items()}
-    deliveries = {"queue": fakes["queue"].faults._service_fields}
+    faults = {name: injector_of(fake.faults).fact_fields for name, fake in fakes.items()}
+    deliveries = {"queue": injector_of(fakes["queue"].faults).service_fields}
     forms = {
         "assert_not_called({}=any_value)": calls,
         "journal.calls({}=any_value)": calls,

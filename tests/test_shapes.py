@@ -22,7 +22,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
 from pytest_fakecloud.core.matching import Field, Question
 from pytest_fakecloud.core.violations import ALLOWABLE
-from pytest_fakecloud.faults.plan import fault_words
+from pytest_fakecloud.faults.plan import fault_words, injector_of
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
 from pytest_fakecloud.queue.attempt_reports import AttemptDetails
@@ -123,7 +123,7 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "violations": fields_of_list(cloud.violations()),
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
-            f"faults of {fake.name}": fake.faults._fact_fields
+            f"faults of {fake.name}": injector_of(fake.faults).fact_fields
             for fake in map(partial(fixture_fake, cloud), ("kv_server", "broker", "queue"))
         },
         "faults of deliveries": DELIVERY_FACTS,
@@ -286,10 +286,10 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         own = service_fake.journal._recorder.call_fields
         methods[f"{service_fake.name}.assert_not_called"] = own, service_fake.assert_not_called
     for service_fake in (kv, index, broker, queue):
-        plan = service_fake.faults
+        plan = injector_of(service_fake.faults)
         for word in fault_words(type(service_fake.faults)):
-            own_facts = plan._service_fields if word in OF_DELIVERIES else None
-            facts = plan._fact_fields if own_facts is None else own_facts
+            own_facts = plan.service_fields if word in OF_DELIVERIES else None
+            facts = plan.fact_fields if own_facts is None else own_facts
             method = getattr(service_fake.faults, word)
             methods[f"{service_fake.name}.faults.{word}"] = facts, bound_fault(word, method)
     for kind, fields in ALLOWABLE.items():

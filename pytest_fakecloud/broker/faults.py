@@ -17,6 +17,7 @@ from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
 from ..faults.fault import Fault, ServiceFault
+from ..faults.plan import injector_of
 from ..http.messages import Request
 from .engine.groups import mixed
 from .errors import string
@@ -25,6 +26,7 @@ from .model import RECORD_FIELDS, ProducerRecord, Record
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
     from ..core.ids import RandomStream
+    from ..faults.injector import Injector
     from .fake import Broker
     from .typed import BrokerFaultPlan as FaultPlan
     from .typed import BrokerMatchers
@@ -35,9 +37,9 @@ else:
 class PartialProduceFault(ServiceFault):
     """Fires on a batch of more than ``keep`` messages."""
 
-    def __init__(self, plan: FaultPlan, keep: int, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, injector: Injector, keep: int, matchers: Mapping[str, Any]) -> None:
         kind = "partial_produce"
-        super().__init__(plan, kind, f"{kind} keep={keep}", {"times": 1, **matchers})
+        super().__init__(injector, kind, f"{kind} keep={keep}", {"times": 1, **matchers})
         self._keep = keep
 
     @property
@@ -61,7 +63,7 @@ class ReorderFault(ServiceFault):
         return f"{super()._shortfall}: no consumer received records of two partitions at once"
 
     def __exit__(self, *error: object) -> None:
-        self._plan._withdraw(self, sys._getframe(1))
+        self._injector.withdraw(self, sys._getframe(1))
         if error[0] is None and not self.hits:
             raise ContractError(
                 "reorder() mixed nothing: no consumer received records of two partitions at once in "
@@ -83,7 +85,7 @@ class BrokerFaults(FaultPlan):
         Applies to valid batches of more than ``keep`` messages: once unless ``times`` is given.
         """
         whole(0).read("keep", keep, "partial_produce()")
-        return self._add(PartialProduceFault(self, keep, matchers))
+        return self._add(PartialProduceFault(self._injector, keep, matchers))
 
     def reorder(self, **matchers: Unpack[BrokerMatchers]) -> Fault:
         """Mix the records of different partitions in a consume response, in seeded random order.
@@ -93,7 +95,7 @@ class BrokerFaults(FaultPlan):
         received records of two partitions at once, because nothing was mixed. An exception of the
         block itself is not replaced.
         """
-        return self._add(ReorderFault(self, "reorder", "reorder", matchers))
+        return self._add(ReorderFault(self._injector, "reorder", "reorder", matchers))
 
     @action_as("faults.crash")
     def crash(self, group: str, instance: str) -> None:
@@ -135,10 +137,11 @@ def messages_to_keep(
 
     ``check`` raises ``BrokerError`` for an invalid batch, which uses up no fault.
     """
-    if not any(isinstance(fault, PartialProduceFault) for fault in plan._active):
+    injector = injector_of(plan)
+    if not any(isinstance(fault, PartialProduceFault) for fault in injector.active):
         return None
     check(messages)
-    fault = plan._claim("partial_produce", request, lambda fault: fault._keep < len(messages))
+    fault = injector.claim("partial_produce", request, lambda fault: fault._keep < len(messages))
     return fault._keep if isinstance(fault, PartialProduceFault) else None
 
 
@@ -147,6 +150,7 @@ def reordered(plan: FaultPlan, request: Request, records: Sequence[Record]) -> l
     parts: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         parts.setdefault(record[:2], []).append(record)
-    if len(parts) < 2 or plan._claim("reorder", request) is None:
+    injector = injector_of(plan)
+    if len(parts) < 2 or injector.claim("reorder", request) is None:
         return list(records)
-    return mixed(list(parts.values()), plan._stream)
+    return mixed(list(parts.values()), injector.stream)

@@ -35,7 +35,7 @@ from ..core.registry import Registry
 from ..core.settings import DeliveryMode, FakeConfig, read
 from ..core.timers import Instant
 from ..core.violations import Violation, Violations, new_violation
-from ..faults.plan import FaultPlan
+from ..faults.plan import FaultPlan, injector_of
 from ..http.app import App, Instruments
 from ..http.hub import default_hub
 from .actions import action
@@ -292,7 +292,7 @@ class Fake:
             app = self._make_app()  # registers the ends of its parts, in which handlers wait
             # The journal must not record how requests end in a closing part. Handlers also wait in
             # delays.
-            exits.register(app.leave_fake, self.faults._close, self._stop_serving)
+            exits.register(app.leave_fake, injector_of(self.faults).close, self._stop_serving)
             self._open(app)
             context.fakes.add(self)
         except BaseException:
@@ -314,7 +314,7 @@ class Fake:
         self._app = app
         if self._takeover.credentials:
             self._set_credentials(self._takeover.credentials)
-        self.faults._attach(app, partial(_gate, self._mounts))
+        injector_of(self.faults).attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self._first_snapshot(), 0)
         self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
 
@@ -516,7 +516,7 @@ class Fake:
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, violations = self.name, []
-        for fault in self.faults.unused() if self.faults._all else ():
+        for fault in self.faults.unused() if injector_of(self.faults).all else ():
             text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
             violations.append(new_violation("unused_fault", text, {"fake": name}))
         for text in self._unmet():

@@ -21,7 +21,7 @@ from ..http.messages import Answer, AnyResponse, ConnectionEffect, HeaderPairs, 
 from .answers import Response
 
 if TYPE_CHECKING:
-    from .plan import FaultPlan
+    from .injector import Injector
 
 # Levels of faults, in the order in which a request passes through them (see the module ``plan``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
@@ -55,7 +55,7 @@ class Fault:
 
     def __init__(
         self,
-        plan: FaultPlan,
+        injector: Injector,
         kind: str,
         description: str,
         matchers: Mapping[str, Any],
@@ -65,7 +65,7 @@ class Fault:
         self.kind = kind
         self.description = description
         self.hits = 0
-        self._plan = plan
+        self._injector = injector
         self._level = level
         self._respond = respond
         self._seen = 0
@@ -111,13 +111,13 @@ class Fault:
 
     def remove(self) -> None:
         """Remove the fault, so that it never fires again."""
-        self._plan._withdraw(self, sys._getframe(1))
+        self._injector.withdraw(self, sys._getframe(1))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._plan._withdraw(self, sys._getframe(1))
+        self._injector.withdraw(self, sys._getframe(1))
 
     def __repr__(self) -> str:
         matchers = ", ".join(self._limits)
@@ -133,7 +133,7 @@ class Fault:
         }
         if self._route is None:
             return Query(self._facts, fields, "fault")
-        app = self._plan._app()
+        app = self._injector.app()
         names = CallNames(tuple if app is None else app.words)
         fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
         return Query({"route": self._route, **self._facts}, fields, "fault")
@@ -141,7 +141,7 @@ class Fault:
     @property
     def _fields(self) -> Mapping[str, Field]:
         """The facts that the fault can match."""
-        return self._plan._fact_fields
+        return self._injector.fact_fields
 
     @property
     def _limits(self) -> list[str]:
@@ -173,7 +173,7 @@ class Fault:
         return {"kind": self.kind, "description": self.description}
 
     def _end(self) -> None:
-        """Let the fault never fire again. Only its plan calls this."""
+        """Let the fault never fire again. Only its injector calls this."""
         self._removed = True
 
     def _allow_unused(self) -> None:
@@ -190,7 +190,7 @@ class Fault:
             or "words" in self._facts
             or self._route not in (None, request.call.route)
         )
-        app = self._plan._app()
+        app = self._injector.app()
         return names_commands or app is None or not app.is_handshake(request.call)
 
     def _matches(self, request: Any) -> bool:
@@ -205,7 +205,7 @@ class Fault:
 
     def _count(self) -> bool:
         """Count a matching request; if the fault fires on it, count a hit and return True. Called with
-        the plan's lock held.
+        the injector's lock held.
         """
         if not self.active:
             return False
@@ -220,7 +220,7 @@ class Fault:
         call.faults = (*call.faults, self._entry)
 
     def _decide(self) -> bool:
-        """Return whether to fire. Called for each matching request, with the plan's lock held."""
+        """Return whether to fire. Called for each matching request, with the injector's lock held."""
         return True
 
     def _respond_to(self, request: Request, proceed: Proceed) -> AnyResponse:
@@ -229,15 +229,15 @@ class Fault:
 
 
 class ServiceFault(Fault):
-    """A fault of a service's own kind, which the service applies with ``FaultPlan._claim()``."""
+    """A fault of a service's own kind, which the service applies with ``Injector.claim()``."""
 
     _is_of_service = True
 
     @property
     def _fields(self) -> Mapping[str, Field]:
         """The facts of requests, or of the service's own subjects, that the fault can match."""
-        plan = self._plan
-        return plan._fact_fields if plan._service_fields is None else plan._service_fields
+        service_fields = self._injector.service_fields
+        return super()._fields if service_fields is None else service_fields
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
@@ -254,9 +254,9 @@ def _caller() -> str:
 class DownFault(Fault):
     """Refuses connections: without matchers all of them, otherwise those of matching requests."""
 
-    def __init__(self, plan: FaultPlan, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, injector: Injector, matchers: Mapping[str, Any]) -> None:
         effect = ConnectionEffect("refuse", reset=True)
-        super().__init__(plan, "down", "down", matchers, lambda proceed: effect, CUT)
+        super().__init__(injector, "down", "down", matchers, lambda proceed: effect, CUT)
         self._refuses_all = not self._limits  # with matchers, other requests are still served
         # A refused connection leaves no trace, so the fault may seem never to have fired.
         self._must_fire = not self._refuses_all
@@ -273,13 +273,13 @@ class RandomFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        injector: Injector,
         rate: float,
         description: str,
         respond: Respond,
         matchers: Mapping[str, Any],
     ) -> None:
-        super().__init__(plan, "random", description, matchers, respond)
+        super().__init__(injector, "random", description, matchers, respond)
         self._rate = rate
 
     @property
@@ -287,7 +287,7 @@ class RandomFault(Fault):
         return max(0, self._seen - self._skip)
 
     def _decide(self) -> bool:
-        return self._plan._stream.random() < self._rate
+        return self._injector.stream.random() < self._rate
 
 
 class RateLimitFault(Fault):
@@ -295,23 +295,23 @@ class RateLimitFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        injector: Injector,
         requests: int,
         per_us: int,
         responder: Callable[[HeaderPairs], Respond],
         matchers: Mapping[str, Any],
     ) -> None:
         super().__init__(
-            plan, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
+            injector, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
         )
         self._limit = requests
         self._per_us = per_us
         self._responder = responder
-        self._end_us = plan._clock.now_us()
+        self._end_us = injector.clock.now_us()
         self._requests = 0
 
     def _decide(self) -> bool:
-        now = self._plan._clock.now_us()
+        now = self._injector.clock.now_us()
         if now >= self._end_us:
             self._end_us = now + self._per_us
             self._requests = 0
@@ -319,7 +319,7 @@ class RateLimitFault(Fault):
         return self._requests > self._limit
 
     def _respond_to(self, request: Request, proceed: Proceed) -> AnyResponse:
-        seconds = str(max(1, math.ceil((self._end_us - self._plan._clock.now_us()) / 1_000_000)))
+        seconds = str(max(1, math.ceil((self._end_us - self._injector.clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
         headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
         return self._responder(headers)(proceed)
@@ -330,13 +330,13 @@ class CallFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        injector: Injector,
         function: Callable[..., object],
         moment: Literal["before", "after"],
         matchers: Mapping[str, Any],
     ) -> None:
         self._name = getattr(function, "__name__", type(function).__name__)
-        super().__init__(plan, "call", f"call {self._name} {moment}", matchers, level=WAIT)
+        super().__init__(injector, "call", f"call {self._name} {moment}", matchers, level=WAIT)
         self._function = function
         self._moment = moment
         self._takes_request = bool(positional_parameters(function))
@@ -363,7 +363,7 @@ class CallFault(Fault):
     def _run(self, request: Request) -> AnyResponse | None:
         """Call the function; return the response with which it replaces the endpoint's, or None."""
         # The function may use other connections, whose commands would wait for this request.
-        self._plan._step_aside()
+        self._injector.step_aside()
         try:
             result = self._function(request) if self._takes_request else self._function()
         except Exception as error:
@@ -375,6 +375,6 @@ class CallFault(Fault):
         if not isinstance(result, Response):
             return None
         try:
-            return self._plan._answers.prepared(result)
+            return self._injector.answers.prepared(result)
         except ContractError as error:
             raise ContractError(f"the response of {shown(self)}: {error}") from error

@@ -54,7 +54,8 @@ def copy_of(content: Any, where: str) -> QueueCopy:
 
     Raises ``ContractError``, which begins with the place, for any other JSON.
     """
-    data, former_runs = from_plain(SavedQueue, content, where)
+    loaded: SavedQueue = from_plain(SavedQueue, content, where)
+    data, former_runs = loaded
     latest = dict(data.runs)
     for run in former_runs:
         if run.id not in latest:

@@ -22,7 +22,7 @@ from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_
 from ..core.json_schema import violations
 from ..core.plain_data import bytes_from_plain
 from ..faults.fault import Fault, setting_over
-from ..faults.plan import FaultPlan, fault_kinds
+from ..faults.plan import FaultPlan, fault_kinds, without_effect
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
@@ -88,7 +88,7 @@ def load_state(
     }
     # A fault such as down() cannot be undone for clients, so check all faults first.
     for part, listed in faults.items():
-        _inject_all(_open(cloud, part).faults._without_effect(), part, listed)
+        _inject_all(without_effect(_open(cloud, part).faults), part, listed)
     before: list[tuple[Any, Snapshot]] = []
     injected: list[Fault] = []
     try:

@@ -10,7 +10,7 @@ from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.faults.fault import Fault, ServiceFault
-from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.plan import FaultPlan, injector_of
 from pytest_fakecloud.http.messages import Answer, AnyResponse, Request
 from tests.harness import one_tls_context as one_tls_context
 
@@ -35,10 +35,10 @@ class OwnPlan(FaultPlan):
 
     def __init__(self) -> None:
         super().__init__(Ids(1).stream("faults"), Timekeeper())
-        self._fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}
+        self._injector.fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}
 
     def duplicate(self, **matchers: Any) -> Fault:
-        return self._add(ServiceFault(self, "duplicate", "duplicate", matchers))
+        return self._add(ServiceFault(self._injector, "duplicate", "duplicate", matchers))
 
 
 @pytest.fixture
@@ -50,4 +50,6 @@ def sent(plan: FaultPlan, answer: AnyResponse | None = None) -> Any:
     """Return the response to another request."""
     request = Request("GET", "/x")
     request.call = Call(1, 0, "demo", "demo", "GET", "/x")
-    return plan._intercept(request, lambda: Answer(b"fine") if answer is None else answer)
+    return injector_of(plan).intercept(
+        request, lambda: Answer(b"fine") if answer is None else answer
+    )

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.clock import Clock, Timekeeper
 from pytest_fakecloud.faults.answers import lost, truncated
 from pytest_fakecloud.faults.fault import Fault
-from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.plan import FaultPlan, injector_of
 from pytest_fakecloud.http.messages import Answer, ConnectionEffect, Request, Stream
 
 from ..harness import error_of
@@ -139,7 +139,7 @@ def test_a_delay_lasts_as_long_as_it_was_set_to(
     plan: FaultPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused: list[float] = []
-    monkeypatch.setattr(plan, "_pause", paused.append)
+    monkeypatch.setattr(injector_of(plan), "pause", paused.append)
     plan.delay("250ms")
     assert sent(plan) == Answer(b"fine")
     assert paused == [0.25]
@@ -150,8 +150,8 @@ def test_a_delay_lasts_as_long_as_it_was_set_to(
 
 @pytest.fixture
 def clock(plan: FaultPlan) -> Clock:
-    plan._clock.freeze()
-    return plan._clock
+    injector_of(plan).clock.freeze()
+    return injector_of(plan).clock
 
 
 def test_a_refusal_says_how_long_the_span_lasts_in_whole_seconds_rounded_up(
@@ -172,10 +172,10 @@ def test_a_refusal_says_how_long_the_span_lasts_in_whole_seconds_rounded_up(
     "now", ["1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]
 )
 def test_a_limit_counts_at_any_time(plan: FaultPlan, now: str) -> None:
-    plan._clock = type(plan._clock)(now=now)
+    injector_of(plan).clock = Timekeeper(now=now)
     plan.rate_limit(1, per="1h")
     assert [sent(plan).status for _ in range(3)] == [200, 429, 429]
-    plan._clock.advance(timedelta(hours=1))
+    injector_of(plan).clock.advance(timedelta(hours=1))
     assert [sent(plan).status for _ in range(2)] == [200, 429]
 
 

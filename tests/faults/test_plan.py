@@ -21,7 +21,7 @@ from pytest_fakecloud.core.calls import Call, faults_end, set_facts
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault, ServiceFault
-from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.plan import FaultPlan, injector_of
 from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw
@@ -632,10 +632,10 @@ def test_a_service_adds_kinds_and_asks_for_them(plan: OwnPlan) -> None:
     call = Call(1, 0, "queue", "queue", "POST", "/")
     set_facts(call, {"url": "http://a/"})
     attempt = SimpleNamespace(call=call)
-    assert plan._claim("reorder", attempt) is None
-    claimed = plan._claim("duplicate", attempt)
+    assert injector_of(plan).claim("reorder", attempt) is None
+    claimed = injector_of(plan).claim("duplicate", attempt)
     assert claimed is fault
-    assert plan._claim("duplicate", attempt) is None
+    assert injector_of(plan).claim("duplicate", attempt) is None
     assert fault.hits == 1
     assert call.fault == "duplicate"
     with pytest.raises(
@@ -646,7 +646,7 @@ def test_a_service_adds_kinds_and_asks_for_them(plan: OwnPlan) -> None:
 
 
 def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:
-    fault = demo.faults._add(ServiceFault(demo.faults, "tamper", "tamper", {}))
+    fault = demo.faults._add(ServiceFault(injector_of(demo.faults), "tamper", "tamper", {}))
     assert statuses(client, 2) == [200, 200]
     assert fault.hits == 0
 
@@ -669,7 +669,7 @@ def test_faults_of_a_closed_fake_that_had_none_delay_nothing() -> None:
     started = time.monotonic()
     assert not kv.faults
     assert kv.faults.down().hits == 0
-    kv.faults._pause(60)
+    injector_of(kv.faults).pause(60)
     assert time.monotonic() - started < 30
     assert not kv.faults.is_down
 

@@ -15,7 +15,7 @@ from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault
-from pytest_fakecloud.faults.plan import FaultPlan, fault_words
+from pytest_fakecloud.faults.plan import FaultPlan, fault_words, injector_of
 from pytest_fakecloud.http.app import App, Instruments
 from pytest_fakecloud.http.messages import Answer, ConnectionEffect, Request
 
@@ -162,7 +162,7 @@ def test_a_fault_that_its_own_predicate_takes_back_does_not_fire(plan: FaultPlan
 def test_the_gate_shuts_with_the_first_down_and_opens_after_the_last(plan: FaultPlan) -> None:
     assert plan.is_down is False
     moves: list[bool] = []
-    plan._gate = moves.append
+    injector_of(plan).gate = moves.append
     fault = plan.down()
     assert (plan.is_down, moves) == (True, [True])
     plan.down()
@@ -180,7 +180,7 @@ def test_a_gate_that_fails_is_tried_again(plan: FaultPlan) -> None:
         if (error := next(plan_of_gate)) is not None:
             raise error
 
-    plan._gate = gate
+    injector_of(plan).gate = gate
     with pytest.raises(OSError, match="the port is taken"):
         plan.down()
     assert plan.is_down is False
@@ -196,17 +196,17 @@ def test_the_gate_stays_open_where_only_some_requests_are_down(
     plan: FaultPlan, matchers: dict[str, Any]
 ) -> None:
     moves: list[bool] = []
-    plan._gate = moves.append
+    injector_of(plan).gate = moves.append
     plan.down(**matchers)
     plan.down(502)
     assert (plan.is_down, moves) == (False, [])
 
 
 def test_nobody_waits_for_a_fake_that_is_closed(plan: FaultPlan) -> None:
-    plan._close()
+    injector_of(plan).close()
     plan.delay(60)
     assert sent(plan) == Answer(b"fine")
-    plan._close()
+    injector_of(plan).close()
     assert sent(plan) == Answer(b"fine")
 
 
@@ -222,9 +222,9 @@ def test_a_plan_takes_names_errors_and_facts_from_its_app(plan: FaultPlan) -> No
 
     clock = Timekeeper()
     app = Own(Instruments(clock, Recorder(clock.now_us), Violations()))
-    plan._attach(app)
-    assert set(plan._fact_fields) == {"command"}
-    assert set(plan._service_fields) == {"url", "message_id"}
+    injector_of(plan).attach(app)
+    assert set(injector_of(plan).fact_fields) == {"command"}
+    assert set(injector_of(plan).service_fields) == {"url", "message_id"}
     with plan.respond(503):
         assert sent(plan).body == b"own"
     with plan.respond(503, {}):

@@ -12,6 +12,7 @@ import pytest
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.calls import Call, weight_of
 from pytest_fakecloud.core.errors import ContractError, ServiceError
+from pytest_fakecloud.faults.plan import injector_of
 from pytest_fakecloud.http.app import EXPLORATION, FAULTS, App, Interceptor
 from pytest_fakecloud.http.messages import (
     Answer,
@@ -137,7 +138,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
             return Answer(b"nowhere", 404)
 
     app = Ordered(demo._instruments)
-    demo.faults._attach(app)
+    injector_of(demo.faults).attach(app)
     demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
     app.respond(Request("GET", "/x"))

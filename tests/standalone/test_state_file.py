@@ -13,6 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.json_schema import violations
+from pytest_fakecloud.faults.plan import injector_of
 from pytest_fakecloud.standalone import state_file
 from pytest_fakecloud.standalone.saving import saved_state
 from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state
@@ -231,7 +232,7 @@ def test_a_refused_state_changes_nothing(
     if change:
         state = {**deepcopy(before), **content}
         CHANGES[change](state)
-    faults = [repr(fault) for fake in cloud.fakes() for fault in fake.faults._all]
+    faults = [repr(fault) for fake in cloud.fakes() for fault in injector_of(fake.faults).all]
     with httpx.Client(base_url=kv.url, headers=kv.headers) as client:
         stays = client.get("/ping").extensions["network_stream"]
         with pytest.raises(ContractError):
@@ -240,7 +241,9 @@ def test_a_refused_state_changes_nothing(
         assert client.get("/ping").extensions["network_stream"] is stays
     after = saved_state(cloud)
     assert {**after, "clock": None} == {**before, "clock": None}
-    assert [repr(fault) for fake in cloud.fakes() for fault in fake.faults._all] == faults
+    assert [
+        repr(fault) for fake in cloud.fakes() for fault in injector_of(fake.faults).all
+    ] == faults
 
 
 def test_no_message_of_a_refused_state_is_delivered(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...cloud.fake import Fake, core_of
 from ...core.errors import ContractError, Crash, ServiceError, listed, report_failure
 from ...faults.answers import lost
+from ...faults.plan import injector_of
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from ...inspect.data import state_of
 from ...kv.accesses import text_of
@@ -391,7 +392,9 @@ class Calls:
             session = session_of(fake, request)
             if session is not None:
                 return _loading(session)
-            return fake.faults._answers.render(ServiceError(status, HTTPStatus(status).phrase))
+            return injector_of(fake.faults).answers.render(
+                ServiceError(status, HTTPStatus(status).phrase)
+            )
         response = proceed()
         if fault.kind == "lose_response":
             return lost(response)

@@ -20,6 +20,7 @@ from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceFault
+from ...faults.plan import injector_of
 from ...http.messages import Answer, Proceed
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
@@ -96,23 +97,23 @@ class DeliveryFaults(DeliveryInterceptor):
     """Applies the injected faults of a queue to its deliveries."""
 
     def __init__(self, plan: FaultPlan) -> None:
-        self._plan = plan
+        self._injector = injector_of(plan)
 
     @property
     def active(self) -> bool:
-        return bool(self._plan)
+        return bool(self._injector.active)
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         subject = DeliverySubject(
             message, url=delivery.url, method=delivery.method, body=delivery.body
         )
         return tuple(
-            kind for kind in DELIVERY_KINDS if self._plan._claim(kind, subject) is not None
+            kind for kind in DELIVERY_KINDS if self._injector.claim(kind, subject) is not None
         )
 
     def callback(self, message: Message, kind: Kind, url: str) -> bool:
         subject = DeliverySubject(message, url=url, method="POST", body=b"", kind=kind)
-        if self._plan._claim("drop_callback", subject) is None:
+        if self._injector.claim("drop_callback", subject) is None:
             return False
         message.lost_callbacks += (f"the fault drop_callback lost it on its way to {subject.url}",)
         return True
@@ -121,7 +122,7 @@ class DeliveryFaults(DeliveryInterceptor):
         subject = DeliverySubject(
             message, url=message.url, method=message.settings.method, body=message.body
         )
-        return self._plan._claim("reorder", subject) is not None
+        return self._injector.claim("reorder", subject) is not None
 
 
 class QueueFaults(FaultPlan):
@@ -184,7 +185,7 @@ class QueueFaults(FaultPlan):
         return self._refusal("daily", limit, matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
-        fault = ServiceFault(self, kind, kind, matchers)
+        fault = ServiceFault(self._injector, kind, kind, matchers)
         if kind == "drop_callback" and isinstance(fault._facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
             Question("kind", fault._facts["kind"], OneOf("kind", ("callback", "failure_callback")))
@@ -202,6 +203,8 @@ class QueueFaults(FaultPlan):
 
         def respond(proceed: Proceed) -> Answer:
             # Build the response for each request, because its headers depend on the current time.
-            return self._answers.render(rate_limited(kind, limit, self._clock.now_us()))
+            return self._injector.answers.render(
+                rate_limited(kind, limit, self._injector.clock.now_us())
+            )
 
         return self._inject("respond", f"{kind}_limit {limit}", matchers, respond)

@@ -22,7 +22,7 @@ from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...core.plain_data import bytes_to_plain
 from ...faults.fault import Fault
-from ...faults.plan import fault_kinds
+from ...faults.plan import fault_kinds, injector_of
 from ...http.messages import Answer, ConnectionEffect, Request
 from ...http.routing import Route
 from ...inspect.data import whole_number
@@ -242,7 +242,7 @@ def describe(fake: Any) -> shapes.FakeData:
 
 
 def _kept(fake: Fake) -> list[Fault]:
-    used_up = [fault for fault in fake.faults._kept() if not fault.active]
+    used_up = [fault for fault in injector_of(fake.faults).kept() if not fault.active]
     return [*fake.faults, *used_up[-_MOST_USED_UP:]]
 
 
