@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.calls import Call, CallNames, NamesOf, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
@@ -226,6 +226,23 @@ class Fault:
     def _respond_to(self, request: Request, proceed: Proceed) -> AnyResponse:
         """Return the response to a request on which the fault fires."""
         return self._respond(proceed)
+
+
+class FaultTerms(NamedTuple):
+    """The terms on which a fault fires, for the control API."""
+
+    where: Mapping[str, Any]
+    """The given conditions by name, ``route`` first."""
+    times: int | None
+    skip: int
+    source: Mapping[str, Any] | None
+    """The JSON with which a state file or a request injected the fault; None if code did."""
+
+
+def terms_of(fault: Fault) -> FaultTerms:
+    """Return the terms on which a fault fires."""
+    route = {} if fault._route is None else {"route": fault._route}
+    return FaultTerms({**route, **fault._facts}, fault._times, fault._skip, fault._source)
 
 
 class ServiceFault(Fault):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.fault import Fault, ServiceFault
+from ...faults.fault import Fault, ServiceFault, terms_of
 from ...faults.plan import injector_of
 from ...http.messages import Answer, Proceed
 from ..errors import rate_limited
@@ -186,9 +186,10 @@ class QueueFaults(FaultPlan):
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         fault = ServiceFault(self._injector, kind, kind, matchers)
-        if kind == "drop_callback" and isinstance(fault._facts.get("kind"), str):
+        wanted = terms_of(fault).where.get("kind")
+        if kind == "drop_callback" and isinstance(wanted, str):
             # Reject other kinds, because the fault would never apply to them.
-            Question("kind", fault._facts["kind"], OneOf("kind", ("callback", "failure_callback")))
+            Question("kind", wanted, OneOf("kind", ("callback", "failure_callback")))
         return self._add(fault)
 
     def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:

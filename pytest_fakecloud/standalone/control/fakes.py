@@ -21,7 +21,7 @@ from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...core.plain_data import bytes_to_plain
-from ...faults.fault import Fault
+from ...faults.fault import Fault, terms_of
 from ...faults.plan import fault_kinds, injector_of
 from ...http.messages import Answer, ConnectionEffect, Request
 from ...http.routing import Route
@@ -130,18 +130,18 @@ class FakeRoutes(Part):
         return number
 
     def _fault(self, fault: Fault) -> shapes.FaultData:
-        where = fault._facts if fault._route is None else {"route": fault._route, **fault._facts}
+        terms = terms_of(fault)
         return {
             "id": self._number_of(fault),
             "kind": fault.kind,
             "text": repr(fault),
             "description": fault.description,
-            "where": {name: str(wanted) for name, wanted in where.items()},
-            "times": fault._times,
-            "skip": fault._skip,
+            "where": {name: str(wanted) for name, wanted in terms.where.items()},
+            "times": terms.times,
+            "skip": terms.skip,
             "hits": fault.hits,
             "active": fault.active,
-            "made": None if fault._source is None else dict(fault._source),
+            "made": None if terms.source is None else dict(terms.source),
         }
 
     def add_fault(self, request: Request) -> shapes.FaultData:
