@@ -498,7 +498,7 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
         context.former_secrets |= secrets_of(fake)
         if fake.name in copies:
             copies[fake.name].restore(fake.snapshot())
-    copy.journal._recorder.adopt(cloud.journal._recorder)
+    context.recorder.adopt(cloud._context.recorder)
     context.violations.extend(cloud._context.violations)
 
 
