@@ -64,7 +64,7 @@ def _lost_update(evidence: Evidence) -> Findings:
             continue  # A client that does not look at a value removes any.
         if is_overwritten and any(value is not None for value in read.before):
             yield key.name, _description(read, other, write)
-    for at, write in enumerate(accesses := evidence.trial.accesses):
+    for at, write in enumerate(accesses := evidence.trial.effects.accesses):
         if write.name not in _UPSERTS or not write.changes:
             continue
         again = (access for access in accesses[at + 1 :] if access.client == write.client)
@@ -127,7 +127,7 @@ def _same_rank(evidence: Evidence) -> Findings:
 
 def _late_mark(evidence: Evidence) -> Findings:
     """Two clients act on the same state, although only one of them removes or adds the element."""
-    accesses = evidence.trial.accesses
+    accesses = evidence.trial.effects.accesses
     for at, late in evidence.raced:
         key, is_addition = late.keys[0], late.name == "SADD"
         marks = {"SADD"} if is_addition else kinds.DELETIONS | kinds.REMOVALS
@@ -199,11 +199,11 @@ def _stale_copy(evidence: Evidence) -> Findings:
     """A value or vector that comes from a key or a vector overwrites one that comes from a newer
     value of it.
     """
-    if not any(map(_is_copied, evidence.trial.accesses)) or any(
+    if not any(map(_is_copied, evidence.trial.effects.accesses)) or any(
         disturbance.kind in LOSSES for disturbance in evidence.trial.fired
     ):
         return  # The writer may have been about to look at the source again.
-    accesses = [*enumerate(evidence.trial.accesses)]
+    accesses = [*enumerate(evidence.trial.effects.accesses)]
     reads: dict[str, list[tuple[int, Access]]] = {}
     for at, write in accesses:
         earlier, target = reads.setdefault(write.client, []), write.keys[0]
@@ -233,7 +233,7 @@ def _stale_copy(evidence: Evidence) -> Findings:
         ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
         is_latest = copies[-1][1] is write
-        stays = evidence.trial.remaining.get(target) and is_latest and not is_removed
+        stays = evidence.trial.effects.remaining.get(target) and is_latest and not is_removed
         for place, read in earlier:
             if (source := read.keys[0]) == target:
                 continue
@@ -303,7 +303,7 @@ def _stale_write(evidence: Evidence) -> Findings:
 def _overtaken(evidence: Evidence) -> Findings:
     """The value of a message or record overwrites that of a later one."""
     yield from _dropped(evidence)
-    accesses, plain = evidence.trial.accesses, evidence.plain.accesses
+    accesses, plain = evidence.trial.effects.accesses, evidence.plain.effects.accesses
     consumers = {root_of(access.client) for access in plain if access.name == "consume"}
     if not consumers and not any(
         strand.startswith("delivery") for strand in evidence.trial.strands
@@ -342,13 +342,13 @@ def _dropped(evidence: Evidence) -> Findings:
         if read.is_write or any(value is not None for value in read.before):
             continue
         key, root = read.keys[0], root_of(read.client)
-        is_over = read.client in evidence.trial.acknowledged or (
+        is_over = read.client in evidence.trial.effects.acknowledged or (
             root in evidence.workers and read.client not in evidence.trial.errors
         )
         later = [*evidence.of_key(key, at)]
         news = [command for command in later if command.changes and root_of(command.client) != root]
         again = any(root_of(command.client) == root for command in later)
-        if not is_over or not news or again or key not in evidence.trial.remaining:
+        if not is_over or not news or again or key not in evidence.trial.effects.remaining:
             continue
         for lost in (effect for effect in evidence.missing if root_of(effect.client) == root):
             yield key.name, f"{_description(read, news[0])}, and nobody ran {lost.summary}"
@@ -362,12 +362,12 @@ def _number_of_message(access: Access) -> int:
 
 def _intermediate_read(evidence: Evidence) -> Findings:
     """A client reads data between their deletion and their restoration by another client."""
-    accesses = evidence.trial.accesses
+    accesses = evidence.trial.effects.accesses
     for at, gone in enumerate(accesses):
         if gone.name not in ("DEL", "UNLINK", "delete", "reset") or not gone.changes:
             continue
         key, is_reset = gone.keys[0], gone.name == "reset"
-        if not (evidence.trial.remaining.get(key) or gone.call is not None):
+        if not (evidence.trial.effects.remaining.get(key) or gone.call is not None):
             continue
         seen: list[Access] = []
         for access in accesses[at + 1 :]:
@@ -415,7 +415,7 @@ def _act_after(evidence: Evidence, first: Access, again: Access) -> Access | Non
     """Return the effect that a client has after its second read, and has after equal answers, too; None
     if the second read begins another request, or if the client reads again under a lock.
     """
-    own = [access for access in evidence.trial.accesses if access.client == again.client]
+    own = [access for access in evidence.trial.effects.accesses if access.client == again.client]
     between, later = own[own.index(first) + 1 : own.index(again)], own[own.index(again) + 1 :]
     is_repeated = bool(between and later) and between[0].name == later[0].name
     is_guarded = any(access.acquires for access in between) or any(
@@ -424,7 +424,7 @@ def _act_after(evidence: Evidence, first: Access, again: Access) -> Access | Non
     )
     if is_repeated or is_guarded or any(again.keys[0] in access.keys for access in later):
         return None
-    usual = {access.shape for access in _changes_by(again.client, evidence.plain.accesses)}
+    usual = {access.shape for access in _changes_by(again.client, evidence.plain.effects.accesses)}
     acts = (access for access in later if lasts(access, evidence.trial) and access.shape in usual)
     return next(acts, None)
 
@@ -447,19 +447,23 @@ def _reads_alike(evidence: Evidence, client: str, key: Touch) -> bool:
 
 
 def _key_without_ttl(evidence: Evidence) -> Findings:
-    plain, remaining = evidence.plain, evidence.trial.remaining
+    plain, remaining = evidence.plain, evidence.trial.effects.remaining
     staying = [
-        key for key in evidence.places if remaining.get(key) and not plain.remaining.get(key)
+        key
+        for key in evidence.places
+        if remaining.get(key) and not plain.effects.remaining.get(key)
     ]
     if not staying or not evidence.trial.fired:
         return
-    locked = [access for access in plain.accesses if access.call is None and access.acquires]
-    released = {lock.shape for lock in locked if lock.keys[0] not in plain.remaining}
+    locked = [
+        access for access in plain.effects.accesses if access.call is None and access.acquires
+    ]
+    released = {lock.shape for lock in locked if lock.keys[0] not in plain.effects.remaining}
     # What a script does before is never done without its EXPIRE.
     split = {
         access.keys[0]
-        for at, access in enumerate(plain.accesses)
-        if access.name in kinds.EXPIRIES and plain.accesses[at - 1].unit is not access.unit
+        for at, access in enumerate(plain.effects.accesses)
+        if access.name in kinds.EXPIRIES and plain.effects.accesses[at - 1].unit is not access.unit
     }
     for key in staying:
         changes = [command for command in evidence.of_key(key) if command.changes]
@@ -469,7 +473,7 @@ def _key_without_ttl(evidence: Evidence) -> Findings:
             for change in changes
             if change.before[0] is None and change.name not in kinds.LOSES_UPDATES
         ]
-        is_limited = key in split or (created and plain.remaining.get(key) is False)
+        is_limited = key in split or (created and plain.effects.remaining.get(key) is False)
         taken = [change for change in changes if change.acquires and change.shape in released]
         if is_limited or taken:
             yield (
@@ -487,8 +491,10 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     if not before:
         return
     count: Counter[object] = Counter()
-    roots = {root_of(access.client) for access in evidence.plain.accesses}
-    end_us = max(access.at_us for access in evidence.plain.accesses) - evidence.plain.start_us
+    roots = {root_of(access.client) for access in evidence.plain.effects.accesses}
+    end_us = (
+        max(access.at_us for access in evidence.plain.effects.accesses) - evidence.plain.start_us
+    )
     usual = Counter(
         (effect, root_of(access.client)) for effect, access in effects_of(evidence.plain)
     )
@@ -516,8 +522,8 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         is_more = is_attempt or is_relative
         if is_new and is_own and is_more and not _counts_attempts(access):
             # Who does something else with a key may compensate for an earlier effect.
-            shapes = {other.shape for other in evidence.plain.accesses}
-            others = (other for other in trial.accesses if other.shape not in shapes)
+            shapes = {other.shape for other in evidence.plain.effects.accesses}
+            others = (other for other in trial.effects.accesses if other.shape not in shapes)
             if all(
                 (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
             ):
@@ -528,7 +534,7 @@ def _consumed_into_stores(evidence: Evidence) -> set[str]:
     """Return the brokers whose consumers change data of the fakes, which show if a record is repeated
     there.
     """
-    accesses = evidence.plain.accesses
+    accesses = evidence.plain.effects.accesses
     writers = {
         root_of(access.client)
         for access in accesses
@@ -550,7 +556,7 @@ def _outside_step(evidence: Evidence) -> Findings:
     """Each call of a workflow run repeats an effect that is not in a step, or a read whose answer
     changes.
     """
-    runs, accesses = evidence.trial.workflow_runs, evidence.trial.accesses
+    runs, accesses = evidence.trial.effects.workflow_runs, evidence.trial.effects.accesses
     repeated: dict[tuple[str, str], list[int]] = {}
     for at, access in enumerate(accesses if runs else ()):
         if access.client in runs:
@@ -598,7 +604,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     last = [] if of_delivery else lost[-1:] or taken[-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
     if client in evidence.workers or of_delivery:
-        is_left = evidence.residue or evidence.trial.pending
+        is_left = evidence.residue or evidence.trial.effects.pending
         is_over = evidence.has_gone_on and (of_delivery or not is_left)
     ending = _description(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
     for effect in evidence.lost if is_over else ():
@@ -607,7 +613,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
 
 def _ends(trial: Trial, client: str) -> list[Access]:
     """Return the accesses by which a client and its restarts took work for good."""
-    own = [access for access in trial.accesses if root_of(access.client) == client]
+    own = [access for access in trial.effects.accesses if root_of(access.client) == client]
     # A script that notes elsewhere what it takes loses nothing.
     noted_units = {
         access.unit for access in own if access.changes and access.name not in kinds.CONSUMES
@@ -634,7 +640,11 @@ def _unfinished(evidence: Evidence) -> Findings:
         if key not in reads and key not in residue:
             continue
         of_key = [*evidence.usual.of_key(key), *evidence.of_key(key)]
-        if key in reads and key in evidence.trial.pending and not any(map(_looks_again, of_key)):
+        if (
+            key in reads
+            and key in evidence.trial.effects.pending
+            and not any(map(_looks_again, of_key))
+        ):
             yield key.name, f"{_description(reads[key])}, and nobody claims the pending entries"
         moves = [
             command for command in of_key if command.name in kinds.MOVES and command.keys[0] != key
@@ -656,7 +666,7 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
     client = evidence.disturbed
     if client in evidence.workers or client.startswith("delivery") or not evidence.lost:
         return
-    plain, accesses = evidence.plain.accesses, evidence.trial.accesses
+    plain, accesses = evidence.plain.effects.accesses, evidence.trial.effects.accesses
     if any(access.name == "consume" for access in plain if root_of(access.client) == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
@@ -726,12 +736,14 @@ def _half_deleted(evidence: Evidence) -> Findings:
     if client in evidence.workers or client.startswith("delivery") or not evidence.loss:
         return
     own = evidence.mine
-    usual = {access.shape for access in evidence.plain.accesses}
+    usual = {access.shape for access in evidence.plain.effects.accesses}
     done = [access for access in own if access.shape in usual and access.call is None]
     taken = [access for access in done if access.deletes and _has_read(access, own)]
     # A second attempt finds what the client looks for first, and goes on.
     sources = [access.keys for access in own if access.reads_value]
-    is_found = sources and all(key in evidence.trial.remaining for keys in sources for key in keys)
+    is_found = sources and all(
+        key in evidence.trial.effects.remaining for keys in sources for key in keys
+    )
     gone = [access for access in done if access.deletes or lasts(access, evidence.trial)]
     for lost in (*evidence.lost, *evidence.lost_deletions):
         halves = taken

@@ -43,7 +43,7 @@ class Evidence:
         self.plain = self.usual.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
-        self.commands = [access for access in trial.accesses if access.call is None]
+        self.commands = [access for access in trial.effects.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
         shared: set[Touch] = set()
@@ -173,7 +173,9 @@ class Evidence:
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed not in self.workers:
-            return any(root_of(delivery) == self.disturbed for delivery in self.trial.acknowledged)
+            return any(
+                root_of(delivery) == self.disturbed for delivery in self.trial.effects.acknowledged
+            )
         starts = [access.client for access in self.mine]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
@@ -182,7 +184,9 @@ class Evidence:
     def mine(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
         return [
-            access for access in self.trial.accesses if root_of(access.client) == self.disturbed
+            access
+            for access in self.trial.effects.accesses
+            if root_of(access.client) == self.disturbed
         ]
 
     @cached_property
@@ -190,7 +194,7 @@ class Evidence:
         """How often something of each shape, and of each text, was changed."""
         changes = [
             access
-            for access in self.trial.accesses
+            for access in self.trial.effects.accesses
             if access.changes and (access.deletes_vectors or not access.is_vector_deletion)
         ]
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
@@ -228,9 +232,11 @@ class Evidence:
         ):
             return ()
         roots = {
-            root_of(access.client) for access in self.trial.accesses if "delivery" in access.client
+            root_of(access.client)
+            for access in self.trial.effects.accesses
+            if "delivery" in access.client
         }
-        if not roots <= set(map(root_of, self.trial.acknowledged)):
+        if not roots <= set(map(root_of, self.trial.effects.acknowledged)):
             return ()  # A dead letter waits for a person.
         later = [
             access
@@ -240,7 +246,7 @@ class Evidence:
         if any(
             access.has_condition
             and not access.changes
-            and self.trial.remaining.get(access.keys[0]) is False
+            and self.trial.effects.remaining.get(access.keys[0]) is False
             for access in later
         ):
             return ()
@@ -269,13 +275,15 @@ class Evidence:
         # A command that sets the value that its key has already counts as done.
         effective = (
             access
-            for access in self.trial.accesses
+            for access in self.trial.effects.accesses
             if access.changes or (access.name in kinds.REPEATABLE and not access.has_condition)
         )
         done = Counter(aspect for access in effective for aspect in (access.shape, access.text))
         usual = self.usual.changes
         rare = (
-            access for access in self.plain.accesses if done[access.shape] < usual[access.shape]
+            access
+            for access in self.plain.effects.accesses
+            if done[access.shape] < usual[access.shape]
         )
         return [
             access
@@ -285,7 +293,7 @@ class Evidence:
 
     def _is_superseded(self, effect: Access) -> bool:
         """Return whether without the disturbance, too, nothing remains of an effect."""
-        later = self.plain.accesses[self.plain.accesses.index(effect) + 1 :]
+        later = self.plain.effects.accesses[self.plain.effects.accesses.index(effect) + 1 :]
         same = (
             access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
         )
@@ -300,7 +308,11 @@ class Evidence:
         """
         if self.loss is None or self.loss.kind not in _LOSSES_OF_ALL:
             return False
-        own = [access for access in self.plain.accesses if root_of(access.client) == self.disturbed]
+        own = [
+            access
+            for access in self.plain.effects.accesses
+            if root_of(access.client) == self.disturbed
+        ]
         sources = {key for access in own for key in access.keys}
         missing = _writes_by_root(self.plain) - _writes_by_root(self.trial)
         writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
@@ -313,8 +325,8 @@ class Evidence:
             access.keys[-1]
             for access in self.mine
             if access.changes
-            and self.trial.remaining.get(access.keys[-1])
-            and access.keys[-1] not in self.plain.remaining
+            and self.trial.effects.remaining.get(access.keys[-1])
+            and access.keys[-1] not in self.plain.effects.remaining
         ]
 
 
@@ -324,14 +336,14 @@ def lasts(access: Access, trial: Trial) -> bool:
     """
     if access.call is not None:
         return access.changes and access.name in _SENDS
-    return access.changes and any(trial.remaining.get(key, False) for key in access.keys)
+    return access.changes and any(trial.effects.remaining.get(key, False) for key in access.keys)
 
 
 def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
     """Count the changes of each key or other subject by each client, worker or delivery."""
     return Counter(
         (root_of(access.client), key)
-        for access in trial.accesses
+        for access in trial.effects.accesses
         if access.changes
         for key in access.keys
     )
@@ -350,7 +362,7 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
     """
     names: set[object] = set()
     is_undisturbed = all(disturbance.kind in ORDERS for disturbance in trial.fired)
-    for at, access in enumerate(trial.accesses):
+    for at, access in enumerate(trial.effects.accesses):
         if access.call is not None:
             # Who sends again may not know whether the first message arrived.
             sent = root_of(access.client), access.text, access.content
@@ -361,17 +373,17 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
                 # What an attempt after a crash sends again is an effect of its own.
                 yield (access.client, *sent), access
             continue
-        if not access.changes or not trial.remaining.get(access.keys[0]):
+        if not access.changes or not trial.effects.remaining.get(access.keys[0]):
             continue
         is_replaced = any(
             other.changes
             and other.name in kinds.LOSES_UPDATES
             and access.keys[0] in other.keys
             and access.meets(other)
-            for other in (trial.accesses[at + 1 :] if access.is_relative else ())
+            for other in (trial.effects.accesses[at + 1 :] if access.is_relative else ())
             if other.call is None
         )
-        if access.is_relative and not is_replaced and not is_id(access, trial.accesses, at):
+        if access.is_relative and not is_replaced and not is_id(access, trial.effects.accesses, at):
             yield access.text, access
         for created in (
             access.creates if access.name in kinds.CREATES and not access.has_condition else ()

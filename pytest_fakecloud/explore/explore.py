@@ -319,7 +319,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     trial = player.play(schedule, keep=True, stacks=True)
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
-        trial.schedule = schedule.without(missed)
+        trial = replace(trial, schedule=schedule.without(missed))
         raise _broken_schedule(player, trial) from trial.broken
     if missed:
         workers = "|".join(re.escape(disturbance.strand) for disturbance in missed)
@@ -361,7 +361,7 @@ def _search(
     check_undisturbed(player, undisturbed)
     check_repeats(player, undisturbed, "the second time")
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
-    if not (player.tally.has_promise or undisturbed.accesses or uses_other_services):
+    if not (player.tally.has_promise or undisturbed.effects.accesses or uses_other_services):
         raise ContractError(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
@@ -430,11 +430,11 @@ def _why_alone(undisturbed: Trial) -> str:
         return "only Linux can copy a process with threads"
     if undisturbed.notes:
         return f"a copy of the process would behave differently ({next(iter(undisturbed.notes))})"
-    if any(where == "asgi" for where, _ in undisturbed.handler_outcomes):
+    if any(where == "asgi" for where, _ in undisturbed.handlers):
         return (
             "an ASGI application has an event loop in a thread, which a copy of the process lacks"
         )
-    if undisturbed.draws_numbers:
+    if "numbers" in undisturbed.flags:
         return "the code draws random numbers, which differ with the schedules before"
     return ""
 
@@ -446,19 +446,18 @@ def _broken_schedule(
     failures: Results[Failure] = NO_FAILURES,
 ) -> BrokenPromiseError:
     undisturbed = None
-    if trial.fired and not trial.is_stuck:
+    if trial.fired and "stuck" not in trial.flags:
         undisturbed = player.play(Schedule(), stacks=True)
     subject = player.subject
     # To see what happens if a call comes after others, it may have to wait for longer than clients do.
     player.subject = replace(subject, patience_us=HORIZON_US)
-    trial.cause = find_cause(
-        trial, undisturbed, partial(player.play, stacks=True), player.world.state_of
-    )
+    cause = find_cause(trial, undisturbed, partial(player.play, stacks=True), player.world.state_of)
     player.subject = subject
     return BrokenPromiseError(
         trial,
         player.tally,
         undisturbed,
+        cause,
         inputs=player.subject.inputs,
         replays=replays,
         failures=failures,
@@ -478,7 +477,7 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
             error.add_note(f"inputs: {text_of_inputs(inputs)}")
         raise error
     if trial.broken is not None:
-        again = trial if trial.is_stuck else player.play(Schedule(), keep=True, stacks=True)
+        again = trial if "stuck" in trial.flags else player.play(Schedule(), keep=True, stacks=True)
         shown_trial = again if again.broken is not None else trial
         raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
     if not trial.calls:
@@ -510,7 +509,7 @@ def check_repeats(player: Player, first: Trial, when: str) -> None:
             difference = (
                 f"call {number} {was}, and {'was ' if other and not line else ''}{now} {when}"
             )
-            raise _remembers(difference, {**first.notes, **second.notes})
+            raise _remembers(difference, dict.fromkeys((*first.notes, *second.notes)))
     if first.broken is None and second.broken is not None:
         raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
 

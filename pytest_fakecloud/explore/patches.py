@@ -444,7 +444,7 @@ def _process_patches(world: World) -> Iterator[_Patch]:
             if "uuid" not in modules:  # which starts a process to find a network address
                 where = innermost(sys._getframe())
                 note = f"not explored: a child process that {strand.title} started at {where}"
-                simulation.trial.notes[note] = None
+                simulation.state.log.note(note)
             with strand.waits_for_real():
                 return original(*args, **kwargs)
 
@@ -465,7 +465,7 @@ def _signal_patches(world: World) -> Iterator[_Patch]:
 
     def skips(original: Callable[..., Any], result: object) -> Callable[..., Any]:
         def skipped(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> object:
-            simulation.trial.notes["not explored: signals, and timeouts that signals end"] = None
+            simulation.state.log.note("not explored: signals, and timeouts that signals end")
             return result
 
         return _in_strands(world, original, skipped)

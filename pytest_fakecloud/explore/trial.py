@@ -1,8 +1,8 @@
-"""The data of one trial: its programs, points, steps, story, history and result."""
+"""The values of one trial: its programs, points, steps, lines, history, and the trial itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ from ..queue.fake import Queue
 from ..queue.model import Message
 from .accesses import Access
 from .footprint import Footprint
-from .schedule import Disturbance, Kind, Schedule
+from .schedule import RANDOM, Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
@@ -44,7 +44,7 @@ class Strategy(Protocol):
     records: bool
     moves_time: bool
 
-    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str: ...
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
 
     def lesson(self, trial: Trial) -> Any: ...
 
@@ -54,13 +54,15 @@ class TrialPlan:
     """The schedule and the strategy of one trial, and what the trial records.
 
     ``stacks``: the application's lines that make each call; ``notes``: where disturbances are
-    possible. ``left_out``: the number of the call whose effect on its fake is undone; -1 for none.
+    possible; ``state``: the data that the trial leaves. ``left_out``: the number of the call whose
+    effect on its fake is undone; -1 for none.
     """
 
     schedule: Schedule
     strategy: Strategy | None = None
     stacks: bool = False
     notes: bool = True
+    state: bool = False
     left_out: int = -1
 
 
@@ -77,11 +79,16 @@ class DueDelivery:
 
 
 class Point(NamedTuple):
-    """A point in a trial, such as a call, and the disturbances that are possible there."""
+    """A point in a trial, such as a call, and the disturbances that are possible there.
+
+    ``state`` is the fingerprint of the state in which the trial reaches it, if the trial records the
+    possible disturbances.
+    """
 
     strand: str
     number: int
     choices: Choices
+    state: int = 0
 
     def disturbances(self) -> list[Disturbance]:
         return [
@@ -218,95 +225,139 @@ class Redundant(Exception):
     """Raised by a strategy to end a trial that would repeat a known order."""
 
 
-@dataclass
-class Trial:
-    """One trial of the explored code under a schedule, with its result."""
+@dataclass(frozen=True, slots=True)
+class StrandRecord:
+    """What a strand did in a trial: its number of calls, what it returned, and what ended it."""
 
-    schedule: Schedule
+    calls: int = 0
+    result: str | None = None
+    """The value that it returned, as text."""
+    error: BaseException | None = None
+    """The exception that ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a trial did to the data of the fakes, for patterns of anomalies."""
+
+    accesses: Sequence[Access] = ()
+    """The commands of key-value engines, also within scripts, and the calls of other services."""
+    remaining: Mapping[Touch, bool] = field(default_factory=dict)
+    """Those of the accessed keys that exist at the end, and whether each lives forever."""
+    pending: Set[Touch] = frozenset()
+    """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
+    acknowledged: Set[str] = frozenset()
+    """The deliveries that their destinations answered with a success."""
+    workflow_runs: Mapping[str, str] = field(default_factory=dict)
+    """The workflow run that each delivery belongs to, by the delivery's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What only the story of a trial needs."""
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """The names that the story uses for messages, by message ID."""
+    silent_calls: Sequence[Call] = ()
+    """Calls at which no disturbance is tried, such as the commands that a transaction queues."""
+    idle_restarts: Set[str] = frozenset()
+    """The workers that started again without a failure, to look for new work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement of a trial: whether it broke the promise, and the anomalies that it shows."""
+
     broken: BaseException | None = None
     """The failed assertion, or the exception that a check raised after a disturbance."""
-    cause: Conflict | Line | None = None
-    """The conflict, or the disturbance, that broke the promise, if it was examined and is
-    certain.
-    """
-    points: list[Point] = field(default_factory=list)
-    states: list[int] = field(default_factory=list)
-    """The fingerprint of the state at each point, if the trial records the possible
-    disturbances.
-    """
-    silent_calls: list[Call] = field(default_factory=list)
-    """Calls at which no disturbance is tried, such as the commands that a transaction queues."""
-    fired: list[Disturbance] = field(default_factory=list)
-    """The applied disturbances and decisions of a strategy; ``Schedule(fired)`` alone repeats
-    the trial.
-    """
-    lines: list[Line] = field(default_factory=list)
-    lines_of_check: list[Line] = field(default_factory=list)
-    """The calls that the check at the end makes, if the trial records stacks."""
-    accesses: list[Access] = field(default_factory=list)
-    """The commands of key-value engines, also within scripts, and the calls of other services."""
-    remaining: dict[Touch, bool] = field(default_factory=dict)
-    """Those of the accessed keys that exist at the end, and whether each lives forever."""
-    pending: set[Touch] = field(default_factory=set)
-    """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
-    acknowledged: set[str] = field(default_factory=set)
-    """Names of the deliveries that their destinations answered with a success."""
-    workflow_runs: dict[str, str] = field(default_factory=dict)
-    """The workflow run that each delivery belongs to, by the delivery's name."""
-    anomalies: list[Anomaly] = field(default_factory=list)
-    """The anomalies of this trial that ``allow=`` does not contain."""
-    steps: list[Step] = field(default_factory=list)
-    start_us: int = 0
-    calls: dict[str, int] = field(default_factory=dict)
-    """Number of calls of each strand, by title."""
-    errors: dict[str, BaseException] = field(default_factory=dict)
-    """The exceptions that ended strands, by name."""
-    results: dict[str, str] = field(default_factory=dict)
-    """What strands returned, as text, by title."""
-    handler_outcomes: dict[tuple[str, Url], list[bool]] = field(default_factory=dict)
-    """Whether each call of a destination handler succeeded, by ``(where, prefix)`` of its route."""
-    ids: dict[str, str] = field(default_factory=dict)
-    """The names that the story uses for messages, by message ID."""
-    idle_restarts: set[str] = field(default_factory=set)
-    """Names of workers that started again without a failure, to look for new work."""
-    notes: dict[str, None] = field(default_factory=dict)
-    """Sentences about code that was not explored, without duplicates and in order."""
-    strands: set[str] = field(default_factory=set)
-    """Names of the strands that have begun."""
-    lesson: Any = None
-    """What the search of the trial's strategy learns from it."""
-    is_redundant: bool = False
-    """Whether the strategy ended the trial, which then has no result."""
-    is_stuck: bool = False
-    """Whether a strand waited forever."""
-    overlaps: bool = False
-    """Whether another strand made a call while the disturbance of the schedule delayed a strand."""
-    has_timers: bool = False
-    """Whether the clock could have moved while a strand could run, here or in another order."""
-    is_left_out: bool = False
-    """Whether the effect of a call was undone that had changed the data of its fake."""
-    is_cut: bool = False
-    """Whether the limit of clock moves kept an order from being tried."""
+    anomalies: Sequence[Anomaly] = ()
+    """Those that ``allow=`` does not contain."""
+    lines: Sequence[Line] = ()
+    """The calls that the checks at the end made, if the trial records stacks."""
 
+
+Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap", "left out"]
+"""A fact about a trial.
+
+``redundant``: its strategy ended it, so it has no result. ``stuck``: a strand waited forever.
+``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
+moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
+``overlap``: another strand made a call while the last disturbance delayed a strand. ``left out``: the
+effect of a call was undone that had changed the data of its fake.
+"""
+Handler: TypeAlias = tuple[str, Url]
+"""A destination handler: the kind and the prefix of its route."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One trial of the explored code under a schedule: what ran, what it left, and its flags.
+
+    ``Schedule(fired)`` alone repeats the trial. ``strands`` are the strands that began, by title.
+    ``handlers`` are the destination handlers that were called, and whether any call succeeded.
+    ``state`` is the cloud with the data of its fakes at the end, if the plan asks for it. ``notes``
+    describe code that was not explored. ``lesson`` is what the search of the strategy learns.
+    """
+
+    schedule: Schedule
+    verdict: Verdict = Verdict()
+
+    start_us: int = 0
+    fired: tuple[Disturbance, ...] = ()
+    """The applied disturbances, and the decisions of a strategy."""
+    lines: tuple[Line, ...] = ()
+    steps: tuple[Step, ...] = ()
+    points: tuple[Point, ...] = ()
+    strands: Mapping[str, StrandRecord] = field(default_factory=dict)
+    handlers: Mapping[Handler, bool] = field(default_factory=dict)
+
+    effects: Effects = Effects()
     state: tuple[BaseCloud, Snapshot] | None = None
-    """The cloud and the data of its fakes at the end, if the journal keeps the trial's calls."""
-    draws_numbers: bool = False
-    """Whether the code drew random numbers."""
+    notes: tuple[str, ...] = ()
+    wording: Wording = Wording()
+
+    flags: Set[Flag] = frozenset()
+    lesson: Any = None
 
     def without_details(self) -> Trial:
         """Return the trial without its story and its accesses, as a search keeps it."""
         return replace(
             self,
-            lines=[],
-            lines_of_check=[],
-            accesses=[],
-            steps=[],
-            remaining={},
-            pending=set(),
-            silent_calls=[],
-            errors={},
-            anomalies=[],
+            verdict=Verdict(self.verdict.broken),
+            lines=(),
+            steps=(),
+            strands={name: replace(strand, error=None) for name, strand in self.strands.items()},
+            effects=Effects(),
+            wording=Wording(),
         )
+
+    def with_series(self, number: int) -> Trial:
+        """Return the trial of code that drew random numbers, of a series other than the usual one if
+        not 0.
+        """
+        flags: Set[Flag] = {*self.flags, "numbers"}
+        if not number:
+            return replace(self, flags=flags)
+        words = f"draws other random numbers, of series {number}"
+        line = Line(self.start_us, "the code", words, is_disturbance=True)
+        numbers = Disturbance(RANDOM, number, "numbers")
+        return replace(self, flags=flags, fired=(numbers, *self.fired), lines=(line, *self.lines))
+
+    @property
+    def broken(self) -> BaseException | None:
+        """The error of the broken promise, or None."""
+        return self.verdict.broken
+
+    @property
+    def errors(self) -> dict[str, BaseException]:
+        """The exceptions that ended strands, by title."""
+        strands = self.strands.items()
+        return {name: strand.error for name, strand in strands if strand.error is not None}
+
+    @property
+    def calls(self) -> int:
+        """The number of calls of all strands."""
+        return sum(strand.calls for strand in self.strands.values())
 
     @property
     def call_lines(self) -> list[Line]:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakSet
@@ -35,14 +36,15 @@ from ..queue.delivery.destinations import interceptors_of_work, route_to
 from ..queue.model import DeliveryInterceptor
 from .fakes import HORIZON_US, Fakes
 from .footprint import command_line, touches_of_request
-from .programs import current_observer
+from .programs import check_has_run, current_observer
 from .randomness import Randomness
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
+from .simulation.state import Subject, TrialHistory
 from .simulation.strands import Strand, carried_source
 from .simulation.turns import ABANDONED, Threads
-from .trial import Trial
+from .trial import Effects, Trial, TrialPlan
 from .trust import Reads
 
 if TYPE_CHECKING:
@@ -95,7 +97,31 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         self.connections.after_fork()
 
-    def play(self, simulation: Simulation) -> Trial:
+    def play(
+        self, subject: Subject, plan: TrialPlan, setup: Callable[[], object] | None = None
+    ) -> tuple[Trial, TrialHistory]:
+        """Play one trial from the baseline of the fakes; return it, with its history for checks."""
+        self.reset()
+        self.randomness.begin(plan.schedule.series)
+        if setup is not None:
+            with self.setting_up():
+                check_has_run(self.awaited(setup()), "setup=")
+            self.randomness.mark()
+        simulation = Simulation(subject, plan)
+        trial = self.run(simulation)
+        if "redundant" in trial.flags:
+            return trial, simulation.history
+        if self.randomness.has_drawn():
+            trial = trial.with_series(plan.schedule.series)
+        else:
+            trial = replace(trial, schedule=plan.schedule.with_series(0))
+        state = (self.cloud, self.cloud.snapshot()) if plan.state else None
+        return replace(
+            trial, effects=self._with_remains(trial.effects), state=state
+        ), simulation.history
+
+    def run(self, simulation: Simulation) -> Trial:
+        """Run a simulation on the present data of the fakes."""
         for free in self.free_locks:
             free()
         token = current_observer.set(simulation.observing)
@@ -108,16 +134,19 @@ class World(Fakes):
         self.check_queues()
         return trial
 
-    def note_remaining(self, trial: Trial) -> None:
-        """Note what is left of the keys that a trial has accessed, before a check changes them."""
-        for access in trial.accesses:
+    def _with_remains(self, effects: Effects) -> Effects:
+        """Add what is left of the keys that a trial has accessed, before a check changes them."""
+        remaining: dict[Touch, bool] = {}
+        pending: set[Touch] = set()
+        for access in effects.accesses:
             for key in access.keys:
                 keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
                 if keyspace is not None and name in keyspace.values:
-                    trial.remaining[key] = name not in keyspace.expires
+                    remaining[key] = name not in keyspace.expires
                     groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
                     if any(group.pending for group in groups.values()):
-                        trial.pending.add(key)
+                        pending.add(key)
+        return replace(effects, remaining=remaining, pending=pending)
 
     def note_unwritten(self, trial: Trial) -> None:
         """Note the keys that the promise read but that the undisturbed trial did not write."""

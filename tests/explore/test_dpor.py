@@ -24,7 +24,7 @@ from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
 from pytest_fakecloud.explore.simulation.turns import Threads
-from pytest_fakecloud.explore.trial import Place, Program, Redundant, Trial, TrialPlan
+from pytest_fakecloud.explore.trial import Place, Program, Step, Trial, TrialPlan
 
 from ..budget import cases
 from .conftest import expects
@@ -46,6 +46,12 @@ class Everything:
         self._depth = 0
         self._begun = False
 
+    def lesson(self, trial: Trial) -> None:
+        """Learn nothing from a trial."""
+
+    def learn(self, trial: Trial) -> None:
+        """Learn nothing from a trial."""
+
     def next(self) -> bool:
         """Prepare the next trial; return False when there is none."""
         self._depth = 0
@@ -60,7 +66,7 @@ class Everything:
         self._trail[-1] = at + 1, of
         return True
 
-    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next."""
         if self._depth == len(self._trail):
             self._trail.append((0, len(options)))
@@ -87,13 +93,16 @@ class Reduced:
             self._interleaving = branch.strategy()
         return branch is not None
 
-    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next."""
-        return self._interleaving.pick(trial, options, place)
+        return self._interleaving.pick(steps, options, place)
+
+    def lesson(self, trial: Trial) -> Any:
+        """Find the races of the trial."""
+        return self._interleaving.lesson(trial)
 
     def learn(self, trial: Trial) -> None:
         """Learn the races of a trial."""
-        trial.lesson = self._interleaving.lesson(trial)
         self.tree.learn(trial)
 
 
@@ -116,13 +125,9 @@ def outcomes(
                 world.reset()
                 memory.clear()
                 simulation = Simulation(subject, TrialPlan(Schedule(), strategy))
-                try:
-                    world.play(simulation)
-                except Redundant:
-                    simulation.trial.is_redundant = True
-                if hasattr(strategy, "learn"):
-                    strategy.learn(simulation.trial)
-                if simulation.trial.is_redundant:
+                trial = world.run(simulation)
+                strategy.learn(trial)
+                if "redundant" in trial.flags:
                     continue
                 trials += 1
                 if strategy.moves_time:

@@ -25,6 +25,7 @@ from pytest_fakecloud.explore.search.shrinking import shrink, smallest
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections
+from pytest_fakecloud.explore.simulation.log import TrialLog
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop
 from pytest_fakecloud.explore.trial import Point, Trial
 
@@ -71,7 +72,7 @@ def test_two_disturbances_of_one_call_determine_its_outcome_once(
 ) -> None:
     schedule = Schedule.parse(f"run.1 {first}")
     point = Point("run", 1, (("partition", "60"), ("crash", ""), ("respond", ""), ("slow", "4")))
-    pairs = candidates.Pairs([Trial(schedule, points=[point], fired=list(schedule))])
+    pairs = candidates.Pairs([Trial(schedule, points=(point,), fired=tuple(schedule))])
     assert [str(pairs[at]) for at in range(len(pairs))] == [
         f"run.1 {first}, run.1 {second}" for second in seconds
     ]
@@ -321,16 +322,20 @@ def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
     coverage = Coverage()
+    handler = "call", "https://example.com/"
     for outcomes in ([False] * 100, [True], [False]):
-        coverage.add(Trial(Schedule(), handler_outcomes={"call": outcomes}))
-    assert coverage.succeeded == {"call": True}
+        log = TrialLog(Schedule(), 0)
+        for succeeded in outcomes:
+            log.handled(handler, succeeded=succeeded)
+        coverage.add(log.frozen(results={}, errors={}, ids={}))
+    assert coverage.succeeded == {handler: True}
 
 
 def order_of(strategy: Priorities, steps: str) -> str:
     """Let a strategy order the steps of strands whose names are single letters."""
     order, left = "", steps
     while left:
-        chosen = strategy.pick(Trial(Schedule()), sorted(set(left)), "switch")
+        chosen = strategy.pick((), sorted(set(left)), "switch")
         order, left = order + chosen, left.replace(chosen, "", 1)
     return order
 

@@ -123,9 +123,11 @@ def test_the_restart_of_a_worker_that_changed_nothing_is_no_new_state(
 
 
 def trial(schedule: str, *states: int) -> Trial:
-    points = [Point("run", number, (("crash", ""),)) for number in range(1, len(states) + 1)]
+    points = (
+        Point("run", number, (("crash", ""),), state) for number, state in enumerate(states, 1)
+    )
     disturbances = Schedule.parse(schedule)
-    return Trial(disturbances, points=points, states=list(states), fired=list(disturbances))
+    return Trial(disturbances, points=tuple(points), fired=tuple(disturbances))
 
 
 def test_a_run_is_extended_where_it_was_the_first_to_reach_a_state() -> None:

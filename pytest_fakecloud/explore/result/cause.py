@@ -24,6 +24,8 @@ from ..schedule import CLOCK, ORDERS, PAUSES, SWITCHES, Disturbance, Kind, Sched
 from ..trial import Conflict, Line, Trial
 from .story import call_text, lookups_of_trial
 
+Cause: TypeAlias = Conflict | Line | None
+"""The conflict, or the line of the disturbance, that broke the promise; None if it is uncertain."""
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""
 _Places: TypeAlias = Mapping[Line, tuple[int, int]]
@@ -39,7 +41,7 @@ def find_cause(
     undisturbed: Trial | None,
     play: Callable[[Schedule], Trial],
     state_of: Callable[[Touch], object],
-) -> Conflict | Line | None:
+) -> Cause:
     """Return the conflict, or the line of the disturbance, that broke the promise; None if it is
     uncertain.
 
@@ -111,7 +113,7 @@ class _Experiments:
         decisive_last = _switch(conflict.after, conflict.decisive)
         if decisive_second is None or decisive_last is None:
             return False
-        disturbances = self.trial.fired
+        disturbances = [*self.trial.fired]
         if not all(disturbance.kind in SWITCHES for disturbance in disturbances):
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
@@ -177,7 +179,8 @@ class _Experiments:
                 answer = b"" if line.writes else bytes(call.response_body)
                 request = call.fake, call.target, bytes(call.request_body), answer
                 requests.setdefault(line.strand, []).append(request)
-        return requests, trial.results, self.state_of(touch)
+        results = {name: strand.result for name, strand in trial.strands.items()}
+        return requests, results, self.state_of(touch)
 
 
 def _is_lost_update(conflict: Conflict) -> bool:
@@ -344,7 +347,7 @@ _OF_A_FAKE: frozenset[Kind] = frozenset({"rebalance", "redeliver", "rotate_token
 """Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
 
 
-def cause_text(cause: Conflict | Line | None, trial: Trial) -> str:
+def cause_text(cause: Cause, trial: Trial) -> str:
     """Return the cause of a broken promise in one sentence; empty if it is uncertain."""
     if cause is None:
         return ""

@@ -14,7 +14,7 @@ from ..schedule import SWITCHES
 from ..search.shrinking import ReplayResult
 from ..search.tally import MOST_DISTURBANCES, ShownAnomaly, Tally
 from ..trial import Trial
-from .cause import cause_text
+from .cause import Cause, cause_text
 from .failures import Failure
 from .page import page_of_broken_promise
 from .story import story
@@ -138,6 +138,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         trial: Trial,
         tally: Tally,
         undisturbed: Trial | None = None,
+        cause: Cause = None,
         *,
         inputs: Inputs | None = None,
         replays: ReplayResult | None = None,
@@ -147,7 +148,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.schedule = str(trial.schedule)
         self.disturbances = tuple(map(str, trial.schedule))
         self.inputs = dict(inputs or {})
-        self.cause = cause_text(trial.cause, trial)
+        self._cause = cause
+        self.cause = cause_text(cause, trial)
         self.story = story(trial, undisturbed)
         self.tried = tally.tried
         self.seconds = tally.seconds
@@ -188,7 +190,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self, cloud: BaseCloud, report: Report, states: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the data of the report's page, which shows both trials."""
-        return page_of_broken_promise(str(self), *self.trials, cloud, report, states)
+        return page_of_broken_promise(str(self), *self.trials, self._cause, cloud, report, states)
 
     def _schedule_text(self, tally: Tally) -> str:
         if tally.only_schedule is not None and len(self.disturbances) == len(tally.only_schedule):

@@ -12,7 +12,7 @@ from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
 from ...reporting.values import Mask
 from ..trial import Conflict, Line, Trial
-from .cause import cause_text
+from .cause import Cause, cause_text
 from .story import reason
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def page_of_broken_promise(
     failure: str,
     trial: Trial,
     undisturbed: Trial | None,
+    cause: Cause,
     cloud: BaseCloud,
     report: Report,
     states: Mapping[str, Any],
@@ -39,7 +40,7 @@ def page_of_broken_promise(
     """
     shown = _TrialPage(trial, report, Mask(cloud))
     page = shown.page()
-    shown.add_broken_promise(page)
+    shown.add_broken_promise(page, cause)
     lines = shown.mask.text(failure).splitlines()
     page["failure"] = "\n".join(f"E   {line}" for line in lines)
     steps = states.get("steps", ())
@@ -131,9 +132,9 @@ class _TrialPage:
         text = {"what": self.mask.text(line.words), "answer": "", "lines": [], "note": ""}
         return {**row_json(row, (), self._report.lookups), "text": text}
 
-    def add_broken_promise(self, page: dict[str, Any]) -> None:
+    def add_broken_promise(self, page: dict[str, Any], cause: Cause) -> None:
         """Add the broken promise as the first finding, linked to the step that broke it."""
-        trial, cause = self._trial, self._trial.cause
+        trial = self._trial
         # The step after which the promise no longer held, or the cause, or the first disturbance.
         breaking = next((line for line in trial.lines if line.breaks), None)
         disturbance = next((line for line in trial.lines if line.is_disturbance), None)

@@ -104,24 +104,29 @@ def call_text(call: Call, lookups: Lookups) -> str:
 
 
 def lookups_of_trial(trial: Trial) -> Lookups:
-    lines = (*trial.lines, *trial.lines_of_check)
-    calls = [*trial.silent_calls, *(line.call for line in lines if line.call is not None)]
+    lines = (*trial.lines, *trial.verdict.lines)
+    calls = [*trial.wording.silent_calls, *(line.call for line in lines if line.call is not None)]
     return Lookups(
-        ids=trial.ids, grouped_calls=gathered(sorted(calls, key=lambda call: call.number))[0]
+        ids=trial.wording.ids,
+        grouped_calls=gathered(sorted(calls, key=lambda call: call.number))[0],
     )
 
 
 def _lines_of_check(trial: Trial) -> list[Line]:
     """Return the calls that the check makes, without those that a transaction contains."""
-    calls = [line.call for line in trial.lines_of_check if line.call is not None]
+    calls = [line.call for line in trial.verdict.lines if line.call is not None]
     _, without_row = gathered(calls)
-    lines = zip(trial.lines_of_check, calls, strict=True)
+    lines = zip(trial.verdict.lines, calls, strict=True)
     return [line for line, call in lines if call.number not in without_row]
 
 
 def _is_look(entry: Sequence[Line], trial: Trial) -> bool:
     """Return whether an entry only shows that a restarted worker found no work."""
-    return entry[0].strand in trial.idle_restarts and len(entry) == 1 and entry[0].call is not None
+    return (
+        entry[0].strand in trial.wording.idle_restarts
+        and len(entry) == 1
+        and entry[0].call is not None
+    )
 
 
 def _without_repeats(
@@ -136,7 +141,11 @@ def _without_repeats(
     for start, lines in by_start.items():
         worker, calls = start.partition("/")[0], _calls_of(lines)
         has_disturbance = any(line.is_disturbance for line in lines)
-        if latest.get(worker) == calls and start in trial.idle_restarts and not has_disturbance:
+        if (
+            latest.get(worker) == calls
+            and start in trial.wording.idle_restarts
+            and not has_disturbance
+        ):
             repeated.setdefault(worker, []).append(start)
         latest[worker] = calls
     several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}

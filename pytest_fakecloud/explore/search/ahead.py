@@ -111,7 +111,7 @@ class Ahead:
         trial = self.take(job)
         if trial is None:
             return perform(self._player, job)
-        if not trial.is_redundant:
+        if "redundant" not in trial.flags:
             if job.plan is None:
                 self._player.outcomes[job.schedule] = None
             self._player.tally.coverage.add(trial)

@@ -193,7 +193,9 @@ def delayed_again(trial: Trial) -> list[Schedule]:
         return [trial.schedule + other for other in later if other.detail == disturbance.strand]
     others = [point for point in after if point.strand != disturbance.strand]
     disturbances = (
-        [other for point in others for other in point.disturbances()] if trial.overlaps else []
+        [other for point in others for other in point.disturbances()]
+        if "overlap" in trial.flags
+        else []
     )
     if disturbance.kind == "slow":
         own = [point for point in after if point.strand == disturbance.strand]

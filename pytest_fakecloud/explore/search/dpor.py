@@ -156,7 +156,7 @@ class Interleavings:
     def learn(self, trial: Trial) -> None:
         """Learn the races of a trial, and plan trials that reverse them."""
         lesson: Lesson = trial.lesson
-        self.trials += not trial.is_redundant
+        self.trials += "redundant" not in trial.flags
         self.is_exact = self.is_exact and lesson.is_exact
         above = len(self.root.decisions)
         del self._frames[max(0, lesson.repeated - above) :]
@@ -188,9 +188,9 @@ class Interleaving:
         self._decisions: list[Decision] = []
         self._sleeps: list[Mapping[str, Footprint]] = []
 
-    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next; the first option is the default."""
-        step, names = len(trial.steps), tuple(options)
+        step, names = len(steps), tuple(options)
         if self._has_strayed:
             return names[0]
         if self._repeated < len(self._branch.decisions):
@@ -200,7 +200,7 @@ class Interleaving:
                 return names[0]
             self._repeated += 1
             return decision.chosen
-        sleep = self._sleep(trial.steps)
+        sleep = self._sleep(steps)
         awake = [name for name in names if name not in sleep]
         if not awake:
             raise Redundant
@@ -248,7 +248,7 @@ class Interleaving:
             tuple(self._sleeps),
             tuple(effects),
             tuple(reversals),
-            not self._has_strayed and not trial.is_cut,
+            not self._has_strayed and "cut" not in trial.flags,
         )
 
 

@@ -112,7 +112,7 @@ class Explorer:
         self._ahead = ahead
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
-        self._has_timers = undisturbed.has_timers
+        self._has_timers = "timers" in undisturbed.flags
         self._tally = player.tally
         self._tally.seed = seed
         self._budget = budget
@@ -143,7 +143,7 @@ class Explorer:
             if trial is None:
                 return None
             trial = smallest(player, trial, self._undisturbed)
-            if not trial.is_stuck:
+            if "stuck" not in trial.flags:
                 store.save(trial.schedule)
             return trial
         finally:
@@ -271,10 +271,10 @@ class Explorer:
         for branch in self._ahead.below(tree):
             trial = self._ahead.play(Job(Schedule(), plan=branch))
             tree.learn(trial)
-            if trial.is_redundant:
+            if "redundant" in trial.flags:
                 yield None
                 continue
-            self._has_timers = self._has_timers or trial.has_timers
+            self._has_timers = self._has_timers or "timers" in trial.flags
             tally.orders += 1
             yield trial
         tally.unfinished_order_searches -= 1

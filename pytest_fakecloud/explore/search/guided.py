@@ -41,15 +41,14 @@ class Frontier:
 
     def learn(self, trial: Trial) -> None:
         """Note the states of the latest trial, and keep what extends it in new states."""
-        pairs = zip(trial.points, trial.states, strict=True)
-        new = [point for point, state in pairs if state not in self._seen]
+        new = [point for point in trial.points if point.state not in self._seen]
         last = trial.last_disturbance
         if last is not None:
             self._trials[last.kind] += 1
             self._discoveries[last.kind] += bool(new)
         if not new:
             return
-        self._seen.update(trial.states)
+        self._seen.update(point.state for point in trial.points)
         self._tally.states, self._tally.last_new_state = len(self._seen), self._tally.tried
         if last is not None and len(trial.fired) < MOST_DISTURBANCES:
             length = len(trial.fired) + 1

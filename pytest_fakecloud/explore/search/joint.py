@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from time import process_time
 
 from ...core.errors import broken_promise
@@ -53,7 +54,7 @@ class JointShrinking:
     def smallest(self) -> tuple[Player, Trial]:
         """Return the smallest failing trial that was found, and the player with its inputs."""
         self._shrink()
-        if not self._trial.is_stuck and self._draw_fewer_operations():
+        if "stuck" not in self._trial.flags and self._draw_fewer_operations():
             self._shrink()
         return self._player, self._trial
 
@@ -61,7 +62,7 @@ class JointShrinking:
         """Leave out operations and disturbances, and simplify arguments, as long as that
         succeeds.
         """
-        while not self._trial.is_stuck and self._has_time():
+        while "stuck" not in self._trial.flags and self._has_time():
             inputs = self._player.subject.inputs
             shrunk_inputs(inputs, self._sources, self._breaks, self._drawing)
             if self._player.subject.inputs == inputs:
@@ -127,8 +128,7 @@ class JointShrinking:
             return False  # The check cannot handle these inputs.
         if trial.broken is None:
             return False
-        trial.schedule = Schedule(trial.fired)
-        self._player, self._trial = player, trial
+        self._player, self._trial = player, replace(trial, schedule=Schedule(trial.fired))
         return True
 
 

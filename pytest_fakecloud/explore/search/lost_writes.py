@@ -71,7 +71,7 @@ def _notices(player: Player, index: int, undisturbed: Trial) -> bool | None:
         trial = player.play(Schedule(), left_out=index)
     except Exception:
         return True  # The promise, or the code, cannot handle the data.
-    if not trial.is_left_out:
+    if "left out" not in trial.flags:
         return None  # The call changes nothing.
     if trial.broken is not None:
         return True

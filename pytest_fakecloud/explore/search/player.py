@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ...cloud.base import context_of
@@ -16,34 +16,12 @@ from ..anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from ..evidence import Evidence
 from ..inputs import Inputs, with_inputs
 from ..observers import mark
-from ..programs import check_has_run
-from ..schedule import DELAY, DELAYS, DUE, Schedule
-from ..simulation.scheduler import Simulation
-from ..simulation.state import Subject, add_schedule
+from ..schedule import Schedule
+from ..simulation.state import Subject, TrialHistory, add_schedule
 from ..simulation.strands import without_library_frames
-from ..trial import History, Line, Redundant, Strategy, Trial, TrialPlan
+from ..trial import Anomaly, History, Line, Strategy, Trial, TrialPlan, Verdict
 from ..world import World
 from .tally import ShownAnomaly, Tally
-
-
-def _has_overlap(trial: Trial) -> bool:
-    """Return whether another strand woke up and made a call while the trial's disturbance
-    delayed a strand.
-    """
-    disturbance = trial.last_disturbance
-    if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
-        return False
-    own = (
-        line.at_us
-        for line in trial.lines
-        if line.is_disturbance and line.strand == disturbance.strand
-    )
-    began = next(own, trial.start_us)
-    ended = began + int(disturbance.detail or DELAY) * 1_000_000
-    return any(
-        line.call is not None and line.strand != disturbance.strand and began < line.at_us < ended
-        for line in trial.lines
-    )
 
 
 @dataclass
@@ -97,74 +75,76 @@ class Player:
         output until then. ``left_out`` is the number of a call whose effect is undone, in a trial
         that does not count. A trial that its strategy ends is not checked.
         """
-        world = self.world
-        recorder = context_of(world.cloud).recorder
+        plan = TrialPlan(schedule, strategy, stacks, notes, keep, left_out)
+        with self._collected(keep=keep, shows=shows):
+            trial, history = self.world.play(self.subject, plan, self.setup)
+            if "redundant" in trial.flags:
+                return trial
+            trial = replace(trial, verdict=self._judge(trial, history, plan))
+        if left_out < 0:
+            self._count(trial, plan)
+        return trial
+
+    @contextlib.contextmanager
+    def _collected(self, *, keep: bool, shows: bool) -> Iterator[None]:
+        """Forget the calls, and what pytest has collected, of the trial in the block, as ``play()``
+        says.
+        """
+        recorder = context_of(self.world.cloud).recorder
         if keep:
             self.forget_shown()
         number, forget_observations = recorder.reserve(), mark()
         if shows:
             self.forget_shown = forget_observations
-
-        def forget() -> None:
+        yield
+        if not keep:
             recorder.forget_since(number)
             if not shows:
                 forget_observations()
 
-        world.reset()
-        world.randomness.begin(schedule.series)
-        if self.setup is not None:
-            with world.setting_up():
-                check_has_run(world.awaited(self.setup()), "setup=")
-            world.randomness.mark()
-        simulation = Simulation(
-            self.subject, TrialPlan(schedule, strategy, stacks, notes, left_out)
-        )
-        try:
-            trial = world.play(simulation)
-        except Redundant:
-            trial = simulation.trial
-            trial.is_redundant = True
-        if strategy is not None:
-            trial.lesson = strategy.lesson(trial)
-        if trial.is_redundant:
-            forget()
-            return trial
-        if keep:
-            trial.state = world.cloud, world.cloud.snapshot()
-        if world.randomness.has_drawn():
-            simulation.note_series(schedule.series)
-        else:
-            trial.schedule = schedule.with_series(0)
-        self.world.note_remaining(trial)
-        applied = schedule if strategy is None else Schedule(trial.fired)
-        simulation.history.schedule = str(applied)
-        is_examined = stacks and left_out < 0 and not trial.fired
-        number_of_check = recorder.reserve()
-        with world.reads.recorded() if is_examined else contextlib.nullcontext():
-            for check in self.subject.promises.at_end:
-                is_disturbed = bool(trial.fired) or left_out >= 0
-                trial.broken = trial.broken or self._broken_promise(
-                    check, simulation.history, applied, is_disturbed=is_disturbed
+    def _judge(self, trial: Trial, history: TrialHistory, plan: TrialPlan) -> Verdict:
+        """Call the checks at the end of a trial, and look for anomalies."""
+        recorder = context_of(self.world.cloud).recorder
+        promises, broken, number = self.subject.promises, trial.broken, recorder.reserve()
+        applied = plan.schedule if plan.strategy is None else Schedule(trial.fired)
+        history.schedule = str(applied)
+        is_examined = plan.stacks and plan.left_out < 0 and not trial.fired
+        is_disturbed = bool(trial.fired) or plan.left_out >= 0
+        with self.world.reads.recorded() if is_examined else contextlib.nullcontext():
+            for check in promises.at_end:
+                broken = broken or self._broken_promise(
+                    check, history, applied, is_disturbed=is_disturbed
                 )
-        self.subject.promises.reads_order |= simulation.history.shows_order
-        if stacks:
-            trial.lines_of_check = [
-                Line(entry.at_us, "check", call=entry)
-                for entry in recorder.entries
-                if isinstance(entry, Call) and entry.number > number_of_check
-            ]
-        if left_out < 0:
-            self._note_anomalies(trial)
-        if not keep:
-            forget()
-        if left_out >= 0:
-            return trial
-        if notes:
-            trial.overlaps = _has_overlap(trial)
-        if strategy is None:
-            self.outcomes[schedule] = Schedule(trial.fired) if trial.broken is not None else None
+        promises.reads_order |= history.shows_order
+        lines = [
+            Line(entry.at_us, "check", call=entry)
+            for entry in (recorder.entries if plan.stacks else ())
+            if isinstance(entry, Call) and entry.number > number
+        ]
+        anomalies = self._anomalies(trial) if plan.left_out < 0 else []
+        reported = [anomaly for anomaly in anomalies if self.is_last or anomaly.name not in LAST]
+        if broken is None and reported and not self.tally.has_promise:
+            broken = AnomalyError(reported[0])
+        return Verdict(broken, anomalies, lines)
+
+    def _anomalies(self, trial: Trial) -> list[Anomaly]:
+        """Return the anomalies that a comparison with the first trial shows, if that had no
+        disturbances.
+        """
+        workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
+        evidence = Evidence(trial, self.usual, workers)
+        self.usual = evidence.usual
+        return [] if self.usual.trial.fired else find_anomalies(evidence, self.allowed)
+
+    def _count(self, trial: Trial, plan: TrialPlan) -> None:
+        """Add a trial to the tally, and remember what its schedule led to."""
+        for anomaly in trial.verdict.anomalies:
+            shown = ShownAnomaly(anomaly, Schedule(trial.fired), self.subject.inputs)
+            self.tally.anomalies.setdefault((anomaly.name, anomaly.subject), shown)
+        if plan.strategy is None:
+            is_broken = trial.broken is not None
+            self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
         self.tally.coverage.add(trial)
-        return trial
 
     def findings(self) -> object:
         """Return a value that changes if a trial shows something that no trial has shown before."""
@@ -183,26 +163,6 @@ class Player:
         sys.stdout = sys.stderr = io.StringIO()
         self.subject.threads.after_fork()
         self.world.after_fork()
-
-    def _note_anomalies(self, trial: Trial) -> None:
-        """Look for anomalies by comparison with the first trial, if that had no disturbances."""
-        workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
-        evidence = Evidence(trial, self.usual, workers)
-        self.usual = evidence.usual
-        if self.usual.trial.fired:
-            return
-        trial.anomalies = find_anomalies(evidence, self.allowed)
-        for anomaly in trial.anomalies:
-            anomalies = self.tally.anomalies
-            anomalies.setdefault(
-                (anomaly.name, anomaly.subject),
-                ShownAnomaly(anomaly, Schedule(trial.fired), self.subject.inputs),
-            )
-        reported = [
-            anomaly for anomaly in trial.anomalies if self.is_last or anomaly.name not in LAST
-        ]
-        if not self.tally.has_promise and reported and trial.broken is None:
-            trial.broken = AnomalyError(reported[0])
 
     def varied(self, schedule: Schedule) -> Schedule:
         """Return a schedule with random numbers of its own, if the code draws any."""

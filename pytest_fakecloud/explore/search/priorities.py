@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..trial import Place, Trial
+from ..trial import Place, Step, Trial
 from .dpor import decided_places
 
 DEPTHS = (2, 3, 4)
@@ -55,7 +55,7 @@ class Priorities:
         self.priorities: dict[str, float] = {}
         """The priority of each strand that could run so far."""
 
-    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
         for name in options:
             if name not in self.priorities:
                 # Every changed priority is lower than every initial one.

@@ -28,7 +28,7 @@ class RandomTrials:
         self._player = player
         self._ahead = ahead
         self._chance = chance
-        points = {point for trial in trials for point in trial.points}
+        points = {point._replace(state=0) for trial in trials for point in trial.points}
         self._disturbances = sorted(
             {disturbance for point in points for disturbance in point.disturbances()}
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core.timers import monotonic
 from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, TRIED, Disturbance, Kind, Schedule
@@ -29,7 +29,7 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     No part of its schedule breaks the promise, unless there was no time to try all parts.
     """
     until = monotonic() + SHRINK_SECONDS
-    trial.schedule = Schedule(trial.fired)
+    trial = replace(trial, schedule=Schedule(trial.fired))
 
     def breaks(schedule: Schedule) -> Schedule | None:
         if schedule not in player.outcomes:
@@ -39,7 +39,7 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     def shrunk(schedule: Schedule) -> Schedule:
         return shrink(schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
 
-    if trial.is_stuck or breaks(trial.schedule) is None:
+    if "stuck" in trial.flags or breaks(trial.schedule) is None:
         return trial
     again = player.play(shrunk(trial.schedule), notes=True)
     if again.broken is None:
@@ -66,7 +66,12 @@ def _plainer(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     for disturbance in trial.fired:
         points = _points_from(disturbance, trial)
         # A call that is rejected in the trial is a point of the undisturbed trial only.
-        points += [point for point in _points_from(disturbance, undisturbed) if point not in points]
+        places = {(point.strand, point.number, point.choices) for point in points}
+        points += [
+            point
+            for point in _points_from(disturbance, undisturbed)
+            if (point.strand, point.number, point.choices) not in places
+        ]
         own = [point for point in points if point.strand == disturbance.strand]
         others = [point for point in points if point.strand != disturbance.strand]
         near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
@@ -83,7 +88,7 @@ def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
     """Return the points of a trial from that of a disturbance on."""
     places = [(point.strand, point.number) for point in trial.points]
     here = disturbance.strand, disturbance.point
-    return trial.points[places.index(here) :] if here in places else []
+    return [*trial.points[places.index(here) :]] if here in places else []
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
@@ -179,7 +184,7 @@ class ReplayResult:
 def replay(player: Player, trial: Trial) -> ReplayResult:
     """Run a failing schedule again; the last of these trials keeps its journal and its stacks."""
     # Replay a stuck trial only once, because each replay takes seconds and leaves threads behind.
-    total = 1 if trial.is_stuck else REPLAYS
+    total = 1 if "stuck" in trial.flags else REPLAYS
     failing, failed = None, 0
     for number in range(total):
         is_last = number == total - 1

@@ -93,17 +93,16 @@ class Coverage:
     notes: dict[str, None] = field(default_factory=dict)
 
     def add(self, trial: Trial) -> None:
-        for name in dict.fromkeys((*trial.calls, *sorted(trial.strands))):
-            calls = trial.calls.get(name, 0)
-            least, most = self.calls.get(name, (calls, calls))
-            self.calls[name] = min(least, calls), max(most, calls)
-        self.points.update(dict.fromkeys(trial.points))
+        for name, strand in trial.strands.items():
+            least, most = self.calls.get(name, (strand.calls, strand.calls))
+            self.calls[name] = min(least, strand.calls), max(most, strand.calls)
+        self.points.update((point._replace(state=0), None) for point in trial.points)
         self.attempted.update(disturbance.kind for disturbance in trial.schedule)
         self.kinds.update(disturbance.kind for disturbance in trial.fired)
-        for handler, outcomes in trial.handler_outcomes.items():
-            self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
-        self.notes.update(trial.notes)
-        self.draws_numbers = self.draws_numbers or trial.draws_numbers
+        for handler, has_succeeded in trial.handlers.items():
+            self.succeeded[handler] = self.succeeded.get(handler, False) or has_succeeded
+        self.notes.update(dict.fromkeys(trial.notes))
+        self.draws_numbers = self.draws_numbers or "numbers" in trial.flags
 
     def merge(self, other: Coverage) -> None:
         """Add the trials of another search."""

@@ -53,7 +53,7 @@ class Calls:
     def __init__(self, state: TrialState, clock: TrialClock, *, late: bool) -> None:
         self._state = state
         self._fakes = state.fakes
-        self._trial = state.trial
+        self._log = state.log
         self._turns = state.turns
         self._clock = clock
         self._late = late
@@ -78,7 +78,7 @@ class Calls:
             return proceed()
         is_left_over = self._turns.here() is None and self._state.is_left_over()
         if is_left_over or (request.client and request.client[1] in self._state.left_ports):
-            self._trial.notes["not explored: late calls for a request of an earlier trial"] = None
+            self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
         strand, is_own_thread = self._strand_of(request)
         is_outside = (not is_own_thread and self._state.note_outsider()) or (
@@ -93,7 +93,7 @@ class Calls:
                 self._turns.crash(strand)
             if _is_silent(fake, request):
                 if self._state.plan.stacks:
-                    self._trial.silent_calls.append(request.call)
+                    self._log.silent_calls.append(request.call)
                 return proceed()
             if is_outside or (
                 not is_own_thread and self._state.carried() and not strand.real_waits
@@ -200,7 +200,7 @@ class Calls:
         """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
             if disturbance.kind in kinds and self._clock.pause(strand, disturbance):
-                self._trial.fired.append(disturbance)
+                self._log.fired.append(disturbance)
                 yield
 
     def _receive(self, strand: Strand, point: int) -> _TurnsToYield:
@@ -226,7 +226,7 @@ class Calls:
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         if strand is None or self._state.aside_depth or self._turns.has_ended:
             return
-        lines, interrupted = self._trial.lines, strand.line
+        lines, interrupted = self._log.lines, strand.line
         self._state.add_line("test", " ".join(map(text_of, argv)))
         is_served = strand in self._state.serving.values()
         call = None if interrupted is None else interrupted.call
@@ -251,7 +251,7 @@ class Calls:
             at_us=self._fakes.now_us(),
             expires=any(name in session.db.expires for name in line.key_names),
         )
-        self._trial.accesses.append(access)
+        self._log.accesses.append(access)
 
     def at_gap(self) -> None:
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
@@ -286,7 +286,7 @@ class Calls:
                 root.work.consumers.add((fake, group, instance))
         disturbances = self._state.schedule.at(strand.name, point)
         fault = self._apply(disturbances, strand, fake, request) if disturbances else None
-        self._trial.calls[title] = self._trial.calls.get(title, 0) + 1
+        self._log.calls[title] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)
@@ -298,7 +298,7 @@ class Calls:
                 any(touch.writes for touch in touches),
             )
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
-            self._trial.accesses.append(access)
+            self._log.accesses.append(access)
         if self._cut and self._cut.get((root.title, fake.name), 0) > now:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return ConnectionEffect("drop")
@@ -310,8 +310,8 @@ class Calls:
         """Process a call, and restore the data of its fake if the call alone has changed them."""
         before, saved = state_of(fake), fake.snapshot()
         response = proceed()
-        if self._trial.lines[-1] is line and state_of(fake) != before:
-            self._trial.is_left_out = True
+        if self._log.lines[-1] is line and state_of(fake) != before:
+            self._log.flags.add("left out")
             fake.restore(saved)
         return response
 
@@ -349,7 +349,7 @@ class Calls:
                 fault = disturbance
             elif not self._apply_before(strand, disturbance, fake, request):
                 continue
-            self._trial.fired.append(disturbance)
+            self._log.fired.append(disturbance)
             if strand.root.crashed:
                 raise Crash
         return fault

@@ -94,7 +94,7 @@ class TrialClock:
     def __init__(self, state: TrialState, *, moves_time: bool) -> None:
         self._state = state
         self._fakes = state.fakes
-        self._trial = state.trial
+        self._log = state.log
         self._turns = state.turns
         self._connections = state.fakes.connections
         self.moves_time = moves_time
@@ -160,7 +160,7 @@ class TrialClock:
             ):
                 return None
         if self._chosen_moves >= MOST_MOVES:
-            self._trial.is_cut = True
+            self._log.flags.add("cut")
             return None
         return ClockMove(at_us)
 
@@ -180,11 +180,11 @@ class TrialClock:
         ends = list(self.ends_until(move.at_us)) if self._state.has_steps else []
         fired = self.move_to(move.at_us)
         if self._state.has_steps:
-            index = len(self._trial.steps) - 1
+            index = len(self._log.steps) - 1
             self.moves.append((index, move.at_us))
             self._state.touch([MOVES_CLOCK, *ends])
             if fired:
-                self._trial.steps[index].footprint.is_everything = True
+                self._log.steps[index].footprint.is_everything = True
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later trial may make them earlier."""
@@ -199,7 +199,7 @@ class TrialClock:
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
-            self._trial.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
+            self._log.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
@@ -219,7 +219,7 @@ class TrialClock:
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self.move_to(target)
-        self.barrier = len(self._trial.steps) - 1
+        self.barrier = len(self._log.steps) - 1
         return True
 
     def next_us(self) -> int | None:
@@ -270,7 +270,7 @@ class TrialClock:
         horizon_us = self._state.subject.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
-        return at_us <= self._trial.start_us + horizon_us
+        return at_us <= self._log.start_us + horizon_us
 
     # -- pauses that the schedule contains
 
@@ -327,7 +327,7 @@ class TrialClock:
             for disturbance in self._state.schedule.at(strand.name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.waiting = Waiting(wake_us=end_us)
-                    self._trial.fired.append(disturbance)
+                    self._log.fired.append(disturbance)
                     span = seconds(end_us - self._fakes.now_us())
                     self._state.add_line(strand.name, f"starts {span} later", is_disturbance=True)
 
@@ -402,7 +402,8 @@ class TrialClock:
         if until_us is not None:
             self._state.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
-            self._state.trial.has_timers |= len(self._state.strands) > 1
+            if len(self._state.strands) > 1:
+                self._log.flags.add("timers")
         self._state.park(strand, "wake")
         strand.wait(Waiting(why, ready, until_us))
         self.take_turn(strand, is_own_thread)

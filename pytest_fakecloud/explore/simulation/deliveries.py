@@ -28,7 +28,7 @@ class DeliveryStrands:
     def __init__(self, state: TrialState) -> None:
         self._state = state
         self._fakes = state.fakes
-        self._trial = state.trial
+        self._log = state.log
         self.faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
         self._losses: dict[str, list[_Loss]] = {}
@@ -49,12 +49,12 @@ class DeliveryStrands:
         body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
-        self._trial.fired += disturbances
+        self._log.fired += disturbances
         strand = self._state.add(Strand(due.name, "delivery", body, due))
         if due.message.workflow is not None:
-            self._trial.workflow_runs[due.name] = due.message.workflow.run_id
+            self._log.workflow_runs[due.name] = due.message.workflow.run_id
         strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
-        self._state.created_by[due.name] = len(self._trial.steps) - 1
+        self._state.created_by[due.name] = len(self._log.steps) - 1
         self._state.add_line(
             due.name, _delivery_words(due, disturbances), is_disturbance=bool(disturbances)
         )
@@ -84,13 +84,13 @@ class DeliveryStrands:
         outcome = await proceed(exchange)
         if route is not None and route._where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            handled = self._trial.handler_outcomes.setdefault((route._where, route.prefix), [])
-            handled.append(outcome.exception is None)
+            handler = route._where, route.prefix
+            self._log.handled(handler, succeeded=outcome.exception is None)
         strand = self._state.here()
         if outcome.status in SUCCESS and loss is None and strand is not None:
-            self._trial.acknowledged.add(strand.name)
+            self._log.acknowledged.add(strand.title)
         if outcome.status is not None:
-            self._trial.broken = self._trial.broken or broken_promise(outcome.exception)
+            self._log.breaks(broken_promise(outcome.exception))
         if loss == "unheard":
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)

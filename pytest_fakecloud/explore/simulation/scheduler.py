@@ -9,14 +9,15 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
 from ..programs import check_has_run
-from ..schedule import CLOCK, RANDOM, Disturbance, Kind
-from ..trial import DueDelivery, Line, Place, Step, Trial, TrialPlan
+from ..schedule import CLOCK, Disturbance, Kind
+from ..trial import DueDelivery, Place, Redundant, Step, Trial, TrialPlan
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .deliveries import DeliveryStrands
@@ -49,7 +50,7 @@ class Simulation:
 
     def __init__(self, subject: Subject, plan: TrialPlan) -> None:
         self.state = state = TrialState(subject, plan)
-        self.trial = state.trial
+        self._log = state.log
         self.history = state.history
         self.turns = state.turns
         self._fakes = subject.fakes
@@ -76,6 +77,8 @@ class Simulation:
         try:
             self.clock.delay_starts()
             self.turns.run(self)
+        except Redundant:
+            self._log.flags.add("redundant")
         finally:
             self.clock.end_sleeps()
             self.state.cut(
@@ -83,37 +86,35 @@ class Simulation:
             )
         self._fakes.disturbances.end()
         self._fakes.deliveries.resume_schedules()
-        return self._finished_trial()
+        if "redundant" not in self._log.flags:
+            self._end()
+        trial = self._frozen()
+        strategy = self._strategy
+        return trial if strategy is None else replace(trial, lesson=strategy.lesson(trial))
 
-    def note_series(self, number: int) -> None:
-        """Record that the code drew random numbers, of a series other than the usual one if not 0."""
-        trial = self.trial
-        trial.draws_numbers = True
-        if number:
-            trial.fired.insert(0, Disturbance(RANDOM, number, "numbers"))
-            words = f"draws other random numbers, of series {number}"
-            trial.lines.insert(0, Line(trial.start_us, "the code", words, is_disturbance=True))
-
-    def _finished_trial(self) -> Trial:
-        trial = self.trial
-        if self.state.has_steps and trial.broken is None:
+    def _end(self) -> None:
+        """Complete the steps and the history of a trial that has run to its end."""
+        log = self._log
+        if self.state.has_steps and log.broken is None:
             self._end_step((CLOCK,))
-        if self.clock.moves_time and trial.broken is None:
+        if self.clock.moves_time and log.broken is None:
             self.clock.foresee()
-        if self.state.plan.stacks:
-            sources = distinct_places([line.lines for line in trial.lines])
-            for line, source in zip(trial.lines, sources, strict=True):
-                line.source = source
         # No call determines in which order clients end, so checks at the end must not see it.
         self._sort_by_client(self.history.results)
         self._sort_by_client(self.history.errors)
-        trial.results = {name: repr(result) for name, result in self.history.results.items()}
-        trial.ids = self._fakes.deliveries.names()
         for strand in self.state.strands:
             if strand.error is not None:
-                trial.errors[strand.name] = strand.error
-                trial.broken = trial.broken or broken_promise(strand.error)
-        return trial
+                log.breaks(broken_promise(strand.error))
+
+    def _frozen(self) -> Trial:
+        strands = self.state.strands
+        lines = self._log.lines if self.state.plan.stacks else ()
+        return self._log.frozen(
+            results={name: repr(result) for name, result in self.history.results.items()},
+            errors={strand.title: strand.error for strand in strands if strand.error is not None},
+            ids=self._fakes.deliveries.names(),
+            sources=distinct_places([line.lines for line in lines]),
+        )
 
     def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
         """Sort a dict by its keys: the clients and workers in their order, then other strands."""
@@ -149,7 +150,7 @@ class Simulation:
         strands = self.state.strands
         if any(strand.is_waiting_for("lock", "join") for strand in strands):
             self.await_outsiders()
-        if len(self.trial.steps) > MOST_STEPS:
+        if len(self._log.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
             for strand in strands:
@@ -175,7 +176,7 @@ class Simulation:
 
     def _endless(self) -> str:
         """Describe a trial with too many steps, and the strand that made most of the last ones."""
-        latest = Counter(step.strand for step in self.trial.steps[-_LATEST_STEPS:])
+        latest = Counter(step.strand for step in self._log.steps[-_LATEST_STEPS:])
         name = latest.most_common(1)[0][0]
         strands = [strand for strand in self.state.strands if strand.name == name]
         return (
@@ -251,14 +252,14 @@ class Simulation:
                     self._switched(disturbance)
                     return disturbance.detail
         elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self.trial, names, kind)
+            wanted = self._strategy.pick(self._log.steps, names, kind)
             if wanted != default:
                 self._switched(Disturbance(default, point, kind, wanted))
             return wanted
         return default
 
     def _switched(self, disturbance: Disturbance) -> None:
-        self.trial.fired.append(disturbance)
+        self._log.fired.append(disturbance)
         if disturbance.detail == CLOCK:
             return
         other = disturbance.strand.removesuffix(":loop")
@@ -279,23 +280,23 @@ class Simulation:
     def _end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
         before, self._times = self._times, self.clock.all_times()
-        if not self.trial.steps:
+        if not self._log.steps:
             return
-        last = self.trial.steps[-1]
+        last = self._log.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
         if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        if not self.trial.has_timers:
-            self.trial.has_timers = self.clock.next_us() is not None
+        if "timers" not in self._log.flags and self.clock.next_us() is not None:
+            self._log.flags.add("timers")
         place, point = _place_of(option)
         enabled_by, barrier = self._enabled_by(option), self.clock.barrier
         step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
         if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
-        self.trial.steps.append(step)
+        self._log.steps.append(step)
 
     def _enabled_by(self, option: Option) -> int:
         """Return the index of the step that created an option, or that moved the clock to its time."""
@@ -388,13 +389,13 @@ class Simulation:
         for strand in self.state.strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
                 note = f"the daemon thread {strand.title} was still running at the end"
-                self.trial.notes[note] = None
+                self._log.note(note)
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(self.state.strands, strands)
-        self.trial.is_stuck = True
-        self.trial.broken = self.trial.broken or AssertionError(text)
+        self._log.flags.add("stuck")
+        self._log.breaks(AssertionError(text))
 
     def stuck(self, strand: Strand) -> None:
         self._report_stuck(
@@ -408,7 +409,7 @@ class Simulation:
             for option in self._options():
                 chosen = self._start(option)
                 if chosen is not None:
-                    self.trial.notes[note] = None
+                    self._log.note(note)
                     return chosen
             if not self.clock.pass_time():
                 return None
@@ -425,7 +426,7 @@ class Simulation:
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
-        self.trial.strands.add(strand.name)
+        self._log.begun.add(strand.title)
         if strand.role == "client":
             strand.operation = self.state.begin(strand.title, strand.title, (), {})
             self.state.clients.append(strand.operation)
@@ -435,7 +436,7 @@ class Simulation:
         name = getattr(target, "__name__", "").strip("_")
         name = name if name.isidentifier() else "thread"
         name = self.state.new_name(f"{parent.root.title}+{name}")
-        self.state.created_by[name] = len(self.trial.steps) - 1
+        self.state.created_by[name] = len(self._log.steps) - 1
         child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
         child.starting = thread
         return self.state.add(child)
@@ -443,7 +444,7 @@ class Simulation:
     def lost(self, strand: Strand) -> None:
         """Note a thread of the code that has ended before its function began."""
         note = f"not explored: the thread {strand.title}, which ended before its code began"
-        self.trial.notes[note] = None
+        self._log.note(note)
 
     def ended(self, strand: Strand) -> None:
         """Store the result of a strand; report a failed delivery; restart a worker that failed."""
@@ -464,7 +465,7 @@ class Simulation:
     def abandons(self, strand: Strand) -> None:
         """Note that a crashed strand goes on, and end the tasks of its event loop."""
         note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
-        self.trial.notes[f"{note}: its thread was abandoned. Do not catch BaseException"] = None
+        self._log.note(f"{note}: its thread was abandoned. Do not catch BaseException")
         for task in self.state.strands:
             if task.role == "task" and task.host is strand:
                 task.state, task.crashed = "ended", True
@@ -572,7 +573,7 @@ class Simulation:
             pause_us = 1_000_000 * min(2 ** (before - 1), 30)
             again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
         else:
-            self.trial.idle_restarts.add(name)
+            self._log.idle_restarts.add(name)
         return again
 
     def _leave_groups(self, strand: Strand) -> None:

@@ -163,7 +163,7 @@ class SocketHooks:
     def __init__(self, state: TrialState, clock: TrialClock) -> None:
         self._state = state
         self._fakes = state.fakes
-        self._trial = state.trial
+        self._log = state.log
         self._turns = state.turns
         self._clock = clock
 
@@ -288,9 +288,9 @@ class SocketHooks:
     def on_unhandled(self, error: BaseException) -> None:
         broken = broken_promise(error)
         if broken is not None:
-            self._trial.broken = self._trial.broken or broken
+            self._log.breaks(broken)
         else:
-            self._trial.notes[f"a task raised {error!r}, which no code awaited"] = None
+            self._log.note(f"a task raised {error!r}, which no code awaited")
 
 
 class _Selector(selectors.DefaultSelector):

@@ -27,18 +27,8 @@ from ..fingerprint import Fingerprints
 from ..footprint import CHECKS_PROMISE
 from ..promises import Promises
 from ..schedule import SWITCHES, Disturbance, Kind, Schedule
-from ..trial import (
-    Choices,
-    DueDelivery,
-    History,
-    Line,
-    Operation,
-    Place,
-    Point,
-    Program,
-    Trial,
-    TrialPlan,
-)
+from ..trial import Choices, DueDelivery, History, Line, Operation, Place, Point, Program, TrialPlan
+from .log import TrialLog
 from .strands import Gate, Sources, Strand, application_frame, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
@@ -211,7 +201,7 @@ class TrialState:
         self.fingerprints = Fingerprints(subject.fakes) if plan.notes else None
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
-        self.trial = Trial(plan.schedule, start_us=subject.fakes.now_us())
+        self.log = TrialLog(plan.schedule, subject.fakes.now_us())
         self.operations: list[Operation] = []
         self.clients: list[Operation] = []
         """The lists of the history, which only checks read there."""
@@ -291,7 +281,7 @@ class TrialState:
             strand = self.add(Strand(name, "task", parent=host))
             strand.state = "running"
             self.tasks[task] = strand
-            self.trial.strands.add(name)
+            self.log.begun.add(name)
         return strand
 
     def check_alive(self, strand: Strand) -> None:
@@ -331,7 +321,7 @@ class TrialState:
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
             note = f"not explored: {_description(thread)}, which began before explore()"
-            self.trial.notes[note] = None
+            self.log.note(note)
             self.outside_ports.add(port)
             return True
         if is_of_a_strand(thread):
@@ -354,7 +344,7 @@ class TrialState:
 
     def check_promises(self) -> None:
         """Check the promises that must hold after every step; store the error of a broken one."""
-        if not self.subject.promises.at_step or self.trial.broken is not None:
+        if not self.subject.promises.at_step or self.log.broken is not None:
             return
         with self.aside():
             for promise in self.subject.promises.at_step:
@@ -362,12 +352,12 @@ class TrialState:
                     promise(self.history)
                 except BaseException as error:
                     # Without a disturbance, an error of the promise is a mistake of the test.
-                    is_broken = bool(self.trial.fired) and breaks_a_check(error)
+                    is_broken = bool(self.log.fired) and breaks_a_check(error)
                     if isinstance(error, AssertionError) or is_broken:
-                        self.trial.broken = error
+                        self.log.breaks(error)
                         self.add_line("the promise", "breaks here").breaks = True
                         return
-                    add_schedule(error, "during", Schedule(self.trial.fired))
+                    add_schedule(error, "during", Schedule(self.log.fired))
                     # End the trial here, because the explored code could catch the exception.
                     self.turns.fail(error)
 
@@ -379,8 +369,8 @@ class TrialState:
             return
         if self.fingerprints is not None:
             self.fingerprints.note(touches)
-        if self.trial.steps:
-            footprint = self.trial.steps[-1].footprint
+        if self.log.steps:
+            footprint = self.log.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
                 if touch.writes and self.subject.promises.at_step:
@@ -409,9 +399,9 @@ class TrialState:
 
     def add_point(self, strand: str, number: int, choices: Choices, place: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
-        self.trial.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
-        if self.fingerprints is not None:
-            self.trial.states.append(self.fingerprints.take(strand, place))
+        state = 0 if self.fingerprints is None else self.fingerprints.take(strand, place)
+        choices = _allowed(choices, self.subject.kinds)
+        self.log.points.append(Point(strand, number, choices, state))
 
     def add_line(
         self,
@@ -421,22 +411,16 @@ class TrialState:
         *,
         is_disturbance: bool = False,
     ) -> Line:
-        step = self.trial.steps[-1] if self.trial.steps else None
+        step = self.log.steps[-1] if self.log.steps else None
         line = Line(
             self.fakes.now_us(), strand, words, call, is_disturbance=is_disturbance, step=step
         )
-        self.trial.lines.append(line)
+        self.log.lines.append(line)
         return line
 
     def postpone(self, line: Line) -> None:
         """Move the line of a call that has waited to the time of its answer."""
-        at, now_us = self.trial.lines.index(line), self.fakes.now_us()
-        if self.trial.lines[-1] is line and line.at_us == now_us:
-            return
-        waits = Line(line.at_us, line.strand, "waits in a call", step=line.step)
-        self.trial.lines[at] = waits
-        line.at_us = now_us
-        self.trial.lines.append(line)
+        self.log.postpone(line, self.fakes.now_us())
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:

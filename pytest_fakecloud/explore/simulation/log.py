@@ -1,0 +1,121 @@
+"""The log of a running trial, which becomes the trial when it has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...core.calls import Call
+from ..accesses import Access
+from ..schedule import DELAY, DELAYS, DUE, Disturbance, Schedule
+from ..trial import Effects, Flag, Handler, Line, Point, Step, StrandRecord, Trial, Verdict, Wording
+
+
+@dataclass(slots=True)
+class TrialLog:
+    """What has happened in a trial so far: the only object of a trial that changes.
+
+    The parts of a simulation add to it, and take nothing back. ``frozen()`` returns the trial.
+    """
+
+    schedule: Schedule
+    start_us: int
+    broken: BaseException | None = None
+    """The first failed assertion of the code, or of a promise that is checked after every step."""
+    fired: list[Disturbance] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+    silent_calls: list[Call] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
+    """The number of calls of each strand, by title, in the order of the first calls."""
+    begun: set[str] = field(default_factory=set)
+    """The strands that have begun, by title."""
+    idle_restarts: set[str] = field(default_factory=set)
+    acknowledged: set[str] = field(default_factory=set)
+    workflow_runs: dict[str, str] = field(default_factory=dict)
+    handlers: dict[Handler, bool] = field(default_factory=dict)
+    flags: set[Flag] = field(default_factory=set)
+    _notes: dict[str, None] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        """Add a sentence about code that was not explored, unless it is there."""
+        self._notes[text] = None
+
+    def breaks(self, error: BaseException | None) -> None:
+        """Note the error of a broken promise; the first one counts."""
+        self.broken = self.broken or error
+
+    def handled(self, handler: Handler, *, succeeded: bool) -> None:
+        """Note a call of a destination handler."""
+        self.handlers[handler] = self.handlers.get(handler, False) or succeeded
+
+    def postpone(self, line: Line, now_us: int) -> None:
+        """Move the line of a call that has waited to the time of its answer."""
+        at = self.lines.index(line)
+        if self.lines[-1] is line and line.at_us == now_us:
+            return
+        self.lines[at] = Line(line.at_us, line.strand, "waits in a call", step=line.step)
+        line.at_us = now_us
+        self.lines.append(line)
+
+    def frozen(
+        self,
+        *,
+        results: Mapping[str, str],
+        errors: Mapping[str, BaseException],
+        ids: Mapping[str, str],
+        sources: Sequence[str] = (),
+    ) -> Trial:
+        """Return the trial, with what its strands returned, and the exceptions that ended them.
+
+        ``sources`` are the lines of the application that the story shows beside each line, if any.
+        """
+        for line, source in zip(self.lines, sources, strict=False):
+            line.source = source
+        if self._has_overlap():
+            self.flags.add("overlap")
+        names = dict.fromkeys((*self.calls, *sorted(self.begun), *errors))
+        return Trial(
+            self.schedule,
+            Verdict(self.broken),
+            self.start_us,
+            tuple(self.fired),
+            tuple(self.lines),
+            tuple(self.steps),
+            tuple(self.points),
+            {
+                name: StrandRecord(self.calls[name], results.get(name), errors.get(name))
+                for name in names
+            },
+            self.handlers,
+            Effects(
+                self.accesses, acknowledged=self.acknowledged, workflow_runs=self.workflow_runs
+            ),
+            notes=tuple(self._notes),
+            wording=Wording(ids, self.silent_calls, self.idle_restarts),
+            flags=frozenset(self.flags),
+        )
+
+    def _has_overlap(self) -> bool:
+        """Return whether another strand woke up and made a call while the last disturbance delayed a
+        strand.
+        """
+        disturbance = self.fired[-1] if self.fired else None
+        if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
+            return False
+        own = (
+            line.at_us
+            for line in self.lines
+            if line.is_disturbance and line.strand == disturbance.strand
+        )
+        began = next(own, self.start_us)
+        ended = began + int(disturbance.detail or DELAY) * 1_000_000
+        return any(
+            line.call is not None
+            and line.strand != disturbance.strand
+            and began < line.at_us < ended
+            for line in self.lines
+        )
