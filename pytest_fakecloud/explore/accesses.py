@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,12 +33,6 @@ _REMOVES_FIELDS = (kinds.REMOVALS | kinds.DELETES_ANY) & kinds.FIELDS
 _REMOVES_RANGES = frozenset({"ZREMRANGEBYLEX", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE"})
 _RANKS = frozenset({"ZRANK", "ZREVRANK"})
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_OF_IDS = frozenset({
-    "id", "ids", "uuid", "guid", "ulid", "key", "number", "no", "nr", "num", "ref", "reference",
-    "token", "nonce", "version", "revision", "sequence", "seq", "offset", "time", "timestamp", "at",
-    "date",
-})  # fmt: skip
-"""Words in the names of fields by which a consumer can recognise a document."""
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two trials of the same code."""
 
@@ -118,17 +112,6 @@ class Access:
             return True
         pairs = zip(old_values, self.values, strict=False)
         return all(old_value == value.encode() for old_value, value in pairs)
-
-    @property
-    def reads_value(self) -> bool:
-        """Whether a command reads a key that exists."""
-        return not self.is_write and any(value is not None for value in self.before)
-
-    @property
-    def deletes(self) -> bool:
-        """Whether a command deletes what a client has stored to stay."""
-        is_deletion = self.name in kinds.DELETIONS | kinds.REMOVALS
-        return self.call is None and is_deletion and self.changes and not self.expires
 
     @property
     def is_vector_deletion(self) -> bool:
@@ -247,17 +230,6 @@ class Access:
         return not any("deduplication" in name.lower() for name in self.call.request_headers)
 
     @property
-    def is_anonymous_record(self) -> bool:
-        """Whether a call produces records by whose content no consumer can recognise a second copy:
-        documents without headers, and without a field whose name says that it is an ID.
-        """
-        if self.call is None or not self.changes or self.name != "produce":
-            return False
-        body: Any = parsed(self.call.request_body)
-        records = body if isinstance(body, list) else [body]
-        return bool(records) and all(map(_is_anonymous, records))
-
-    @property
     def is_relative(self) -> bool:
         """Whether a second run of the command or call has a second effect."""
         return self.changes and (self.call is not None or self.name in kinds.CHANGES_AGAIN)
@@ -339,29 +311,6 @@ class Access:
         if not self.name.startswith("JSON."):
             return ()
         return self.bound.with_role("path") or ("$",)
-
-
-def _is_anonymous(record: Any) -> bool:
-    if not isinstance(record, dict) or record.get("headers"):
-        return False
-    value = record.get("value")
-    document: Any = parsed(value.encode()) if isinstance(value, str) else value
-    return isinstance(document, dict) and not any(map(_is_id, _field_names(document)))
-
-
-def _field_names(value: Any) -> Iterator[str]:
-    """Yield the names of the fields of a document, also of nested ones."""
-    if isinstance(value, dict):
-        yield from value
-    for item in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
-        yield from _field_names(item)
-
-
-def _is_id(name: str) -> bool:
-    """Return whether the name of a field says that its value belongs to one document only."""
-    return not _OF_IDS.isdisjoint(map(str.lower, re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)))
 
 
 def _is_same_or_inside(path: str, other: str) -> bool:

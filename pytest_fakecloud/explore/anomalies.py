@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -12,8 +11,6 @@ from itertools import combinations, product
 from ..core.accesses import Touch
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
-from ..queue.rest.app import PUBLISHING
-from ..reporting.calls import command_of
 from .accesses import NUMBER, Access
 from .evidence import (
     LOSSES,
@@ -25,7 +22,7 @@ from .evidence import (
     lasts,
     root_of,
 )
-from .schedule import CLOCK, DELAYS, HOLD_US, ORDERS, PAUSES
+from .schedule import CLOCK, DELAYS, PAUSES
 from .trial import Anomaly, Trial
 
 _SECOND_TIME = frozenset({
@@ -34,12 +31,6 @@ _SECOND_TIME = frozenset({
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
 _MOVES_OF_TIME = PAUSES | DELAYS
 """Kinds of disturbances that let time pass."""
-_OF_ATTEMPTS = frozenset({
-    "attempt", "attempts", "try", "tries", "retry", "retries", "failure", "failures", "failed",
-    "error", "errors", "deliveries", "redeliveries", "attempted", "tried", "retried", "fails", "strike",
-    "strikes", "crashes", "restarts", "timeouts", "wrong", "rejected",
-})  # fmt: skip
-"""Words in the names of keys and fields that count or list attempts."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
 
 
@@ -300,186 +291,7 @@ def _stale_write(evidence: Evidence) -> Findings:
     yield from _stale_removal(evidence)
 
 
-def _overtaken(evidence: Evidence) -> Findings:
-    """The value of a message or record overwrites that of a later one."""
-    yield from _dropped(evidence)
-    accesses, plain = evidence.trial.effects.accesses, evidence.plain.effects.accesses
-    consumers = {root_of(access.client) for access in plain if access.name == "consume"}
-    if not consumers and not any(
-        strand.startswith("delivery") for strand in evidence.trial.strands
-    ):
-        return
-    sent, usual = (
-        [access.content for access in side if access.name == "produce"]
-        for side in (accesses, plain)
-    )
-    if sent != usual or any(disturbance.kind in LOSSES for disturbance in evidence.trial.fired):
-        consumers = set()  # Other records are the newest here, or a consumer has not finished.
-    for key in evidence.places:
-        writes = [command for command in evidence.of_key(key) if command.changes]
-        if not writes or writes[-1].name not in kinds.LOSES_UPDATES:
-            continue
-        before = [command for command in evidence.usual.of_key(key) if command.changes]
-        last, order = writes[-1], [write.text for write in before]
-        is_consumed = all(root_of(write.client) in consumers for write in before + writes)
-        is_old = is_consumed and last.text in order and last.text != order[-1]
-        is_blind = evidence.is_blind(last) and last.name not in kinds.DELETIONS
-        for write in writes:
-            is_newer = is_blind and write.name == last.name and write.words != last.words
-            is_newer = is_newer and 0 < _number_of_message(last) < _number_of_message(write)
-            if (is_newer or (is_old and write.text == order[-1])) and last.meets(write):
-                yield key.name, _description(write, last)
-                break
-
-
-def _dropped(evidence: Evidence) -> Findings:
-    """A message is handled before the data that it is about exist, and is dropped."""
-    if not evidence.reading or any(
-        disturbance.kind not in ORDERS for disturbance in evidence.trial.fired
-    ):
-        return
-    for at, read in enumerate(evidence.commands):
-        if read.is_write or any(value is not None for value in read.before):
-            continue
-        key, root = read.keys[0], root_of(read.client)
-        is_over = read.client in evidence.trial.effects.acknowledged or (
-            root in evidence.workers and read.client not in evidence.trial.errors
-        )
-        later = [*evidence.of_key(key, at)]
-        news = [command for command in later if command.changes and root_of(command.client) != root]
-        again = any(root_of(command.client) == root for command in later)
-        if not is_over or not news or again or key not in evidence.trial.effects.remaining:
-            continue
-        for lost in (effect for effect in evidence.missing if root_of(effect.client) == root):
-            yield key.name, f"{_description(read, news[0])}, and nobody ran {lost.summary}"
-
-
-def _number_of_message(access: Access) -> int:
-    """Return the number of the message whose delivery made an access; 0 for clients."""
-    match = re.fullmatch(r"delivery(\d+)(/\d+)?", access.client)
-    return int(match[1]) if match else 0
-
-
-def _intermediate_read(evidence: Evidence) -> Findings:
-    """A client reads data between their deletion and their restoration by another client."""
-    accesses = evidence.trial.effects.accesses
-    for at, gone in enumerate(accesses):
-        if gone.name not in ("DEL", "UNLINK", "delete", "reset") or not gone.changes:
-            continue
-        key, is_reset = gone.keys[0], gone.name == "reset"
-        if not (evidence.trial.effects.remaining.get(key) or gone.call is not None):
-            continue
-        seen: list[Access] = []
-        for access in accesses[at + 1 :]:
-            # A request that resets an index deletes all of its namespaces.
-            if key not in access.keys and not (is_reset and access.keys[0].fake == key.fake):
-                continue
-            if access.client != gone.client and not access.is_write:
-                seen.append(access)
-            elif access.client == gone.client and access.changes:
-                is_refill = gone.call is None or is_reset or access.overwrites(gone)
-                if access.name == gone.name or access.has_condition:
-                    break
-                if seen and is_refill:
-                    yield gone.subject, _description(gone, seen[0], access)
-                    break
-
-
-def _non_repeatable_read(evidence: Evidence) -> Findings:
-    """A client gets two answers to what it reads twice, and acts as it does after equal answers."""
-    if any(disturbance.kind not in ORDERS for disturbance in evidence.trial.fired):
-        return
-    for at, again in evidence.raced:
-        key, client = again.keys[0], again.client
-        is_value = not again.is_write and again.name not in kinds.COUNTS
-        earlier = evidence.earlier(at, key)
-        if not (is_value and earlier) or root_of(client) in evidence.workers:
-            continue
-        first = evidence.commands[earlier[-1]]
-        if first.is_write or first.before[0] is None or not first.meets(again):
-            continue
-        news = [
-            other
-            for other in evidence.of_key(key, earlier[-1], at)
-            if other.client != client
-            and other.changes
-            and other.meets(first)
-            and other.meets(again)
-        ]
-        act = _act_after(evidence, first, again) if news else None
-        if act is not None and _reads_alike(evidence, client, key):
-            yield key.name, _description(first, news[0], again, act)
-
-
-def _act_after(evidence: Evidence, first: Access, again: Access) -> Access | None:
-    """Return the effect that a client has after its second read, and has after equal answers, too; None
-    if the second read begins another request, or if the client reads again under a lock.
-    """
-    own = [access for access in evidence.trial.effects.accesses if access.client == again.client]
-    between, later = own[own.index(first) + 1 : own.index(again)], own[own.index(again) + 1 :]
-    is_repeated = bool(between and later) and between[0].name == later[0].name
-    is_guarded = any(access.acquires for access in between) or any(
-        line.strand == again.client and line.call is not None and command_of(line.call) == "WATCH"
-        for line in evidence.trial.lines
-    )
-    if is_repeated or is_guarded or any(again.keys[0] in access.keys for access in later):
-        return None
-    usual = {access.shape for access in _changes_by(again.client, evidence.plain.effects.accesses)}
-    acts = (access for access in later if lasts(access, evidence.trial) and access.shape in usual)
-    return next(acts, None)
-
-
-def _reads_alike(evidence: Evidence, client: str, key: Touch) -> bool:
-    """Return whether a client reads a key as often as in the trial without disturbances, where all
-    answers are the same. A client that waits for a value does not.
-    """
-    usual = evidence.usual
-    places = [
-        place for place in usual.places.get(key, ()) if usual.commands[place].client == client
-    ]
-    reads = [command for command in evidence.of_key(key) if command.client == client]
-    return len(reads) == len(places) > 1 and not any(
-        command.changes for command in usual.of_key(key, places[0], places[-1])
-    )
-
-
 # -- effects that are lost, or that happen twice ---------------------------------------------------
-
-
-def _key_without_ttl(evidence: Evidence) -> Findings:
-    plain, remaining = evidence.plain, evidence.trial.effects.remaining
-    staying = [
-        key
-        for key in evidence.places
-        if remaining.get(key) and not plain.effects.remaining.get(key)
-    ]
-    if not staying or not evidence.trial.fired:
-        return
-    locked = [
-        access for access in plain.effects.accesses if access.call is None and access.acquires
-    ]
-    released = {lock.shape for lock in locked if lock.keys[0] not in plain.effects.remaining}
-    # What a script does before is never done without its EXPIRE.
-    split = {
-        access.keys[0]
-        for at, access in enumerate(plain.effects.accesses)
-        if access.name in kinds.EXPIRIES and plain.effects.accesses[at - 1].unit is not access.unit
-    }
-    for key in staying:
-        changes = [command for command in evidence.of_key(key) if command.changes]
-        # Such as a counter that was increased after it had expired.
-        created = [
-            change
-            for change in changes
-            if change.before[0] is None and change.name not in kinds.LOSES_UPDATES
-        ]
-        is_limited = key in split or (created and plain.effects.remaining.get(key) is False)
-        taken = [change for change in changes if change.acquires and change.shape in released]
-        if is_limited or taken:
-            yield (
-                key.name,
-                f"{_description((taken or created or changes)[-1])}, and the key stays forever",
-            )
 
 
 def _repeated_effect(evidence: Evidence) -> Findings:
@@ -520,7 +332,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         is_own = is_own and not (access.name == "produce" and access.keys[0].fake in written)
         is_relative = access.is_relative and not is_allowed and (is_second or not is_later)
         is_more = is_attempt or is_relative
-        if is_new and is_own and is_more and not _counts_attempts(access):
+        if is_new and is_own and is_more and not evidence.counts_attempts(access):
             # Who does something else with a key may compensate for an earlier effect.
             shapes = {other.shape for other in evidence.plain.effects.accesses}
             others = (other for other in trial.effects.accesses if other.shape not in shapes)
@@ -542,49 +354,6 @@ def _consumed_into_stores(evidence: Evidence) -> set[str]:
     }
     reads = (access for access in accesses if access.name in ("consume", "fetch") and access.call)
     return {access.keys[0].fake for access in reads if root_of(access.client) in writers}
-
-
-def _counts_attempts(access: Access) -> bool:
-    """Return whether the name of what a relative write changes says that it counts or lists attempts."""
-    if access.call is not None or not access.is_relative:
-        return False
-    names = " ".join((access.keys[0].name, *access.fields, *access.paths))
-    return not _OF_ATTEMPTS.isdisjoint(map(str.lower, re.findall(r"[A-Z]?[a-z]+|[A-Z]+", names)))
-
-
-def _outside_step(evidence: Evidence) -> Findings:
-    """Each call of a workflow run repeats an effect that is not in a step, or a read whose answer
-    changes.
-    """
-    runs, accesses = evidence.trial.effects.workflow_runs, evidence.trial.effects.accesses
-    repeated: dict[tuple[str, str], list[int]] = {}
-    for at, access in enumerate(accesses if runs else ()):
-        if access.client in runs:
-            repeated.setdefault((runs[access.client], access.text), []).append(at)
-    for (of_run, text), places in repeated.items():
-        repeats = [accesses[at] for at in places]
-        first, calls = repeats[0], [client for client in runs if runs[client] == of_run]
-        effects = [
-            repeat
-            for repeat in repeats
-            if (repeat.is_relative if repeat.call is None else repeat.is_message)
-        ]
-        clients = list(
-            dict.fromkeys(effect.client for effect in effects if effect.name not in PUBLISHING)
-        )
-        if len(clients) > 1 and not evidence.trial.fired:
-            times = f"{text} ran in {len(clients)} calls of one workflow run"
-            yield first.subject, f"{times} ({', '.join(clients)}), outside every step"
-        between = (
-            access for access in accesses[places[0] : places[-1]] if first.keys[0] in access.keys
-        )
-        news = next(
-            (access for access in between if access.changes and access.client not in calls), None
-        )
-        since = {*calls[calls.index(first.client) :]}
-        is_read = first.call is None and not first.is_write
-        if news and is_read and len(since) > 2 and since <= {repeat.client for repeat in repeats}:
-            yield first.subject, _description(first, news, repeats[-1])
 
 
 def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
@@ -626,43 +395,8 @@ def _ends(trial: Trial, client: str) -> list[Access]:
     return [*consumed, *(access for access in taken if access.unit not in noted_units)]
 
 
-def _unfinished(evidence: Evidence) -> Findings:
-    """Work that a client has taken stays where nobody looks for it."""
-    is_lost = evidence.disturbed in evidence.workers and evidence.has_gone_on
-    residue = evidence.residue if is_lost else ()
-    reads = {
-        key: command
-        for command in evidence.commands
-        if command.name == "XREADGROUP"
-        for key in command.keys
-    }
-    for key in evidence.places if reads or residue else ():
-        if key not in reads and key not in residue:
-            continue
-        of_key = [*evidence.usual.of_key(key), *evidence.of_key(key)]
-        if (
-            key in reads
-            and key in evidence.trial.effects.pending
-            and not any(map(_looks_again, of_key))
-        ):
-            yield key.name, f"{_description(reads[key])}, and nobody claims the pending entries"
-        moves = [
-            command for command in of_key if command.name in kinds.MOVES and command.keys[0] != key
-        ]
-        is_left = moves and key in residue
-        if is_left and all(
-            command in moves or command.name in kinds.REMOVALS for command in of_key
-        ):
-            yield key.name, f"{_description(moves[-1])}, and nobody looks for it there"
-
-
-def _looks_again(access: Access) -> bool:
-    """Return whether a command looks for entries of a stream that are pending."""
-    ids = access.words[len(access.words) - len(access.keys) :]
-    return access.name in kinds.CLAIMS or (access.name == "XREADGROUP" and {*ids} != {">"})
-
-
-def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
+def _partial_update(evidence: Evidence) -> Findings:
+    """A client that was disturbed has one of two effects on a server, and nobody has the other."""
     client = evidence.disturbed
     if client in evidence.workers or client.startswith("delivery") or not evidence.lost:
         return
@@ -679,21 +413,17 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
     numbered = [access for access in lasting if _is_numbered(access, evidence.mine)]
     compared = set(_comparing_units(evidence.mine))
     lasting = [access for access in lasting if access.unit not in compared]
-    if of_one_store:
-        # A second attempt repairs all but what it cannot repeat.
-        # A script that also notes an entry can recognise that it has run.
-        noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
-        lasting = [
-            access
-            for access in lasting
-            if access.call is None
-            and (access.acquires or access.is_relative)
-            and noted.get(access.unit, access) is access
-            and not _counts_attempts(access)
-        ]
-    looked_at = {
-        key for access in accesses if root_of(access.client) != client for key in access.keys
-    }
+    # A second attempt repairs all but what it cannot repeat.
+    # A script that also notes an entry can recognise that it has run.
+    noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
+    lasting = [
+        access
+        for access in lasting
+        if access.call is None
+        and (access.acquires or access.is_relative)
+        and noted.get(access.unit, access) is access
+        and not evidence.counts_attempts(access)
+    ]
     for lost in evidence.lost:
         is_repeated = any(
             access.text == lost.text and access.content == lost.content and access.changes
@@ -706,65 +436,15 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
             and access.meets(lost)
             for access in evidence.mine
         )
-        again = numbered if of_one_store and is_sought else []
+        again = numbered if is_sought else []
         for effect in () if is_repeated else lasting + again:
-            # Somebody who gets a message may check that the data it is about were saved.
-            may_be_checked = effect.call is not None and lost.keys[0] in looked_at
             is_one_store = effect.keys[0].fake == lost.keys[0].fake
-            is_claim = effect.acquires and not of_one_store
-            is_other = is_one_store is of_one_store and {*effect.keys}.isdisjoint(lost.keys)
-            if is_other and not (is_claim or may_be_checked):
+            if is_one_store and {*effect.keys}.isdisjoint(lost.keys):
                 yield (
                     f"{effect.subject}, {lost.subject}",
                     f"{_description(effect)}, and nobody ran {lost.summary}",
                 )
                 break
-
-
-def _dual_write(evidence: Evidence) -> Findings:
-    yield from _half_written(evidence, of_one_store=False)
-    yield from _half_deleted(evidence)
-
-
-def _half_deleted(evidence: Evidence) -> Findings:
-    """A client deletes what it has read, and has no other effect that belongs to it; or it leaves
-    vectors, which nobody looks for.
-
-    A key that is left is found by a second attempt, or it is a cache, whose source has changed.
-    """
-    client = evidence.disturbed
-    if client in evidence.workers or client.startswith("delivery") or not evidence.loss:
-        return
-    own = evidence.mine
-    usual = {access.shape for access in evidence.plain.effects.accesses}
-    done = [access for access in own if access.shape in usual and access.call is None]
-    taken = [access for access in done if access.deletes and _has_read(access, own)]
-    # A second attempt finds what the client looks for first, and goes on.
-    sources = [access.keys for access in own if access.reads_value]
-    is_found = sources and all(
-        key in evidence.trial.effects.remaining for keys in sources for key in keys
-    )
-    gone = [access for access in done if access.deletes or lasts(access, evidence.trial)]
-    for lost in (*evidence.lost, *evidence.lost_deletions):
-        halves = taken
-        if lost.deletes_vectors:
-            halves = [] if is_found else gone
-        for effect in halves:
-            if effect.keys[0].fake != lost.keys[0].fake:
-                yield (
-                    f"{effect.subject}, {lost.subject}",
-                    f"{_description(effect)}, and nobody ran {lost.summary}",
-                )
-                break
-
-
-def _has_read(write: Access, own: Sequence[Access]) -> bool:
-    """Return whether a client has read what it deletes, and what others have written."""
-    earlier = own[: own.index(write)]
-    of_key = [access for access in earlier if write.keys[0] in access.keys and access.meets(write)]
-    return any(access.reads_value for access in of_key) and not any(
-        access.changes for access in of_key
-    )
 
 
 def _is_entry(access: Access) -> bool:
@@ -796,24 +476,6 @@ def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
     )
 
 
-def _early_search(evidence: Evidence) -> Findings:
-    """A client searches before its upsert is visible, and does not search again afterwards."""
-    is_early: dict[tuple[str, str], bool] = {}
-    written_us: dict[tuple[str, str], int] = {}
-    is_held = any(disturbance.kind == "hold" for disturbance in evidence.trial.fired)
-    for line in evidence.trial.lines if is_held else ():
-        if line.call is None or line.call.service != "vector":
-            continue
-        # Other clients may not know of the upsert.
-        author = root_of(line.strand), line.call.fake
-        if line.call.route.startswith("upsert"):
-            written_us[author] = line.at_us
-        elif line.call.route.startswith(("query", "resumable-query")) and author in written_us:
-            is_early[line.strand, author[1]] = line.at_us < written_us[author] + HOLD_US
-    for client, fake in (search for search in is_early if is_early[search]):
-        yield fake, f"{client} searched before the upsert was visible"
-
-
 # -- all patterns ----------------------------------------------------------------------------------
 
 
@@ -826,35 +488,21 @@ PATTERNS: dict[str, tuple[Callable[[Evidence], Findings], str]] = {
     "write skew": (_write_skew, "no rule connects the two keys"),
     "foreign release": (_foreign_release, "the holder does not rely on the lock"),
     "expired lock": (_expired_lock, "the late write repeats one that another holder made"),
-    "key without TTL": (_key_without_ttl, "something else deletes the key"),
-    "effect outside a step": (
-        _outside_step,
-        "the number counts the calls, or no step uses the answer",
-    ),
     "early commit": (partial(_early_end, of_delivery=False), "the effect may be lost"),
     "early acknowledgement": (partial(_early_end, of_delivery=True), "the effect may be lost"),
-    "unfinished work": (_unfinished, "something else returns the work or finishes it"),
-    "intermediate read": (_intermediate_read, "the reader takes missing data for unfinished"),
-    "non-repeatable read": (_non_repeatable_read, "only the last answer matters"),
-    "dual write": (_dual_write, "a later request or a person repairs the difference"),
-    "partial update": (
-        partial(_half_written, of_one_store=True),
-        "a later request or a person repairs the difference",
-    ),
+    "partial update": (_partial_update, "a later request or a person repairs the difference"),
     "repeated effect": (
         _repeated_effect,
         "the number counts attempts, or consumers recognise the record",
     ),
     "stale write": (_stale_write, "the value written does not come from the one read"),
-    "overtaken message": (_overtaken, "the order of the messages does not matter"),
-    "early search": (_early_search, "the search need not see the newest vectors"),
 }
 """All patterns, in the order in which they are reported, by the names that the literature uses: the
 function that finds the pattern, and when it does no harm.
 """
 
 
-LAST = frozenset({"dual write", "partial update"})
+LAST = frozenset({"partial update"})
 """The patterns that a search without a promise only reports if it has found no other: what is correct
 depends on whether the caller of a client that failed tries again.
 """

@@ -208,11 +208,6 @@ class Evidence:
         """The lasting effects of the disturbed client that are lost."""
         return self._lost_of(self.missing)
 
-    @cached_property
-    def lost_deletions(self) -> Sequence[Access]:
-        """The deletions of vectors by the disturbed client that are lost."""
-        return self._lost_of(self._missing_of(lambda access, _: access.deletes_vectors))
-
     def _lost_of(self, missing: Sequence[Access]) -> Sequence[Access]:
         """Return those effects of the disturbed client that it has without the disturbance, but
         that neither it nor anybody else had here; none if it did something else instead.
@@ -318,6 +313,21 @@ class Evidence:
         writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
         return any(write.conflicts(source) for write in writes for source in sources)
 
+    def counts_attempts(self, access: Access) -> bool:
+        """Return whether a command counts one more as the first write of every attempt of its client,
+        besides other counters: it counts the attempts.
+        """
+        if not _counts_one(access):
+            return False
+        first: dict[str, Access] = {}
+        root, counted = root_of(access.client), (access.name, access.keys, access.fields)
+        for other in self.trial.effects.accesses:
+            if other.changes and root_of(other.client) == root:
+                is_same = (other.name, other.keys, other.fields) == counted
+                if is_same or not _counts_one(other):
+                    first.setdefault(other.client, other)
+        return all((write.name, write.keys, write.fields) == counted for write in first.values())
+
     @property
     def residue(self) -> list[Touch]:
         """The keys that the disturbed client left, and that are gone without the disturbance."""
@@ -328,6 +338,12 @@ class Evidence:
             and self.trial.effects.remaining.get(access.keys[-1])
             and access.keys[-1] not in self.plain.effects.remaining
         ]
+
+
+def _counts_one(access: Access) -> bool:
+    """Return whether a command adds one to a counter."""
+    is_number = access.name == "INCR" or access.bound.named("increment") == ("1",)
+    return access.call is None and is_number and access.is_relative
 
 
 def lasts(access: Access, trial: Trial) -> bool:
@@ -369,9 +385,6 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
             if is_undisturbed and access.is_message and sent not in names:
                 names.add(sent)
                 yield sent[1:], access
-            if access.is_anonymous_record:
-                # What an attempt after a crash sends again is an effect of its own.
-                yield (access.client, *sent), access
             continue
         if not access.changes or not trial.effects.remaining.get(access.keys[0]):
             continue

@@ -104,7 +104,7 @@ def explore(
     process_time: bool | None = None,
     patience: Duration = "1h",
     horizon: Duration | None = None,
-    trust: bool = True,
+    trust: bool = False,
     allow: str | Iterable[str] = (),
 ) -> Exploration:
     """Run code under many schedules; raise an error with the smallest one that breaks a promise.
@@ -135,7 +135,8 @@ def explore(
       installed).
     - ``patience``: how long a client may be slow in one trial; a delivery may be slow until its timeout.
     - ``horizon``: how long after the start a queue's schedules fire (default: they fire three times).
-    - ``trust``: whether to try if the promise notices lost writes, after the search.
+    - ``trust``: whether to examine the promise after the search: what it reads, and whether it notices
+      lost writes.
     - ``allow``: anomalies that do no harm here, such as ``"lost update"`` or ``"lost update: views"``.
 
     Without ``check``, and without assertions in the code, an anomaly breaks the promise.
@@ -170,6 +171,7 @@ def explore(
         horizon=horizon,
         allow=allow,
     ) as player:
+        player.examines_promise = trust
         player.tally.has_promise = bool(player.subject.promises.checks) or any(
             may_assert(function)
             for program in programs
@@ -367,7 +369,8 @@ def _search(
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
         )
     player.tally.coverage.kinds.clear()
-    player.world.note_unwritten(undisturbed)
+    if player.examines_promise:
+        player.world.note_unwritten(undisturbed)
     if processes > 1:
         player.tally.alone = _why_alone(undisturbed)
     if processes == 1 or player.tally.alone:

@@ -53,6 +53,8 @@ DELAYS: frozenset[Kind] = frozenset({"delay", "slow"})
 """Kinds that delay one strand while the others go on."""
 ORDERS = SWITCHES | PAUSES | DELAYS
 """Kinds that only delay a strand while others run."""
+MOST_DISTURBANCES = 6
+"""Maximum number of disturbances in a schedule of a search, besides orders of calls."""
 DELAY = 30
 """Length in seconds of the ``delay`` disturbances that the search tries."""
 SLOW = (4, 30)

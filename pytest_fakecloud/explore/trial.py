@@ -82,13 +82,19 @@ class Point(NamedTuple):
     """A point in a trial, such as a call, and the disturbances that are possible there.
 
     ``state`` is the fingerprint of the state in which the trial reaches it, if the trial records the
-    possible disturbances.
+    possible disturbances, and ``at_us`` the time.
     """
 
     strand: str
     number: int
     choices: Choices
     state: int = 0
+    at_us: int = 0
+
+    @property
+    def place(self) -> tuple[str, int, Choices]:
+        """The point without what differs from trial to trial."""
+        return self.strand, self.number, self.choices
 
     def disturbances(self) -> list[Disturbance]:
         return [
@@ -248,8 +254,6 @@ class Effects:
     """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
     acknowledged: Set[str] = frozenset()
     """The deliveries that their destinations answered with a success."""
-    workflow_runs: Mapping[str, str] = field(default_factory=dict)
-    """The workflow run that each delivery belongs to, by the delivery's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def test_a_bug_of_four_crashes_is_found_within_1000_schedules() -> None:
 
 
 def test_the_correction_of_a_bug_of_four_crashes_is_not_accused(cloud: Cloud) -> None:
-    explored(cloud, buried_job(cloud, True), budget=cases(20), trust=False)
+    explored(cloud, buried_job(cloud, True), budget=cases(20))
 
 
 @pytest.mark.parametrize("make", [make for make in DEEP if make is not buried_job], ids=named)
@@ -35,4 +35,4 @@ def test_a_bug_of_several_disturbances_is_found_and_its_correction_is_not_accuse
     print(f"{make.__name__}: {caught.value.tried} schedules: {caught.value.schedule}")
     assert len(caught.value.disturbances) >= 2
     with opened() as cloud:
-        explored(cloud, make(cloud, True), budget=cases(20), trust=False)
+        explored(cloud, make(cloud, True), budget=cases(20))

@@ -82,14 +82,15 @@ def test_the_story_lists_calls_with_times_and_source_lines(
     assert (error.schedule, len(error.disturbances)) == ("run.1 lose_response", 1)
 
 
-def test_the_result_counts_singles_pairs_and_drawn_schedules(cloud: Cloud, redis: Redis) -> None:
+def test_the_result_counts_schedules_by_their_source(cloud: Cloud, redis: Redis) -> None:
     result = cloud.explore(lambda: redis.set("k", "v"), holds, budget=150)
     assert result.singles == result.all_singles
-    assert result.pairs == result.all_pairs
-    assert result.singles + result.pairs + result.guided + result.drawn == result.tried
-    assert result.tried <= 150
+    assert result.orders + result.singles + result.extended + result.drawn == result.tried
+    assert 0 < result.extended < result.tried <= 150
     assert f"{result.tried:,} schedules in " in str(result)
-    assert f"all {result.singles:,} of one disturbance, all {result.pairs:,} of two" in str(result)
+    assert f"all {result.singles:,} of one disturbance, {result.extended:,} of several" in str(
+        result
+    )
 
 
 def test_equal_seeds_try_equal_schedules(cloud: Cloud, redis: Redis) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import random
 import selectors
 import socket
 import threading
@@ -18,64 +17,15 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.programs import programs_of
-from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import candidates
-from pytest_fakecloud.explore.search.priorities import Priorities, PriorityPlan, PriorityTrials
-from pytest_fakecloud.explore.search.shrinking import shrink, smallest
+from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.log import TrialLog
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop
-from pytest_fakecloud.explore.trial import Point, Trial
 
 from .conftest import failure, holds
-
-
-def test_pairs_beyond_the_listed_maximum_are_drawn_once_each(
-    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[list[str]] = []
-    in_any_order = candidates.Pairs.in_any_order
-
-    def noted(listed: candidates.Pairs, chance: random.Random) -> object:
-        few = [str(item) for item in in_any_order(listed, chance)]
-        with monkeypatch.context() as patch:
-            patch.setattr(candidates, "MOST_LISTED", 0)
-            drawn.append([str(item) for item in in_any_order(listed, chance)])
-        assert sorted(drawn[-1]) == sorted(few)
-        with pytest.raises(IndexError):
-            listed[len(listed)]
-        return iter(())
-
-    monkeypatch.setattr(candidates.Pairs, "in_any_order", noted)
-    redis = kv.client()
-
-    def run() -> None:
-        for _ in range(2):
-            try:
-                redis.incr("n")
-            except Exception:
-                redis.incr("n")
-
-    cloud.explore(run, holds, kinds=("drop", "respond"), budget=20)
-    assert len(drawn) == 1
-    assert len(drawn[0]) > 2
-
-
-@pytest.mark.parametrize(
-    ("first", "seconds"),
-    [("partition 60", ["crash", "respond", "slow 4"]), ("crash", ["slow 4"]), ("slow 4", [])],
-)
-def test_two_disturbances_of_one_call_determine_its_outcome_once(
-    first: str, seconds: list[str]
-) -> None:
-    schedule = Schedule.parse(f"run.1 {first}")
-    point = Point("run", 1, (("partition", "60"), ("crash", ""), ("respond", ""), ("slow", "4")))
-    pairs = candidates.Pairs([Trial(schedule, points=(point,), fired=tuple(schedule))])
-    assert [str(pairs[at]) for at in range(len(pairs))] == [
-        f"run.1 {first}, run.1 {second}" for second in seconds
-    ]
 
 
 def test_the_window_of_truncated_seconds_is_found_from_a_whole_second(
@@ -173,7 +123,7 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer, redis: 
 
     clients = {"first": lambda: run(0), "second": lambda: run(1)}
     error = failure(cloud, clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"))
-    assert error.schedule.count(" slow ") == 2
+    assert error.schedule.count(" slow ") >= 2
     assert error.tried < 60
 
 
@@ -265,18 +215,7 @@ def test_orders_and_disturbances_take_turns(cloud: Cloud, redis: Redis) -> None:
     result = cloud.explore([run, run], holds, budget=80)
     assert result.orders > 20
     assert result.singles > 40
-    assert result.pairs
-
-
-def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain() -> None:
-    def plainest(schedule: str, *kinds: Kind) -> str:
-        return str(shrink(Schedule.parse(schedule), lambda item: item, lambda: True, kinds))
-
-    assert plainest("run.3 partition 60", "partition", "drop", "respond") == "run.3 drop"
-    assert plainest("run.3 slow 30", "slow", "delay") == "run.4 delay 30"
-    assert plainest("run.3 late other", "late", "switch") == "run.4 switch other"
-    assert plainest("run.3 late other", "late", "crash") == "run.3 late other"
-    assert plainest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_response"
+    assert result.extended
 
 
 @pytest.mark.parametrize("size", range(1, 6))
@@ -286,7 +225,43 @@ def test_no_part_of_a_shrunk_schedule_breaks_the_promise(size: int) -> None:
     parts = [Schedule(part) for part in itertools.combinations(whole, size)]
     for part in parts:
         breaks = {whole: whole, part: part}.get
-        assert shrink(whole, breaks, lambda: True, KINDS) == part
+        assert minimal(whole, breaks) == part
+
+
+@pytest.mark.parametrize(
+    ("found", "plainest", "kinds"),
+    [
+        ("run.3 partition 60", "run.3 drop", ("partition", "drop", "respond")),
+        ("run.2 slow 30", "run.3 delay 30", ("slow", "delay")),
+        ("run.2 past", "run.2 jump", ("past", "jump")),
+        ("run.1 drop, run.2 drop, run.3 respond", "run.1 drop", ("drop", "respond")),
+    ],
+)
+def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
+    cloud: Cloud, kv: KVServer, found: str, plainest: str, kinds: Any
+) -> None:
+    """Any fault breaks the promise, and any pause before the third call."""
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    ends: list[object] = []
+
+    def run() -> None:
+        redis.set("a", "1", ex=60)
+        for _ in range(2):
+            began = time.time()
+            with contextlib.suppress(Exception):
+                redis.set("b", "1")
+                ends.append(time.time() - began < 1)
+        ends.append(cloud.clock.now().second == 0)
+
+    def check() -> None:
+        assert ends == [True, True, True]
+
+    with playing(cloud, programs_of(run, ()), check, kinds=kinds, setup=ends.clear) as player:
+        undisturbed = player.play(Schedule(), notes=True)
+        assert undisturbed.broken is None
+        trial = player.play(Schedule.parse(found))
+        assert trial.broken is not None
+        assert str(smallest(player, trial, undisturbed).schedule) == plainest
 
 
 def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: KVServer) -> None:
@@ -315,11 +290,6 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         assert str(smallest(player, trial, undisturbed).schedule) == "run.3 drop"
 
 
-def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:
-    schedule = Schedule.parse("run.3 slow 30")
-    assert shrink(schedule, lambda item: item, lambda: False, KINDS) is schedule
-
-
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
     coverage = Coverage()
     handler = "call", "https://example.com/"
@@ -329,34 +299,6 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
             log.handled(handler, succeeded=succeeded)
         coverage.add(log.frozen(results={}, errors={}, ids={}))
     assert coverage.succeeded == {handler: True}
-
-
-def order_of(strategy: Priorities, steps: str) -> str:
-    """Let a strategy order the steps of strands whose names are single letters."""
-    order, left = "", steps
-    while left:
-        chosen = strategy.pick((), sorted(set(left)), "switch")
-        order, left = order + chosen, left.replace(chosen, "", 1)
-    return order
-
-
-def test_priorities_change_in_any_order() -> None:
-    """A strand whose priority fell first may end up below one whose priority fell later."""
-    orders = {
-        order_of(PriorityPlan(seed, 3, 5, late=False).strategy(), "aabbc") for seed in range(1000)
-    }
-    assert {"abcab", "abcba"} <= orders
-
-
-def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
-    trials = PriorityTrials()
-    for chosen_from in (2, 5, 5):
-        strategy = PriorityPlan(0, 2, chosen_from, late=False).strategy()
-        order_of(strategy, "aabbc")
-        lesson = strategy.lesson(Trial(Schedule()))
-        trials.add(2, chosen_from, *lesson, is_counted=True)
-    assert trials.most_decisions == 5
-    assert trials.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}
 
 
 def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:

@@ -14,7 +14,7 @@ from pytest_fakecloud.core.accesses import ALL, Touch
 from pytest_fakecloud.explore.fakes import Fakes
 from pytest_fakecloud.explore.fingerprint import Fingerprints
 from pytest_fakecloud.explore.schedule import Schedule
-from pytest_fakecloud.explore.search.guided import Frontier
+from pytest_fakecloud.explore.search.extend import Frontier
 from pytest_fakecloud.explore.search.tally import Tally
 from pytest_fakecloud.explore.trial import Point, Trial
 

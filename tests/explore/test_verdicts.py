@@ -255,7 +255,7 @@ def test_the_verdict_names_what_the_promise_read_and_notices(
         assert not broker.records("sales")
         assert redis.get("typo") is None
 
-    result = cloud.explore(run, check, kinds=("drop", "respond"))
+    result = cloud.explore(run, check, kinds=("drop", "respond"), trust=True)
     reads = "key n, topics, key typo"
     assert result.reads == reads
     assert result.unwritten == ("typo",)
@@ -288,7 +288,7 @@ def test_a_key_that_no_run_wrote_is_explained(
         assert kv.value(key) is None
         assert kv.value("stock") or history.errors
 
-    result = cloud.explore(lambda: redis.set("stock", "1"), check, kinds="respond")
+    result = cloud.explore(lambda: redis.set("stock", "1"), check, kinds="respond", trust=True)
     assert f"no trial wrote a key that the promise read: {hint}" in str(result).splitlines()
 
 
@@ -299,7 +299,7 @@ def test_a_key_that_the_check_empties_is_not_named(
         while redis.rpop("jobs"):
             assert kv.value("done") is None
 
-    result = cloud.explore(lambda: redis.lpush("jobs", "a"), check, kinds="respond")
+    result = cloud.explore(lambda: redis.lpush("jobs", "a"), check, kinds="respond", trust=True)
     assert result.unwritten == ("done",)
 
 
@@ -332,7 +332,7 @@ def test_a_key_that_only_another_schedule_writes_is_not_named(
     def check(history: History) -> None:
         assert kv.value("done") or kv.value("failed") or history.errors
 
-    assert cloud.explore(run, check, kinds="respond").unwritten == ()
+    assert cloud.explore(run, check, kinds="respond", trust=True).unwritten == ()
 
 
 @pytest.mark.parametrize("key", [None, "typo", "limit"])
@@ -347,11 +347,11 @@ def test_a_promise_that_holds_whatever_the_code_does_is_an_error(
     def run() -> None:
         redis.set("n", "1")
 
-    text = error(cloud, run, check, kinds="respond")
+    text = error(cloud, run, check, kinds="respond", trust=True)
     assert "it does not notice if a write is lost, such as SET n 1" in text
     assert (f"it read key {key}, which no trial wrote" in text) == (key is not None)
-    assert cloud.explore(run, check, kinds="respond", trust=False).reads == ""
-    result = cloud.explore(run, [check, expects(kv, "1")], kinds="tick")
+    assert cloud.explore(run, check, kinds="respond").reads == ""
+    result = cloud.explore(run, [check, expects(kv, "1")], kinds="tick", trust=True)
     assert result.unwritten == ((key,) if key else ())
 
 
@@ -365,13 +365,13 @@ def test_a_promise_that_reads_nothing_of_code_that_writes_nothing_is_an_error(
         assert loads("1") == 1  # which names an object of its library
 
     for check in (says_nothing, always(lambda: True), [says_nothing, never(lambda: False)]):
-        text = error(cloud, run, check, kinds="respond")
+        text = error(cloud, run, check, kinds="respond", trust=True)
         assert "the promise holds whatever the code does: it read nothing. Read what" in text
 
     def nobody_writes() -> None:
         assert kv.value("n") is None
 
-    result = cloud.explore(run, nobody_writes, kinds="respond")
+    result = cloud.explore(run, nobody_writes, kinds="respond", trust=True)
     assert (result.reads, result.unwritten, result.writes) == ("key n", ("n",), 0)
 
 
@@ -405,7 +405,7 @@ def test_a_promise_about_data_of_the_test_says_something(cloud: Cloud) -> None:
         always(lambda: len(received) < 2),
         nothing_lost(lambda: received, lambda: received),
     ):
-        result = cloud.explore(run, check, setup=received.clear, kinds="drop")
+        result = cloud.explore(run, check, setup=received.clear, kinds="drop", trust=True)
         assert (result.reads, result.writes, len(result.unnoticed)) == ("", 1, 1)
 
 
@@ -421,7 +421,7 @@ def test_a_promise_that_forbids_something_need_not_notice_a_lost_write(
         cloud.clock.advance("1h")
         assert kv.value("lock") is None
 
-    result = cloud.explore(run, the_lock_is_free_again, kinds="crash")
+    result = cloud.explore(run, the_lock_is_free_again, kinds="crash", trust=True)
     assert (result.reads, result.writes, len(result.unnoticed)) == ("key lock", 1, 1)
 
 
@@ -433,7 +433,7 @@ def test_a_command_for_all_keys_writes_each_of_them(
     def emptied() -> None:
         assert kv.value("n") in (None, "1")
 
-    assert cloud.explore(lambda: redis.flushdb(), emptied, kinds="drop").unwritten == ()
+    assert cloud.explore(lambda: redis.flushdb(), emptied, kinds="drop", trust=True).unwritten == ()
 
 
 def test_the_loss_of_a_message_and_of_a_record_is_noticed(cloud: Cloud, redis: Redis) -> None:
@@ -448,7 +448,7 @@ def test_the_loss_of_a_message_and_of_a_record_is_noticed(cloud: Cloud, redis: R
     def check() -> None:
         assert len(queue.messages()) == len(broker.records("sales")) == 1
 
-    result = cloud.explore(run, check, kinds="tick", budget=5)
+    result = cloud.explore(run, check, kinds="tick", budget=5, trust=True)
     assert (result.writes, result.unnoticed) == (2, ())
     assert result.reads == "messages, topics"
 
@@ -471,7 +471,7 @@ def test_reads_of_the_promise_through_a_client_are_named(
         httpx.get(f"{fake.url}{path}", headers=fake.headers)
         assert redis.get("n") == "1"
 
-    result = cloud.explore(lambda: redis.set("n", "1"), check, kinds="tick", budget=5)
+    result = cloud.explore(lambda: redis.set("n", "1"), check, kinds="tick", budget=5, trust=True)
     assert result.reads == f"{reads}, key n"
 
 
@@ -488,7 +488,7 @@ def test_no_hint_for_keys_that_only_the_check_writes(
         assert ask()
         assert kv.value("quota:19") is None
 
-    result = cloud.explore(ask, check, budget=10)
+    result = cloud.explore(ask, check, budget=10, trust=True)
     assert result.unwritten == ("quota:19",)
     assert str(result).count("did you mean") == 1
 
@@ -502,5 +502,5 @@ def test_a_check_that_reads_only_memory_is_called_one_of_what_is_outside(
         assert answers != [7]
 
     run = lambda: answers.append(redis.incr("n"))  # noqa: E731
-    result = cloud.explore(run, check, setup=answers.clear, kinds="drop", budget=5)
+    result = cloud.explore(run, check, setup=answers.clear, kinds="drop", budget=5, trust=True)
     assert "the promise read nothing of the fakes: what memory, files" in str(result)

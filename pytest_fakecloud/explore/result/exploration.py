@@ -12,7 +12,7 @@ from ...core.journal import Results
 from ..inputs import Inputs, replay_text, text_of_inputs
 from ..schedule import SWITCHES
 from ..search.shrinking import ReplayResult
-from ..search.tally import MOST_DISTURBANCES, ShownAnomaly, Tally
+from ..search.tally import ShownAnomaly, Tally
 from ..trial import Trial
 from .cause import Cause, cause_text
 from .failures import Failure
@@ -32,27 +32,24 @@ class Exploration:
     """The result of an ``explore()`` call that found no broken promise.
 
     ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
-    there are no others), ``singles`` with one disturbance, ``pairs`` with two, ``guided`` ones that
-    extend a trial in a new state, and ``drawn`` random ones. ``states`` is the number of distinct
-    states that trials have reached, and ``last_new_state`` the number of the schedule that reached
-    the last new one. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if
-    unknown). ``calls`` maps each client to its calls in the trial in which it made most, ``points``
-    to the points at which disturbances were tried; ``kinds`` maps each kind of them to the number
-    of times it was applied. ``untried`` are the kinds that were never possible, ``unreached`` those
-    that the budget did not allow. ``likely`` maps a number of ordered switches to the minimum
-    probability that a bug that needs them was found. ``reads`` is what the promise read,
-    ``unwritten`` the keys of it that no trial wrote. Each of ``writes`` was left out in a trial of
-    its own; the promise did not notice ``unnoticed``. ``inputs`` is the number of drawn inputs.
-    ``anomalies`` are those that trials showed. ``notes`` describe unexplored code, ``seconds`` is
-    wall-clock time, ``str()`` a summary.
+    there are no others), ``singles`` with one disturbance, ``extended`` ones that add a disturbance
+    to an earlier schedule, and ``drawn`` ones that only draw other random numbers. ``all_singles``
+    is the number that exists. ``states`` is the number of distinct states that trials have reached,
+    and ``last_new_state`` the number of the schedule that reached the last new one. ``calls`` maps
+    each client to its calls in the trial in which it made most, ``points`` to the points at which
+    disturbances were tried; ``kinds`` maps each kind of them to the number of times it was applied.
+    ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
+    allow. ``reads`` is what the promise read, ``unwritten`` the keys of it that no trial wrote.
+    Each of ``writes`` was left out in a trial of its own; the promise did not notice ``unnoticed``.
+    ``inputs`` is the number of drawn inputs. ``anomalies`` are those that trials showed. ``notes``
+    describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Sequence[str]) -> None:
         self.tried = tally.tried
         self.orders, self.is_exhaustive = tally.orders, tally.is_exhaustive
         self.singles, self.all_singles = tally.singles, tally.all_singles
-        self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
-        self.guided, self.drawn = tally.guided, tally.drawn
+        self.extended, self.drawn = tally.extended, tally.drawn
         self.states, self.last_new_state = tally.states, tally.last_new_state
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
@@ -69,7 +66,6 @@ class Exploration:
         needless = SWITCHES if _has_all_interleavings(tally) else frozenset()
         self._needless = [kind for kind in missing if kind in reachable & needless]
         self.unreached = tuple(kind for kind in missing if kind in reachable - needless)
-        self.likely = tally.priority_trials.likely
         self.notes = tuple(covered.notes)
         self.inputs = tally.inputs
         self._alone = tally.alone
@@ -244,37 +240,21 @@ def _summary(tally: Tally) -> str:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
         parts.append(_of(tally.singles, tally.all_singles, "of one disturbance"))
-    if tally.pairs:
-        parts.append(_of(tally.pairs, tally.all_pairs, "of two"))
-    if tally.guided:
-        parts.append(f"{tally.guided:,} guided by states")
+    if tally.extended:
+        parts.append(f"{tally.extended:,} of several")
     if tally.drawn:
-        parts.append(f"{tally.drawn:,} drawn, of up to {MOST_DISTURBANCES}")
+        parts.append(f"{tally.drawn:,} with other random numbers")
     shown = f"{', '.join(parts)}; " if parts else ""
-    return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r}){_certainty(tally)}"
+    return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r})"
 
 
 def _has_all_interleavings(tally: Tally) -> bool:
     return tally.has_all_orders and not tally.unfinished_order_searches
 
 
-def _certainty(tally: Tally) -> str:
-    """Return the greatest bug depth that was probably found, or the smallest one, in words."""
-    likely = tally.priority_trials.likely
-    if tally.is_exhaustive or not likely:
-        return ""
-    depth = max((d for d, least in likely.items() if least >= 0.05), default=min(likely))
-    return (
-        f"; a bug that needs {depth} ordered switches is found with a probability of at "
-        f"least {likely[depth]:.0%}"
-    )
-
-
 def _range(least: int, most: int) -> str:
     return counted(most, "call") if least == most else f"{least:,} to {counted(most, 'call')}"
 
 
-def _of(done: int, existing: int | None, what: str) -> str:
-    if done == existing:
-        return f"all {done:,} {what}"
-    return f"{done:,} {what}" if existing is None else f"{done:,} of {existing:,} {what}"
+def _of(done: int, existing: int, what: str) -> str:
+    return f"all {done:,} {what}" if done == existing else f"{done:,} of {existing:,} {what}"

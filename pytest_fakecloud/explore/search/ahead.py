@@ -29,7 +29,6 @@ from ..schedule import Schedule
 from ..trial import Trial
 from .dpor import Branch, Interleavings
 from .player import Player
-from .priorities import PriorityPlan
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -46,7 +45,7 @@ class Job(NamedTuple):
 
     schedule: Schedule
     notes: bool = False
-    plan: Branch | PriorityPlan | None = None
+    plan: Branch | None = None
 
 
 def perform(player: Player, job: Job) -> Trial:
@@ -126,10 +125,10 @@ class Ahead:
 
     def _part_with(self, job: Job) -> Job | None:
         """Return the offer of a job, or of a part of a tree that contains its branch."""
-        if job in self._offered or not isinstance(job.plan, Branch):
+        if job in self._offered or job.plan is None:
             return job if job in self._offered else None
         for offer in self._offered:
-            if isinstance(offer.plan, Branch) and offer.plan.contains(job.plan):
+            if offer.plan is not None and offer.plan.contains(job.plan):
                 return offer
         return None
 
@@ -209,7 +208,7 @@ def _play_all(
 
 def _parts(player: Player, job: Job) -> Iterator[tuple[Job, Trial | None]]:
     """Play a job or, for a branch, also some of the branches below it; yield what is played."""
-    if not isinstance(job.plan, Branch):
+    if job.plan is None:
         yield job, _unremarkable(player, job)
         return
     tree = Interleavings(job.plan)

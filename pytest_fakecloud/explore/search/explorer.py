@@ -1,15 +1,11 @@
 """Search for a schedule that breaks the promise.
 
-The search tries, in this order:
+The search first tries the failing schedule that an earlier search stored. Then its sources take turns:
 
-1. The failing schedule that an earlier search stored.
-2. If only the order of calls is explored: interleavings alone, for a part of the budget.
-3. First phase: interleavings and schedules with one disturbance take turns, and soon schedules
-   with two disturbances that the first ones make likely, until each likely single disturbance has
-   been tried.
-4. Second phase: the other schedules with one disturbance, then all with two disturbances, take
-   turns with interleavings (also of timers), schedules that extend trials in new states, and random
-   schedules.
+- ``orders``: orders of calls (``dpor``), also of late answers and, later, of timers.
+- ``singles``: schedules with one disturbance (``singles``), first those unlike all others.
+- ``extend``: schedules that add one disturbance to an earlier one (``extend``).
+- ``numbers``: other random numbers, if the code draws any.
 
 A failing schedule is then shrunk, and stored for later searches.
 """
@@ -18,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,50 +23,41 @@ from ..inputs import functions_of
 from ..schedule import SWITCHES, Schedule
 from ..trial import Trial
 from .ahead import Ahead, Job
-from .candidates import Pairs, delayed_again, likelihood, paused_again, singles
 from .dpor import Branch, Interleavings
-from .guided import Frontier
+from .extend import Frontier
 from .player import Player
-from .random_trials import RandomTrials
 from .shrinking import smallest
+from .singles import singles
 from .store import Store, key_of
 from .tally import SearchBudget
 
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
-_BEFORE_PAIRS = 25
-"""Number of rounds of the other searches before the first schedules with two disturbances."""
 _FOR_ORDERS_ALONE = 0.25
 """Share of the remaining budget for interleavings, if only the order of calls is explored."""
 _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget for the first phase."""
-_LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
-"""Functions that list likely schedules with two disturbances, and their weights; two pauses are
-rarer.
-"""
-_GUIDED = 3.0
-"""Weight of the schedules that extend trials, relative to one search for interleavings."""
-_BEFORE_GUIDED = 5
-"""Number of rounds of the second phase before them, so that a small budget has all single
-disturbances.
-"""
-_GUIDED_AHEAD = 4
-"""Number of schedules that extend trials, which are chosen together."""
 _FIRST_SINGLES = 1.5
-"""Weight of the likely single disturbances, relative to all other searches of the first phase."""
-_SPARE_FOR_SINGLES = 1.25
-"""Factor for the turns of the remaining single disturbances, so that pairs can follow in the
-budget.
+"""Weight of the likely single disturbances, relative to all other sources of the first phase."""
+_EXTEND = (1.5, 4.0)
+"""Weights of the schedules that extend others in the two phases, relative to one search for
+interleavings.
 """
-_LEAST_SHARE, _MOST_SHARE = 0.4, 0.8
-"""Limits of the share of single disturbances and pairs in the second phase."""
+_BEFORE_EXTENDING = (25, 5)
+"""Number of rounds of the other sources before them, so that a small budget has single disturbances."""
+_EXTENDED_AHEAD = 4
+"""Number of schedules that extend others, which are chosen together."""
+_SPARE_FOR_SINGLES = 1.25
+"""Factor for the turns of the remaining single disturbances, so that others can follow in the budget."""
+_LEAST_SHARE, _MOST_SHARE = 0.3, 0.8
+"""Limits of the share of single disturbances in the second phase."""
 
 
 @dataclass
-class PartialSearch:
-    """A part of the search: an iterator that runs a schedule at each turn.
+class Source:
+    """A source of schedules: an iterator that runs one at each turn.
 
-    The iterator yields None if it has nothing to run at the moment. Searches share a budget in
+    The iterator yields None if it has nothing to run at the moment. Sources share a budget in
     rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
     """
 
@@ -82,7 +69,7 @@ class PartialSearch:
 
     @property
     def rounds(self) -> float:
-        """The rounds so far, with the head start of the others; the search with the fewest is next."""
+        """The rounds so far, with the head start of the others; the source with the fewest is next."""
         return self.head_start + self.turns / self.weight
 
     def next(self) -> Trial | None:
@@ -117,10 +104,6 @@ class Explorer:
         self._tally.seed = seed
         self._budget = budget
         self._chance = random.Random(str(seed))
-        self._trials_of_singles: list[Trial] = []
-        """The trials of schedules with one disturbance, which schedules with two disturbances
-        extend.
-        """
         self._frontier = Frontier(self._tally)
         self._frontier.learn(undisturbed)
 
@@ -164,88 +147,72 @@ class Explorer:
         return None
 
     def _search(self) -> Trial | None:
-        choices = sum(len(step.options) > 1 for step in self._undisturbed.steps)
-        self._tally.priority_trials.most_decisions = choices
-        orders = self._searches_of_calls()
+        orders = self._orders()
         if self._kinds <= SWITCHES:
-            for search in orders:
+            for source in orders:
                 budget = self._budget.part(self._tally.tried, _FOR_ORDERS_ALONE)
-                trial = self._take_turns([search], budget)
+                trial = self._take_turns([source], budget)
                 if trial is not None:
                     return trial
             if self._has_tried_all():
                 return None
-        first_singles, other_singles = singles(self._undisturbed)
+        first, others = singles(self._undisturbed)
         tally = self._tally
-        tally.all_singles = len(first_singles) + len(other_singles)
+        tally.all_singles = len(first) + len(others)
         if tally.all_singles > self._budget.expected(tally.tried):
             # The budget is too small for all of them, so try them in random order.
-            first_singles, other_singles = singles(self._undisturbed, self._chance)
-        likely = self._run_singles(first_singles)
-        pairs = (
-            PartialSearch(self._run_likely_pairs(extend), weight, _BEFORE_PAIRS)
-            for extend, weight in _LIKELY_PAIRS
-        )
-        others = [*orders, *pairs]
-        first = PartialSearch(likely, _FIRST_SINGLES * len(others), _HEAD_START)
-        budget = self._budget.part(self._tally.tried, _FOR_FIRST_SINGLES)
-        trial = self._take_turns([first, *others], budget, until=first)
+            first, others = singles(self._undisturbed, self._chance)
+        likely, extending = self._run_singles(first), self._run_extensions()
+        beside = [*orders, Source(extending, _EXTEND[0], _BEFORE_EXTENDING[0])]
+        if self._player.varies_numbers:
+            beside.append(Source(self._run_numbers()))
+        weight = _FIRST_SINGLES * sum(source.weight for source in beside)
+        source = Source(likely, weight, _HEAD_START)
+        budget = self._budget.part(tally.tried, _FOR_FIRST_SINGLES)
+        trial = self._take_turns([source, *beside], budget, until=source)
         if trial is not None:
             return trial
+        # All sources go on without a head start.
+        beside = [
+            Source(source.trials, source.weight)
+            for source in beside
+            if source.trials is not extending
+        ]
         if self._has_timers and {"switch", "jump"} <= self._kinds:
-            others.append(self._interleavings(late="late" in self._kinds, moves_time=True))
-        return self._second_phase(itertools.chain(likely, self._run_singles(other_singles)), others)
+            beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
+        beside.append(Source(extending, _EXTEND[1], _BEFORE_EXTENDING[1]))
+        remaining = itertools.chain(likely, self._run_singles(others))
+        wanted = _SPARE_FOR_SINGLES * (tally.all_singles - tally.singles)
+        share = wanted / max(1.0, self._budget.expected(tally.tried))
+        share = min(_MOST_SHARE, max(_LEAST_SHARE, share))
+        weight = share / (1 - share) * sum(source.weight for source in beside)
+        return self._take_turns([Source(remaining, weight), *beside], self._budget)
 
     def _take_turns(
-        self,
-        searches: Sequence[PartialSearch],
-        budget: SearchBudget,
-        *,
-        until: PartialSearch | None = None,
+        self, sources: Sequence[Source], budget: SearchBudget, *, until: Source | None = None
     ) -> Trial | None:
-        """Run schedules of several searches in turn; return the first trial that breaks the
+        """Run schedules of several sources in turn; return the first trial that breaks the
         promise.
         """
-        going = list(searches)
+        going = list(sources)
         while going and budget.remaining(self._tally.tried) > 0 and not self._has_tried_all():
             if until is not None and until.is_over:
                 break
-            search = min(going, key=lambda search: search.rounds)
-            trial = search.next()
+            source = min(going, key=lambda source: source.rounds)
+            trial = source.next()
             if trial is not None and trial.broken is not None:
                 return trial
-            if search.is_over:
-                going.remove(search)
+            if source.is_over:
+                going.remove(source)
         return None
 
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         return self._tally.is_complete and self._kinds <= SWITCHES
 
-    def _second_phase(
-        self, singles: Iterator[Trial | None], others: list[PartialSearch]
-    ) -> Trial | None:
-        tally = self._tally
-        expected = max(1.0, self._budget.expected(tally.tried))
-        systematic = itertools.chain(singles, self._all_pairs())
-        trials = [self._undisturbed, *self._trials_of_singles]
-        drawn = RandomTrials(self._player, self._ahead, trials, self._chance).trials()
-        # All searches go on without a head start.
-        others = [PartialSearch(search.trials, search.weight) for search in others]
-        others.append(PartialSearch(self._run_guided(), _GUIDED, _BEFORE_GUIDED))
-        # Random schedules come last if the budget is enough for all schedules with two disturbances.
-        if tally.all_singles**2 / 2 < expected:
-            systematic = itertools.chain(systematic, drawn)
-        else:
-            others.append(PartialSearch(drawn))
-        wanted = _SPARE_FOR_SINGLES * (tally.all_singles - tally.singles) / expected
-        share = min(_MOST_SHARE, max(_LEAST_SHARE, wanted))
-        weight = share / (1 - share) * len(others)  # as if the others had a weight of 1 each
-        return self._take_turns([PartialSearch(systematic, weight), *others], self._budget)
-
     # -- interleavings ---------------------------------------------------------------------------
 
-    def _searches_of_calls(self) -> list[PartialSearch]:
+    def _orders(self) -> list[Source]:
         """Return a search without late answers, and one with them that begins after a head start."""
         if "switch" not in self._kinds:
             return []
@@ -260,10 +227,10 @@ class Explorer:
 
     def _interleavings(
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
-    ) -> PartialSearch:
+    ) -> Source:
         self._tally.unfinished_order_searches += 1
         tree = Interleavings(Branch(late=late, moves_time=moves_time))
-        return PartialSearch(self._run_interleavings(tree), head_start=head_start)
+        return Source(self._run_interleavings(tree), head_start=head_start)
 
     def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally, promises = self._tally, self._player.subject.promises
@@ -303,61 +270,31 @@ class Explorer:
                 self._tally.drawn += 1
                 trial = self._player.play(job.schedule, notes=True)
             self._tally.singles += 1
-            self._trials_of_singles.append(trial.without_details())
             self._frontier.learn(trial)
             yield trial
 
-    def _run_likely_pairs(
-        self, extend: Callable[[Trial], list[Schedule]]
-    ) -> Iterator[Trial | None]:
-        """Run schedules that extend those with one disturbance, likely ones first."""
-        tally, trials, seen = self._tally, self._trials_of_singles, 0
-        waiting: list[Schedule] = []
-        while waiting or seen < len(trials) or tally.singles < tally.all_singles:
-            added = [schedule for trial in trials[seen:] for schedule in extend(trial)]
-            seen = len(trials)
-            if added:
-                waiting += added
-                self._chance.shuffle(waiting)
-                waiting.sort(key=likelihood)
-            if waiting:
-                yield from self._run_pairs([waiting.pop()])
-            else:
-                yield None
-
-    def _all_pairs(self) -> Iterator[Trial]:
-        pairs = Pairs(self._trials_of_singles)
-        self._tally.all_pairs = len(pairs)
-        yield from self._run_pairs(pairs.in_any_order(self._chance))
-        self._tally.all_pairs = self._tally.pairs
-
-    def _run_guided(self) -> Iterator[Trial | None]:
-        """Run schedules that add a disturbance to a trial in a state that it was the first to
-        reach.
-        """
-        tally = self._tally
-        while jobs := self._guided_jobs() or tally.singles < tally.all_singles:
+    def _run_extensions(self) -> Iterator[Trial | None]:
+        """Run schedules that add a disturbance to an earlier one."""
+        tally, outcomes = self._tally, self._player.outcomes
+        while jobs := self._extensions() or tally.singles < tally.all_singles:
             if jobs is True:
                 yield None
                 continue
             for job in self._ahead.through(jobs):
-                if job.schedule not in self._player.outcomes:
-                    tally.guided += 1
+                if job.schedule not in outcomes:
+                    tally.extended += 1
                     trial = self._ahead.play(job)
                     self._frontier.learn(trial)
                     yield trial
 
-    def _guided_jobs(self) -> list[Job]:
+    def _extensions(self) -> list[Job]:
         """Return the next schedules that extend trials, which several processes can run together."""
         schedules = iter(self._frontier.next, None)
         new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
-        return [Job(schedule, notes=True) for schedule in itertools.islice(new, _GUIDED_AHEAD)]
+        return [Job(schedule, notes=True) for schedule in itertools.islice(new, _EXTENDED_AHEAD)]
 
-    def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
-        jobs = (Job(schedule, notes=True) for schedule in schedules)
-        for job in self._ahead.through(jobs):
-            if job.schedule not in self._player.outcomes:
-                self._tally.pairs += 1
-                trial = self._ahead.play(job)
-                self._frontier.learn(trial)
-                yield trial
+    def _run_numbers(self) -> Iterator[Trial]:
+        """Run the code with other random numbers alone."""
+        for series in itertools.count(1):
+            self._tally.drawn += 1
+            yield self._ahead.play(Job(Schedule().with_series(series)))

@@ -18,9 +18,9 @@ from ..inputs import (
 )
 from ..schedule import Disturbance, Schedule
 from ..trial import Trial
-from .candidates import singles
 from .player import Player
 from .shrinking import smallest
+from .singles import singles
 
 SECONDS = 10.0
 """Processor seconds for shrinking inputs, in addition to the budget, so that the result does not

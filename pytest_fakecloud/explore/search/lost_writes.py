@@ -60,7 +60,7 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
             text += f", and it does not notice if a write is lost, such as {missed[0]}"
         raise ContractError(
             f"the promise holds whatever the code does: {text}. Read what must hold from the fakes "
-            "or the history, or pass trust=False if the promise is meant to say so little"
+            "or the history, or leave out trust=True if the promise is meant to say so little"
         )
     return trust
 

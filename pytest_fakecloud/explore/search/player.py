@@ -42,6 +42,8 @@ class Player:
     """
     is_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+    examines_promise: bool = False
+    """Whether to record what the promise reads in undisturbed trials."""
     tally: Tally = field(default_factory=Tally)
     outcomes: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
@@ -54,7 +56,9 @@ class Player:
         programs = with_inputs(self.subject.programs, inputs)
         tally = Tally(has_promise=self.tally.has_promise, inputs=1 if inputs else 0)
         subject = replace(self.subject, programs=programs, inputs=inputs)
-        return Player(self.world, subject, self.setup, self.allowed, tally=tally)
+        player = Player(self.world, subject, self.setup, self.allowed, tally=tally)
+        player.examines_promise = self.examines_promise
+        return player
 
     def play(
         self,
@@ -108,7 +112,9 @@ class Player:
         promises, broken, number = self.subject.promises, trial.broken, recorder.reserve()
         applied = plan.schedule if plan.strategy is None else Schedule(trial.fired)
         history.schedule = str(applied)
-        is_examined = plan.stacks and plan.left_out < 0 and not trial.fired
+        is_examined = (
+            self.examines_promise and plan.stacks and plan.left_out < 0 and not trial.fired
+        )
         is_disturbed = bool(trial.fired) or plan.left_out >= 0
         with self.world.reads.recorded() if is_examined else contextlib.nullcontext():
             for check in promises.at_end:

@@ -1,20 +1,27 @@
-"""Shrink a failing schedule to the smallest and plainest one that was found, and replay it."""
+"""Shrink a failing schedule to the smallest and plainest one that was found, and replay it.
+
+A schedule is smaller if it has fewer disturbances, and plainer if they are easier to explain. First
+disturbances are left out; then one is replaced by a plainer one, or several by a single switch, and so
+on, until nothing helps.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from ...core.timers import monotonic
-from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, TRIED, Disturbance, Kind, Schedule
+from ..schedule import EDGE, ORDERS, SWITCHES, TRIED, Disturbance, Kind, Schedule
 from ..trial import Point, Trial
 from .player import Player
 
-SHRINK_SECONDS = 5.0
-"""Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
-MOST_SWITCHES = 40
-"""Maximum number of single switches that are tried instead of several disturbances."""
+_Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
+"""Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
+MOST_PARTS = 1_000
+"""Maximum number of parts of a schedule that are tried together: all of them up to ten disturbances."""
+MOST_REPLACEMENTS = 200
+"""Maximum number of schedules that are tried with other disturbances than the failing one."""
 _NEXT_POINTS = 4
 """Number of points of one strand, and of all others, at which a plainer disturbance is tried
 instead.
@@ -26,9 +33,8 @@ REPLAYS = 5
 def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     """Shrink a failing trial's schedule; return the trial of the smallest one found.
 
-    No part of its schedule breaks the promise, unless there was no time to try all parts.
+    No part of its schedule breaks the promise.
     """
-    until = monotonic() + SHRINK_SECONDS
     trial = replace(trial, schedule=Schedule(trial.fired))
 
     def breaks(schedule: Schedule) -> Schedule | None:
@@ -36,52 +42,109 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
             player.play(schedule)
         return player.outcomes[schedule]
 
-    def shrunk(schedule: Schedule) -> Schedule:
-        return shrink(schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
-
-    if "stuck" in trial.flags or breaks(trial.schedule) is None:
+    # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
+    is_stuck = "stuck" in trial.flags
+    if not is_stuck and breaks(trial.schedule) is None:
         return trial
-    again = player.play(shrunk(trial.schedule), notes=True)
-    if again.broken is None:
-        return trial
-    for plainer in _plainer(again, undisturbed):
-        if monotonic() >= until:
-            break
-        if (applied := breaks(plainer)) is not None and len(applied) <= len(again.fired):
-            # The plainer disturbance may make another one needless.
-            again = player.play(shrunk(applied))
-            break
-    if len(again.fired) > 1:
-        for switch in itertools.islice(_single_switches(again, undisturbed), MOST_SWITCHES):
-            if (applied := breaks(switch)) is not None and len(applied) == 1:
-                return player.play(switch)
-    return again
+    best, tried = minimal(trial.schedule, breaks), 0
+    while True:
+        again = trial if best == trial.schedule and is_stuck else player.play(best, notes=True)
+        if again.broken is None:
+            return trial
+        if is_stuck:
+            return again
+        for plainer in _replacements(again, undisturbed, player.subject.kinds):
+            tried += 1
+            if tried > MOST_REPLACEMENTS:
+                return again
+            applied = breaks(plainer)
+            if applied is not None and _rank(applied) < _rank(best):
+                # The plainer disturbance may make another one needless.
+                best = minimal(applied, breaks)
+                break
+        else:
+            return again
 
 
-def _plainer(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
-    """Yield schedules with a disturbance of a plainer kind in the place of another: at the same
-    point, or at a later one, because some kinds take effect at a later call, perhaps of another
-    strand.
+def minimal(schedule: Schedule, breaks: _Breaks) -> Schedule:
+    """Return a part of a failing schedule that breaks the promise, and of which no part does.
+
+    Disturbances are left out one by one. Of what is then needed, the smallest parts are tried first,
+    because a part can break the promise although a larger part does not.
     """
+    best = schedule
+    while True:
+        fewer = (best.without([disturbance]) for disturbance in best)
+        applied = next(filter(None, map(breaks, fewer)), None) if len(best) > 1 else None
+        if applied is None:
+            break
+        best = applied
+    sizes = range(1, len(best) - 1)
+    parts = itertools.chain(*(itertools.combinations(best, size) for size in sizes))
+    for part in itertools.islice(parts, MOST_PARTS):
+        applied = breaks(Schedule(part))
+        if applied is not None:
+            return applied
+    return best
+
+
+def _rank(schedule: Schedule) -> tuple[int, list[tuple[int, int, int]]]:
+    """Return a value that is lower for a smaller or plainer schedule."""
+    return len(schedule), sorted(map(_rank_of, schedule), reverse=True)
+
+
+def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
+    is_number = disturbance.detail.isdigit()
+    detail = int(disturbance.detail) if is_number else bool(disturbance.detail)
+    return TRIED.index(disturbance.kind), detail, disturbance.point
+
+
+def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
+    """Yield schedules in which one disturbance is plainer, or a single switch stands for several."""
     for disturbance in trial.fired:
-        points = _points_from(disturbance, trial)
-        # A call that is rejected in the trial is a point of the undisturbed trial only.
-        places = {(point.strand, point.number, point.choices) for point in points}
-        points += [
-            point
-            for point in _points_from(disturbance, undisturbed)
-            if (point.strand, point.number, point.choices) not in places
-        ]
-        own = [point for point in points if point.strand == disturbance.strand]
-        others = [point for point in points if point.strand != disturbance.strand]
-        near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
-        kinds = () if disturbance.kind in ORDERS else TRIED[: TRIED.index(disturbance.kind)]
-        for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
-            for instead in point.disturbances():
-                if instead.kind == kind:
-                    yield Schedule(
-                        instead if applied == disturbance else applied for applied in trial.fired
-                    )
+        for plainer in itertools.chain(
+            (simpler for simpler in _simpler(disturbance) if simpler.kind in kinds),
+            _plainer(disturbance, trial, undisturbed),
+        ):
+            yield Schedule(
+                plainer if applied == disturbance else applied for applied in trial.fired
+            )
+    if len(trial.fired) > 1:
+        yield from _single_switches(trial, undisturbed)
+
+
+def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
+    """Yield disturbances that are easier to explain and have the same effect, or a smaller one."""
+    strand, point, kind, detail = disturbance
+    if kind in ("past", "nearly") and detail != EDGE:
+        yield Disturbance(strand, point, "jump", detail)
+    if kind in ("jump", "past", "nearly") and detail:
+        yield Disturbance(strand, point, kind)
+    if kind == "slow":
+        yield Disturbance(strand, point + 1, "delay", detail)
+    if kind == "late":
+        yield Disturbance(strand, point + 1, "switch", detail)
+    if kind in ("fail", "unreachable") and detail not in ("", "1"):
+        yield Disturbance(strand, point, kind, str(int(detail) - 1))
+
+
+def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iterator[Disturbance]:
+    """Yield disturbances of plainer kinds at the same point or at a later one, because some kinds take
+    effect at a later call, perhaps of another strand.
+    """
+    if disturbance.kind in ORDERS:
+        return
+    points = _points_from(disturbance, trial)
+    # A call that is rejected in the trial is a point of the undisturbed trial only.
+    known = {point.place for point in points}
+    later = _points_from(disturbance, undisturbed)
+    points += [point for point in later if point.place not in known]
+    own = [point for point in points if point.strand == disturbance.strand]
+    others = [point for point in points if point.strand != disturbance.strand]
+    near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
+    kinds = TRIED[: TRIED.index(disturbance.kind)]
+    for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
+        yield from (instead for instead in point.disturbances() if instead.kind == kind)
 
 
 def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
@@ -96,78 +159,12 @@ def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     disturbances.
     """
     strands = {disturbance.strand for disturbance in trial.fired} | {
-        disturbance.detail for disturbance in trial.fired
+        disturbance.detail for disturbance in trial.fired if disturbance.kind in SWITCHES
     }
     for point in undisturbed.points:
         for disturbance in point.disturbances():
             if disturbance.kind == "switch" and {disturbance.strand, disturbance.detail} <= strands:
                 yield Schedule([disturbance])
-
-
-def shrink(
-    schedule: Schedule,
-    breaks: Callable[[Schedule], Schedule | None],
-    may_go_on: Callable[[], bool],
-    kinds: Collection[Kind],
-) -> Schedule:
-    """Return the smallest schedule found that still breaks the promise.
-
-    ``breaks`` runs a schedule and returns the disturbances that were applied, or None if the
-    promise held.
-    """
-    best = schedule
-    while True:
-        for smaller in _smaller(best, kinds):
-            if not may_go_on():
-                return best
-            applied = breaks(smaller)
-            if applied is not None:
-                best = applied if len(applied) <= len(smaller) else smaller
-                break
-        else:
-            return best
-
-
-def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
-    """Yield the halves, then all other parts, the largest first, then schedules with a simpler
-    disturbance.
-    """
-    disturbances = list(schedule)
-    half = len(disturbances) // 2
-    if half > 1:
-        yield Schedule(disturbances[:half])
-        yield Schedule(disturbances[half:])
-    for gone in range(1, len(disturbances)):
-        for removed in itertools.combinations(disturbances, gone):
-            yield schedule.without(removed)
-    for index, disturbance in enumerate(disturbances):
-        for simpler in _simpler(disturbance):
-            if simpler.kind in kinds:
-                yield Schedule([*disturbances[:index], simpler, *disturbances[index + 1 :]])
-
-
-def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
-    """Yield disturbances that could replace a disturbance and are easier to explain."""
-    strand, point, kind, detail = (
-        disturbance.strand,
-        disturbance.point,
-        disturbance.kind,
-        disturbance.detail,
-    )
-    if kind in ("past", "nearly") and detail != EDGE:
-        yield Disturbance(strand, point, "jump", detail)
-    if kind in ("jump", "past", "nearly") and detail:
-        yield Disturbance(strand, point, kind)
-    if kind == "slow":
-        yield Disturbance(strand, point + 1, "delay", detail)
-    if kind == "late":
-        yield Disturbance(strand, point + 1, "switch", detail)
-    if kind in ("fail", "unreachable") and detail not in ("", "1"):
-        yield Disturbance(strand, point, kind, str(int(detail) - 1))
-    if kind not in ORDERS:
-        for clearer in TRIED[: TRIED.index(kind)]:
-            if clearer in (AT_DELIVERIES if point == 0 else ENDS):
-                yield Disturbance(strand, point, clearer)
 
 
 @dataclass(frozen=True, slots=True)

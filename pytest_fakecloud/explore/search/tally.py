@@ -13,14 +13,9 @@ from ...queue.delivery.routes import Url
 from ..schedule import Schedule
 from ..trial import Anomaly, Point, Trial
 from ..trust import Trust
-from .priorities import PriorityTrials
 
 _LEAST_TRIALS = 10
 """Minimum number of trials with each of several inputs."""
-
-
-MOST_DISTURBANCES = 6
-"""Maximum number of disturbances in a random schedule."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ class Coverage:
         for name, strand in trial.strands.items():
             least, most = self.calls.get(name, (strand.calls, strand.calls))
             self.calls[name] = min(least, strand.calls), max(most, strand.calls)
-        self.points.update((point._replace(state=0), None) for point in trial.points)
+        self.points.update((Point(*point.place), None) for point in trial.points)
         self.attempted.update(disturbance.kind for disturbance in trial.schedule)
         self.kinds.update(disturbance.kind for disturbance in trial.fired)
         for handler, has_succeeded in trial.handlers.items():
@@ -134,7 +129,7 @@ class ShownAnomaly(NamedTuple):
 
 @dataclass
 class Tally:
-    """Numbers of the schedules that a search has tried; ``all_...`` are the numbers that exist."""
+    """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
 
     orders: int = 0
     """Distinct interleavings without other disturbances."""
@@ -148,13 +143,10 @@ class Tally:
     """Whether there are no interleavings except the counted ones, also of late answers and timers."""
     singles: int = 0
     all_singles: int = 0
-    pairs: int = 0
-    all_pairs: int | None = None
+    extended: int = 0
+    """Schedules that add a disturbance to an earlier one."""
     drawn: int = 0
-    """Random schedules and stored failures, including trials with random priorities."""
-    priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
-    guided: int = 0
-    """Schedules that add a disturbance to a trial that reached a new state."""
+    """Schedules that only draw other random numbers, and stored failures."""
     states: int = 0
     """Number of distinct states that trials have reached."""
     last_new_state: int = 0
@@ -177,7 +169,7 @@ class Tally:
     @property
     def tried(self) -> int:
         """The number of trials, without the undisturbed one."""
-        return self.orders + self.singles + self.pairs + self.guided + self.drawn
+        return self.orders + self.singles + self.extended + self.drawn
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
@@ -191,13 +183,8 @@ class Tally:
         self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
         self.singles += other.singles
         self.all_singles += other.all_singles
-        self.pairs += other.pairs
-        both = (self.all_pairs, other.all_pairs)
-        self.all_pairs = None if both[0] is None or both[1] is None else both[0] + both[1]
+        self.extended += other.extended
         self.drawn += other.drawn
-        self.guided += other.guided
-        # The probability holds for the input of one search only.
-        self.priority_trials = PriorityTrials()
         self.coverage.merge(other.coverage)
         self.seconds += other.seconds
         self.alone = self.alone or other.alone

@@ -51,8 +51,6 @@ class DeliveryStrands:
             return None
         self._log.fired += disturbances
         strand = self._state.add(Strand(due.name, "delivery", body, due))
-        if due.message.workflow is not None:
-            self._log.workflow_runs[due.name] = due.message.workflow.run_id
         strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._log.steps) - 1
         self._state.add_line(

@@ -35,7 +35,6 @@ class TrialLog:
     """The strands that have begun, by title."""
     idle_restarts: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
-    workflow_runs: dict[str, str] = field(default_factory=dict)
     handlers: dict[Handler, bool] = field(default_factory=dict)
     flags: set[Flag] = field(default_factory=set)
     _notes: dict[str, None] = field(default_factory=dict)
@@ -91,9 +90,7 @@ class TrialLog:
                 for name in names
             },
             self.handlers,
-            Effects(
-                self.accesses, acknowledged=self.acknowledged, workflow_runs=self.workflow_runs
-            ),
+            Effects(self.accesses, acknowledged=self.acknowledged),
             notes=tuple(self._notes),
             wording=Wording(ids, self.silent_calls, self.idle_restarts),
             flags=frozenset(self.flags),

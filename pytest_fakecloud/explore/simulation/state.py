@@ -401,7 +401,7 @@ class TrialState:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
         state = 0 if self.fingerprints is None else self.fingerprints.take(strand, place)
         choices = _allowed(choices, self.subject.kinds)
-        self.log.points.append(Point(strand, number, choices, state))
+        self.log.points.append(Point(strand, number, choices, state, self.fakes.now_us()))
 
     def add_line(
         self,

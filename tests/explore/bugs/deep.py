@@ -378,6 +378,64 @@ def escalated_twice(cloud: Cloud, corrected: bool) -> Scenario:
     return Scenario({"shop": start}, check)
 
 
+def recounted_by_a_retry(cloud: Cloud, corrected: bool) -> Scenario:
+    """A retry counts the payments anew; the one that arrives in the meantime is forgotten."""
+    kv, queue, redis, qstash = parts(cloud)
+    count = "redis.call('SET', KEYS[2], redis.call('SCARD', KEYS[1])) "
+    add = "if redis.call('SADD', KEYS[1], ARGV[1]) == 1 then redis.call('INCR', KEYS[2]) return 1 end "
+
+    def pay(request: DeliveredRequest) -> None:
+        keys = ["payments", "total"]
+        if redis.eval(add, keys=keys, args=[request.text]) or not request.retried:
+            return
+        if corrected:
+            redis.eval(count, keys=keys)
+        else:
+            redis.set("total", redis.scard("payments"))
+
+    queue.destinations.call(HOOK, pay)
+
+    def shop() -> None:
+        for payment in ("a", "b"):
+            qstash.message.publish(url=HOOK, body=payment, retries=2)
+
+    def check() -> None:
+        assert int(kv.value("total") or 0) == len(kv.value("payments") or ()), (
+            "a payment is missing"
+        )
+
+    return Scenario({"shop": shop}, check)
+
+
+def closed_during_a_retry(cloud: Cloud, corrected: bool) -> Scenario:
+    """The day is closed while the second delivery of an order is at work."""
+    kv, queue, redis, qstash = parts(cloud)
+    kv.load({"day": "open"})
+    add = "if redis.call('GET', KEYS[1]) then return redis.call('SADD', KEYS[2], ARGV[1]) end"
+
+    def book(request: DeliveredRequest) -> None:
+        order = request.text
+        if corrected or not request.retried:
+            redis.eval(add, keys=["day", "orders"], args=[order])
+        elif redis.get("day"):
+            redis.sadd("orders", order)
+
+    queue.destinations.call(HOOK, book)
+
+    def shop() -> None:
+        qstash.message.publish(url=HOOK, body="A", retries=2, retry_delay="90000")
+
+    def close() -> None:
+        redis.delete("day")
+        redis.set("closing", redis.scard("orders"))
+
+    def check() -> None:
+        closing = kv.value("closing")
+        assert closing is None or int(closing) == len(kv.value("orders") or ()), "an order is late"
+
+    return Scenario({"shop": shop, "close": close}, check)
+
+
 DEEP: tuple[Make, ...] = (
     buried_job,
     poisoned_entry,
@@ -392,5 +450,7 @@ DEEP: tuple[Make, ...] = (
     failed_over,
     resumed_import,
     escalated_twice,
+    recounted_by_a_retry,
+    closed_during_a_retry,
 )
 """The applications. Most bugs need three or four disturbances, those of leases and redrives two."""

@@ -6,7 +6,6 @@ They have no promises, because exploration names the anomaly without one.
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,11 +18,11 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, DeliveredRequest
 
-from . import Make, Scenario, workflow
+from . import Make, Scenario
 from .queues import HOOK, parts
 
 if TYPE_CHECKING:
-    from upstash_workflow import WorkflowContext
+    pass
 
 
 def _unchecked(run: Callable[[], object], **workers: Callable[[], object]) -> Scenario:
@@ -42,59 +41,6 @@ def _stream(cloud: Cloud) -> Any:
     kv = cloud.kv_server()
     kv.execute("XGROUP", "CREATE", "jobs", "group", "0", "MKSTREAM")
     return redispy.Redis.from_url(kv.database_url, decode_responses=True, protocol=2)
-
-
-def new_entries_only(cloud: Cloud, corrected: bool) -> Scenario:
-    """A worker that starts again never reads the entries that it had not acknowledged."""
-    client = _stream(cloud)
-
-    def work() -> None:
-        while entries := (corrected and _entries(client, "0")) or _entries(client, ">"):
-            for entry, fields in entries:
-                client.sadd("done", fields["name"])
-                client.xack("jobs", "group", entry)
-
-    return _unchecked(lambda: client.xadd("jobs", {"name": "a"}), worker=work)
-
-
-def swallowed_entry(cloud: Cloud, corrected: bool) -> Scenario:
-    """A worker goes on after a failed entry; corrected, it claims old entries at the end."""
-    client = _stream(cloud)
-
-    def handle(entry: str, fields: dict[str, str]) -> None:
-        client.sadd("done", fields["name"])
-        client.xack("jobs", "group", entry)
-
-    def work() -> None:
-        while entries := _entries(client, ">"):
-            for entry, fields in entries:
-                try:
-                    handle(entry, fields)
-                except redispy.RedisError:
-                    continue
-        if corrected:
-            time.sleep(30)
-            for entry, fields in client.xautoclaim("jobs", "group", "one", 20_000)[1]:
-                handle(entry, fields)
-
-    return _unchecked(lambda: client.xadd("jobs", {"name": "a"}), worker=work)
-
-
-def jobs_in_progress(cloud: Cloud, corrected: bool) -> Scenario:
-    """A worker moves jobs to a list; corrected, it returns what it finds there when it starts."""
-    _, _, redis, _ = parts(cloud)
-
-    def work() -> None:
-        while corrected and redis.lmove("busy", "jobs"):
-            pass
-        while job := redis.lmove("jobs", "busy"):
-            redis.sadd("done", job)
-            redis.lrem("busy", 1, job)
-
-    return _unchecked(lambda: redis.rpush("jobs", "a", "b"), worker=work)
-
-
-UNFINISHED: tuple[Make, ...] = (new_entries_only, swallowed_entry, jobs_in_progress)
 
 
 # -- work that counts as done ----------------------------------------------------------------------
@@ -214,25 +160,11 @@ def _handled(handle: Callable[[Redis, Any, bool], int | None]) -> Make:
     return make
 
 
-def payment_dropped(redis: Redis, body: Any, corrected: bool) -> int | None:
-    """A payment before its order is ignored, or delivered again later."""
-    if body["kind"] == "order":
-        redis.set("order:A", "open")
-    elif redis.exists("order:A"):
-        redis.sadd("to ship", "A")
-    else:
-        return 500 if corrected else 200
-    return None
-
-
 def random_invoice(redis: Redis, body: Any, corrected: bool) -> int | None:
     """An invoice has a random number, or that of its order."""
     number = body["id"] if corrected else uuid.uuid4()
     redis.hset(f"invoice:{number}", "amount", 5)
     return None
-
-
-DROPPED: tuple[Make, ...] = (_handled(payment_dropped),)
 
 
 def announced_twice(cloud: Cloud, corrected: bool) -> Scenario:
@@ -277,36 +209,6 @@ def produced_for_a_store(cloud: Cloud) -> Scenario:
     return Scenario(scenario.run, lambda: None, workers={"clerk": store})
 
 
-def applied_late(cloud: Cloud, corrected: bool) -> Scenario:
-    """Two consumers copy changes; corrected, they ignore one that is older than what they have."""
-    kv, broker = cloud.kv_server(), cloud.broker(topics={"changes": 2})
-    redis = Redis(kv.url, kv.token, rest_retries=0)
-    is_newer = "ARGV[1] > (redis.call('GET', KEYS[1]) or '')"
-    newer = f"if {is_newer} then redis.call('SET', KEYS[1], ARGV[1]) end"
-
-    def change() -> None:
-        for version in "12":
-            broker.client().post(
-                "/produce/changes", json={"key": "state", "value": version}
-            ).raise_for_status()
-
-    def work(name: str) -> None:
-        http = broker.client()
-        http.headers.update({"Kafka-Auto-Offset-Reset": "earliest"})
-        poll = {"topic": "changes", "timeout": 0}
-        while records := http.post(f"/consume/group/{name}", json=poll).raise_for_status().json():
-            for record in records:
-                if corrected:
-                    redis.eval(newer, keys=["state"], args=[record["value"]])
-                else:
-                    redis.set("state", record["value"])
-
-    workers = {name: partial(work, name) for name in ("one", "two")}
-    return Scenario(
-        {"web": change}, lambda: None, workers=workers, options={"kinds": ("switch", "delay")}
-    )
-
-
 def retagged(cloud: Cloud, corrected: bool) -> Scenario:
     """Two clients each add a tag to the metadata of a vector, or of a vector of their own."""
     index = cloud.vector_index(dimension=2)
@@ -322,41 +224,4 @@ def retagged(cloud: Cloud, corrected: bool) -> Scenario:
     return Scenario(run, lambda: None)
 
 
-REPEATED: tuple[Make, ...] = (_handled(random_invoice), announced_twice, produced_again)
-
-
-def rebuilt_index(cloud: Cloud, corrected: bool) -> Scenario:
-    """An index is emptied before it is filled, or old vectors are deleted afterwards."""
-    index = cloud.vector_index(dimension=2)
-    client = index.client()
-    client.upsert([("old", [1, 1])])
-
-    def build() -> None:
-        if not corrected:
-            client.reset()
-        client.upsert([("new", [1, 2])])
-        if corrected:
-            client.delete(["old"])
-
-    run = {"job": build, "user": lambda: client.query([1, 1], top_k=3)}
-    return Scenario(run, lambda: None)
-
-
-def read_in_each_call(cloud: Cloud, corrected: bool) -> Scenario:
-    """A workflow reads a price in each of its calls, or in a step."""
-    _, queue, redis, qstash = parts(cloud)
-    redis.set("price", "10")
-
-    def run(context: WorkflowContext[Any]) -> None:
-        read = lambda: redis.get("price")  # noqa: E731
-        price = context.run("price", read) if corrected else read()
-        context.run("charge", lambda: redis.hset("order", "charged", price))
-        context.sleep("wait", 60)
-        context.run("receipt", lambda: redis.hset("order", "receipt", price))
-
-    def change() -> None:
-        time.sleep(30)
-        redis.set("price", "12")
-
-    shop = workflow(queue, qstash, run)
-    return Scenario({"shop": shop, "admin": change}, lambda: None, options={"kinds": "switch"})
+REPEATED: tuple[Make, ...] = (_handled(random_invoice), announced_twice)

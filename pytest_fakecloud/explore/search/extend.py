@@ -1,0 +1,259 @@
+"""Schedules that add one disturbance to a trial: where it is the first to reach a state, and where a
+second disturbance probably meets what the last one has begun.
+
+A trial that reached a fingerprint that no earlier trial had is extended at each of its new points: the
+retry after a failed attempt, the next start of a worker, the step after a compensation.
+Coverage-guided fuzzers do the same with branches of code (AFL, Zalewski).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..schedule import (
+    DELAY,
+    DELAYS,
+    DUE,
+    EDGE,
+    MOST_DISTURBANCES,
+    TRIED,
+    WINDOWS,
+    Disturbance,
+    Kind,
+    Schedule,
+)
+from ..trial import Point, Trial
+from .tally import Tally
+
+_LASTING = frozenset({"hold", "rotate_token"})
+"""Kinds of disturbances that begin a disturbance that a timer ends."""
+_NEXT = 2
+"""Number of calls after a slow answer at which the same strand is delayed again."""
+_Why = Literal["new", "repeated", "likely", "aligned"]
+"""Why a disturbance is added: its point is new, and it may also repeat the last one, as failures of a
+retry do; ``likely_disturbances()`` names it, or ``_around_redeliveries()``.
+"""
+_REPEATED, _LIKELY = 4, 8
+"""Weights of disturbances that repeat the last one, and of likely ones, relative to others."""
+
+
+class Frontier:
+    """The schedules that add one disturbance to a trial.
+
+    Numbers of disturbances take turns, so that a long chain of failures is tried as early as
+    others. Kinds of disturbances have more turns the more often they have led to a new state.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._seen: set[int] = set()
+        self._trials: Counter[Kind] = Counter()
+        """The trials so far, by the kind of their last disturbance."""
+        self._discoveries: Counter[Kind] = Counter()
+        """Those of them that reached a new state."""
+        self._levels: dict[int, _Level] = {}
+        """The schedules to try, by their number of disturbances."""
+
+    def learn(self, trial: Trial) -> None:
+        """Note the states of the latest trial, and keep what extends it."""
+        new = [point for point in trial.points if point.state not in self._seen]
+        last = trial.last_disturbance
+        if new:
+            self._seen.update(point.state for point in trial.points)
+            self._tally.states, self._tally.last_new_state = len(self._seen), self._tally.tried
+        if last is None:
+            return
+        self._trials[last.kind] += 1
+        self._discoveries[last.kind] += bool(new)
+        if len(trial.fired) < MOST_DISTURBANCES:
+            level = self._levels.setdefault(len(trial.fired) + 1, _Level(len(trial.fired) + 1))
+            level.add(trial, _extensions(new, last))
+            level.add(trial, (("likely", added) for added in likely_disturbances(trial)))
+            level.add(trial, (("aligned", added) for added in _around_redeliveries(trial)))
+
+    def next(self) -> Schedule | None:
+        """Return the next schedule, or None if no trial can be extended now."""
+        levels = [level for level in self._levels.values() if level]
+        if not levels:
+            return None
+        # A bug of few disturbances is likelier than one of many.
+        fewest = min(levels, key=lambda level: level.turns * (level.length - 1))
+        return fewest.next(self._likelihood)
+
+    def _likelihood(self, kind: Kind) -> float:
+        """Return an estimate of how likely a disturbance of a kind leads to a new state."""
+        return (self._discoveries[kind] + 1) / (self._trials[kind] + 2)
+
+
+def _extensions(points: Iterable[Point], last: Disturbance) -> Iterator[tuple[_Why, _Added]]:
+    for point in points:
+        for disturbance in point.disturbances():
+            yield "repeated" if disturbance.kind == last.kind else "new", (disturbance,)
+
+
+_Added: TypeAlias = tuple[Disturbance, ...]
+"""The disturbances that a schedule adds to another: one, or two that only matter together."""
+_Arm: TypeAlias = tuple[Kind, _Why]
+"""The kind of the last disturbance that is added, and why."""
+
+
+class _Extensions(NamedTuple):
+    """Schedules that extend another one: most are never tried, so only what each adds is kept."""
+
+    extended: Schedule
+    added: deque[_Added]
+
+
+class _Level:
+    """Schedules that extend others with the same number of disturbances."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._waiting: dict[_Arm, deque[_Extensions]] = {}
+        """The schedules of each arm, by the trial that they extend."""
+        self._turns: Counter[_Arm] = Counter()
+
+    def __bool__(self) -> bool:
+        return any(self._waiting.values())
+
+    @property
+    def turns(self) -> int:
+        return self._turns.total()
+
+    def add(self, trial: Trial, extensions: Iterable[tuple[_Why, _Added]]) -> None:
+        """Add the schedules that extend a trial."""
+        extended = Schedule(trial.fired)
+        by_arm: defaultdict[_Arm, deque[_Added]] = defaultdict(deque)
+        for why, disturbances in extensions:
+            by_arm[disturbances[-1].kind, why].append(disturbances)
+        for arm, added in by_arm.items():
+            self._waiting.setdefault(arm, deque()).append(_Extensions(extended, added))
+
+    def next(self, likelihood: Callable[[Kind], float]) -> Schedule:
+        """Return the next schedule of the arm with the fewest turns, relative to its likelihood.
+
+        The trials that are extended take turns.
+        """
+
+        def rank(arm: _Arm) -> tuple[float, int]:
+            kind, why = arm
+            # A likely disturbance is meant to meet another one, not to reach a state by itself.
+            weight = _LIKELY if why in ("likely", "aligned") else likelihood(kind)
+            weight *= _REPEATED if why == "repeated" else 1
+            return (self._turns[arm] + 1) / weight, TRIED.index(kind)
+
+        arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
+        self._turns[arm] += 1
+        waiting = self._waiting[arm]
+        extensions = waiting.popleft()
+        schedule = Schedule((*extensions.extended, *extensions.added.popleft()))
+        if extensions.added:
+            waiting.append(extensions)
+        return schedule
+
+
+# -- likely disturbances ---------------------------------------------------------------------------
+
+
+def likely_disturbances(trial: Trial) -> Iterator[_Added]:
+    """Yield the disturbances that probably meet what the last one of a trial has begun."""
+    last = trial.last_disturbance
+    if last is None:
+        return
+    places = [(point.strand, point.number) for point in trial.points]
+    here = last.strand, last.point
+    after = trial.points[places.index(here) + 1 :] if here in places else trial.points[1:]
+    for disturbance in itertools.chain(_delays(trial, last, after), _ends_of_spans(last, after)):
+        yield (disturbance,)
+
+
+def _delays(trial: Trial, last: Disturbance, after: Iterable[Point]) -> Iterator[Disturbance]:
+    """Delay a strand that woke up while the last disturbance delayed another one.
+
+    A strand that was delayed until something is due also runs in the middle of what the others do
+    then. After a slow answer, the next calls of the same strand are delayed as well, because the
+    strand may have counted a lease from the answer.
+    """
+    if last.kind not in DELAYS:
+        return
+    if last.detail == DUE:
+        for point in after:
+            yield from (other for other in point.disturbances() if other.detail == last.strand)
+        return
+    if "overlap" in trial.flags:
+        for point in after:
+            if point.strand != last.strand:
+                yield from (other for other in point.disturbances() if other.kind in DELAYS)
+    if last.kind == "slow":
+        own = (point for point in after if point.strand == last.strand)
+        for point in itertools.islice(own, _NEXT):
+            yield from (other for other in point.disturbances() if other.kind == "delay")
+
+
+def _ends_of_spans(last: Disturbance, after: Iterable[Point]) -> Iterator[Disturbance]:
+    """Pause until a time that the last disturbance makes interesting."""
+    for point in after:
+        for other in point.disturbances():
+            # Code that truncates times to seconds fails only just before the end of a window. A
+            # disturbance that ends in between affects only some of the calls.
+            is_window = last.detail == EDGE and other.detail in WINDOWS
+            is_end = last.kind in _LASTING and other.kind == "jump" and not other.detail
+            if is_window or is_end:
+                yield other
+
+
+_REDELIVERY = re.compile(r"delivery\d+/2")
+
+
+def _around_redeliveries(trial: Trial) -> Iterator[_Added]:
+    """Align a message that is delivered again with the work of others: a call in the middle of the
+    retry is delayed, and in the meantime another message, which was unreachable before, is delivered
+    again as well, or a client starts.
+    """
+    if any(disturbance.kind == "delay" and disturbance.point for disturbance in trial.fired):
+        return
+    is_late = any(map(_is_late_start, trial.fired))
+    if len(trial.fired) > 1 + is_late:
+        return
+    begins: dict[str, int] = {}
+    for point in trial.points:
+        if _REDELIVERY.fullmatch(point.strand):
+            begins.setdefault(point.strand, point.at_us)
+    lates = {name: [*_late_starts(trial, name, at_us)] for name, at_us in begins.items()}
+    for point in trial.points:
+        if point.strand in begins and point.number > 1:
+            for other in point.disturbances():
+                if other.kind == "delay" and other.detail != DUE:
+                    if is_late:
+                        yield (other,)
+                    else:
+                        yield from ((late, other) for late in lates[point.strand])
+    if not is_late:
+        # A retry may go further if a client has not started yet.
+        for late in itertools.chain(*lates.values()):
+            if late.kind == "delay":
+                yield (late,)
+
+
+def _is_late_start(disturbance: Disturbance) -> bool:
+    """Return whether a disturbance lets a client or a message begin its work later."""
+    is_lost_once = disturbance.kind == "unreachable" and disturbance.detail == "1"
+    return not disturbance.point and (is_lost_once or disturbance.kind == "delay")
+
+
+def _late_starts(trial: Trial, again: str, at_us: int) -> Iterator[Disturbance]:
+    """Yield disturbances by which others begin their work while a message is delivered again."""
+    for point in trial.points:
+        if point.number or point.strand == again.partition("/")[0] or "/" in point.strand:
+            continue
+        for kind, detail in point.choices:
+            if kind == "unreachable" and detail == "1":
+                yield Disturbance(point.strand, 0, kind, detail)
+            elif kind == "delay" and detail != DUE:
+                seconds = math.ceil((at_us - point.at_us) / 1e6) + DELAY // 2
+                yield Disturbance(point.strand, 0, kind, str(seconds))

@@ -1,0 +1,111 @@
+"""The schedules with one disturbance, in the order in which to try them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from ...core.accesses import READS_CLOCK
+from ..footprint import Footprint
+from ..schedule import EDGE, SWITCHES, TRIED, Disturbance, Schedule
+from ..trial import Trial
+
+_Schedules: TypeAlias = list[Schedule]
+
+
+def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedules, _Schedules]:
+    """Return all schedules with one disturbance at a point of a trial: those to try first, and others.
+
+    The others probably have the same effect as one of the first, such as a lost answer of a call
+    that writes nothing. In both lists, kinds of disturbances take turns, so that a bug that needs
+    a certain kind is found after a few rounds. Disturbances of one kind come first at the first
+    call that each line of the application makes, then at the second call of that line, and so on.
+    With ``chance``, disturbances that are equal in this respect are in random order, and otherwise
+    in the order of the trial.
+    """
+    points = (point.disturbances() for point in trial.points)
+    disturbances = list(dict.fromkeys(itertools.chain(*points)))
+    if chance is not None:
+        chance.shuffle(disturbances)
+    visits = _visits(trial)
+    disturbances.sort(key=lambda disturbance: visits.get(_place_of(disturbance), 0))
+    first: list[Disturbance] = []
+    others: list[Disturbance] = []
+    is_like_another = _likeness(trial)
+    for disturbance in disturbances:
+        (others if is_like_another(disturbance) else first).append(disturbance)
+    return _in_turn(first), _in_turn(others)
+
+
+def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
+    """Return a function: whether a disturbance of a trial probably has the effect of another one."""
+    points = {(point.strand, point.number) for point in trial.points}
+    touched: dict[tuple[str, int], Footprint] = {}
+    strands: dict[str, Footprint] = {}
+    for step in trial.steps:
+        if step.place == "switch":
+            touched.setdefault((step.strand, step.point), step.footprint)
+        whole = strands.setdefault(step.strand, Footprint())
+        whole.touches.update(step.footprint.touches)
+        whole.is_everything = whole.is_everything or step.footprint.is_everything
+    # Whether the code, or a call that it makes, reads the time.
+    reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
+
+    def is_like_another(disturbance: Disturbance) -> bool:
+        kind, here = disturbance.kind, touched.get(_place_of(disturbance))
+        before = touched.get((disturbance.strand, disturbance.point - 1))
+        if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
+            return True  # The next known time is the likeliest to matter.
+        if kind == "tick" or disturbance.detail == EDGE:
+            return not reads_clock
+        if kind in ("lose_response", "duplicate"):  # like a lost request, or a single one
+            return here is not None and not _writes(here)
+        if kind == "crash":  # like a crash at the call before
+            return before is not None and not _writes(before)
+        if kind == "late":  # like a switch at the next call
+            return (disturbance.strand, disturbance.point + 1) in points
+        if kind == "switch":  # like a switch at the call before
+            other = strands.get(disturbance.detail, Footprint())
+            return before is not None and not before.depends_on(other)
+        return False
+
+    return is_like_another
+
+
+def _place_of(disturbance: Disturbance) -> tuple[str, int]:
+    return disturbance.strand, disturbance.point
+
+
+def _visits(trial: Trial) -> dict[tuple[str, int], int]:
+    """Return, for each call, how many earlier calls the same line of the application made."""
+    visits: dict[tuple[str, int], int] = {}
+    counts: dict[object, int] = {}
+    for line in trial.lines:
+        if (call := line.call) is not None and (step := line.step) is not None:
+            command = tuple(call.facts.get("command") or ())
+            where = line.lines, call.service, call.route, command
+            visits[step.strand, step.point] = counts.get(where, 0)
+            counts[where] = counts.get(where, 0) + 1
+    return visits
+
+
+def _writes(footprint: Footprint) -> bool:
+    return footprint.is_everything or any(
+        touch.writes and touch.fake for touch in footprint.touches
+    )
+
+
+def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:
+    """Return a schedule for each disturbance, so that kinds of disturbances take turns."""
+    by_kind: dict[tuple[int, str], list[Disturbance]] = {}
+    for disturbance in disturbances:
+        detail = "" if disturbance.kind in SWITCHES else disturbance.detail
+        by_kind.setdefault((TRIED.index(disturbance.kind), detail), []).append(disturbance)
+    rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
+    return [
+        Schedule([disturbance])
+        for disturbance in itertools.chain(*rounds)
+        if disturbance is not None
+    ]
