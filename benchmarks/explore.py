@@ -419,7 +419,7 @@ def deep_bugs() -> bool:
     missed = 0
     for make in DEEP:
         guided = [_needed(make, seed) for seed in SEEDS]
-        with mock.patch.object(Explorer, "_run_guided", return_value=iter(())):
+        with mock.patch.object(Explorer, "_run_extensions", return_value=iter(())):
             plain = [_needed(make, seed) for seed in SEEDS]
         missed += guided.count(None)
         cells = (

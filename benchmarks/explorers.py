@@ -163,7 +163,7 @@ def with_seeds(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, lis
 
 def without_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, list[int]]:
     """Search as ``with_seeds()`` does, but in the plain order, which new states do not guide."""
-    with mock.patch.object(Explorer, "_run_guided", return_value=iter(())):
+    with mock.patch.object(Explorer, "_run_extensions", return_value=iter(())):
         return with_seeds(cloud, *args, **options)
 
 
