@@ -463,6 +463,6 @@ def test_schedules_fire_three_times_and_are_delivered_within_the_patience(cloud:
     create = partial(queue.client().schedule.create, cron="55 23 * * *", schedule_id="closing")
     deploy = {"deploy": lambda: create(destination=HOOK)}
     result = cloud.explore(deploy, check, budget=100, trust=False)
-    assert result.tried == 100
+    assert 50 < result.tried <= 100
     assert fired == {0, 3}
     assert max(late) <= timedelta(hours=1)

@@ -5,7 +5,7 @@ The search first tries the failing schedule that an earlier search stored. Then 
 - ``orders``: orders of calls (``dpor``), also of late answers and, later, of timers.
 - ``singles``: schedules with one disturbance (``singles``), first those unlike all others.
 - ``extend``: schedules that add one disturbance to an earlier one (``extend``).
-- ``numbers``: other random numbers, if the code draws any.
+- ``numbers``: other random numbers, if the code draws any, alone or with one disturbance.
 
 A failing schedule is then shrunk, and stored for later searches.
 """
@@ -165,7 +165,7 @@ class Explorer:
         likely, extending = self._run_singles(first), self._run_extensions()
         beside = [*orders, Source(extending, _EXTEND[0], _BEFORE_EXTENDING[0])]
         if self._player.varies_numbers:
-            beside.append(Source(self._run_numbers()))
+            beside.append(Source(self._run_numbers([*first, *others])))
         weight = _FIRST_SINGLES * sum(source.weight for source in beside)
         source = Source(likely, weight, _HEAD_START)
         budget = self._budget.part(tally.tried, _FOR_FIRST_SINGLES)
@@ -293,8 +293,10 @@ class Explorer:
         new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
         return [Job(schedule, notes=True) for schedule in itertools.islice(new, _EXTENDED_AHEAD)]
 
-    def _run_numbers(self) -> Iterator[Trial]:
-        """Run the code with other random numbers alone."""
-        for series in itertools.count(1):
+    def _run_numbers(self, schedules: Sequence[Schedule]) -> Iterator[Trial]:
+        """Run the code with other random numbers, alone and with each of the schedules, in turn."""
+        alone = Schedule()
+        pairs = ((alone, schedule) for schedule in schedules or [alone])
+        for schedule in itertools.cycle(itertools.chain(*pairs)):
             self._tally.drawn += 1
-            yield self._ahead.play(Job(Schedule().with_series(series)))
+            yield self._ahead.play(Job(self._player.varied(schedule)))

@@ -146,7 +146,7 @@ class Tally:
     extended: int = 0
     """Schedules that add a disturbance to an earlier one."""
     drawn: int = 0
-    """Schedules that only draw other random numbers, and stored failures."""
+    """Schedules tried again with other random numbers, and stored failures."""
     states: int = 0
     """Number of distinct states that trials have reached."""
     last_new_state: int = 0

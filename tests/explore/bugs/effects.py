@@ -100,7 +100,7 @@ def given_up(redis: Redis, order: str, corrected: bool) -> None:
                 return
 
 
-# -- two stores, one of which is not written -------------------------------------------------------
+# -- two stores, both of which are right -----------------------------------------------------------
 
 
 def invalidated_page(cloud: Cloud) -> Scenario:
@@ -160,27 +160,6 @@ def booked_once(cloud: Cloud) -> Scenario:
 
 
 HARMLESS = (booked_once, invalidated_page, spent_code, absent_vectors)
-
-
-# -- an effect of a workflow outside its steps -----------------------------------------------------
-
-
-def charged(redis: Redis, http: httpx.Client) -> object:
-    """A workflow charges its customer."""
-    return redis.hincrby("charged", "ann", 5)
-
-
-def told(redis: Redis, http: httpx.Client) -> object:
-    """A workflow tells the consumers of a topic."""
-    return http.post("/produce/mails", json={"value": "ann"}).raise_for_status().status_code
-
-
-# -- messages that overtake each other -------------------------------------------------------------
-
-
-def replaced(redis: Redis, number: str) -> object:
-    """A handler stores the state of a message."""
-    return redis.set("state", number)
 
 
 # -- a vector written after the deletion of what it belongs to -------------------------------------

@@ -29,9 +29,6 @@ def _unchecked(run: Callable[[], object], **workers: Callable[[], object]) -> Sc
     return Scenario({"web": run}, lambda: None, workers=workers)
 
 
-# -- streams and lists of jobs ---------------------------------------------------------------------
-
-
 def _entries(client: Any, start: str, consumer: str = "one") -> list[Any]:
     reply = client.xreadgroup("group", consumer, {"jobs": start}, count=1)
     return [entry for _, entries in reply or [] for entry in entries]
