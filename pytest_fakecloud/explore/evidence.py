@@ -315,14 +315,15 @@ class Evidence:
 
     def counts_attempts(self, access: Access) -> bool:
         """Return whether a command counts one more as the first write of every attempt of its client,
-        besides other counters: it counts the attempts.
+        besides other counters and what takes work: it counts the attempts.
         """
         if not _counts_one(access):
             return False
         first: dict[str, Access] = {}
         root, counted = root_of(access.client), (access.name, access.keys, access.fields)
         for other in self.trial.effects.accesses:
-            if other.changes and root_of(other.client) == root:
+            takes_work = other.name in OF_CONSUMERS | kinds.CONSUMES | kinds.MOVES
+            if other.changes and not takes_work and root_of(other.client) == root:
                 is_same = (other.name, other.keys, other.fields) == counted
                 if is_same or not _counts_one(other):
                     first.setdefault(other.client, other)
