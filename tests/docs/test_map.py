@@ -47,7 +47,11 @@ def classes() -> dict[str, list[Path]]:
 
 
 def steps() -> Iterator[tuple[str, str]]:
-    """Yield the modules and the names in the tables whose first column is a module."""
+    """Yield the modules and the names in the tables whose first column is a module, and those in the
+    form "`name` in `module`".
+    """
+    for name, module in re.findall(r"`([\w.]+)` in `([\w.]+)`", MAP):
+        yield module, name
     for table in re.findall(r"^\| Module \|.*\n((?:\|.*\n)+)", MAP, re.MULTILINE):
         module = ""
         for row in table.splitlines()[1:]:
@@ -69,7 +73,7 @@ def test_a_step_names_what_its_module_defines(module: str, name: str) -> None:
     place = module.replace(".", "/")
     paths = [
         PACKAGE / f"{place}.py",
-        *PACKAGE.glob(f"explore/{place}.py"),
+        *PACKAGE.glob(f"explore/**/{place}.py"),
         *PACKAGE.glob(f"explore/{place}/*.py"),
     ]
     assert any(name in names_in(path) for path in paths if path.exists())
