@@ -30,7 +30,6 @@ error. *Documented* says whether the vendor's documentation lists the command;
 the command.
 """
 
-_OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 _ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'
 REASONS = {
     name: reason
@@ -48,7 +47,7 @@ REASONS = {
         ("there is no configuration file", "CONFIG REWRITE"),
         ("there is no import mode; OFF is accepted", "CLIENT IMPORT-SOURCE"),
         (_ONLY_REDIS, "SCRIPT KILL", "FUNCTION KILL"),
-        ("cluster mode is off", "ASKING", "READONLY", "READWRITE", *_OF_CLUSTER),
+        ("the nodes are fixed", "CLUSTER FORGET", "CLUSTER REPLICATE", "CLUSTER RESET"),
     )
     for name in names
 }

@@ -456,13 +456,20 @@ class Config:
     """The configuration parameters of one server. Values are stored as strings."""
 
     def __init__(
-        self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
+        self,
+        dialect: str = "vendor",
+        table: Table = EVERYTHING,
+        *,
+        debug_command: bool = False,
+        is_cluster: bool = False,
     ) -> None:
         self._own = _VENDOR if dialect == "vendor" else PARAMETERS
         # All servers share this dictionary until a parameter is first changed.
         self._texts = _defaults(dialect, table)
         if debug_command:
             self._texts = {**self._texts, "enable-debug-command": "yes"}
+        if is_cluster:
+            self._texts = {**self._texts, "cluster-enabled": "yes"}
         self._first = self._texts
         self._numbers: dict[str, int] = {}
         self.packs_lists_and_sets = table.knows["lists and sets are listpacks"]

@@ -50,6 +50,10 @@ class CountedError(CommandError):
     """An error that the statistics already include: of a command whose script returned the error."""
 
 
+class Redirection(CommandError):
+    """An error of a cluster, instead of which EXEC does not return EXECABORT."""
+
+
 class RestError(ServiceError):
     """An error of the REST interface, which rejects a whole request or its reply."""
 
@@ -457,6 +461,51 @@ NO_FAILOVER = b"ERR No failover in progress."
 SYNC_REFUSED = b"NOMASTERLINK Can't SYNC while not connected with my master"
 MIGRATE_REFUSED = b"IOERR error or timeout connecting to the client"
 CLUSTER_DISABLED = b"ERR This instance has cluster support disabled"
+CLUSTER_DOWN = b"CLUSTERDOWN The cluster is down"
+SLOT_NOT_SERVED = b"CLUSTERDOWN Hash slot not served"
+CROSSSLOT = b"CROSSSLOT Keys in request don't hash to the same slot"
+TRYAGAIN = b"TRYAGAIN Multiple keys request during rehashing of slot"
+moved = Template("MOVED <slot> <address>")
+ask = Template("ASK <slot> <address>")
+READ_ONLY_REPLICA = b"READONLY You can't write against a read only replica."
+SELECT_IN_CLUSTER = b"ERR SELECT is not allowed in cluster mode"
+MOVE_IN_CLUSTER = b"ERR MOVE is not allowed in cluster mode"
+SWAPDB_IN_CLUSTER = b"ERR SWAPDB is not allowed in cluster mode"
+COPY_IN_CLUSTER = b"ERR Copying to another database is not allowed in cluster mode"
+FAILOVER_IN_CLUSTER = (
+    b"ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead."
+)
+SORT_BY_IN_CLUSTER = b"ERR BY option of SORT denied in Cluster mode."
+SORT_GET_IN_CLUSTER = b"ERR GET option of SORT denied in Cluster mode."
+FIXED_NODES = b"ERR The nodes of this server are fixed"
+FORGET_MYSELF = b"ERR I tried hard but I can't forget myself..."
+FORGET_MASTER = b"ERR Can't forget my master!"
+FAILOVER_ON_MASTER = b"ERR You should send CLUSTER FAILOVER to a replica"
+NOT_A_MASTER = b"ERR The specified node is not a master"
+INVALID_SLOT = b"ERR Invalid slot"
+INVALID_SLOT_OR_COUNT = b"ERR Invalid slot or number of keys"
+INVALID_SLOT_RANGE = b"ERR Invalid or out of range slot"
+SETSLOT_ACTION = b"ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP"
+SETSLOT_ON_REPLICA = b"ERR You can use SETSLOT only with masters."
+FLUSHSLOTS_WITH_KEYS = b"ERR DB must be empty to perform CLUSTER FLUSHSLOTS."
+EPOCH_OF_SEVERAL = (
+    b"ERR The user can assign a config epoch only when the node does not know any other node."
+)
+EPOCH_SET = b"ERR Node config epoch is already non-zero"
+invalid_epoch = Template("ERR Invalid config epoch specified: <epoch>")
+unknown_node = Template("ERR Unknown node <id>")
+unknown_slot_node = Template("ERR I don't know about node <id>")
+slot_busy = Template("ERR Slot <slot> is already busy")
+slot_unassigned = Template("ERR Slot <slot> is already unassigned")
+slot_repeated = Template("ERR Slot <slot> specified multiple times")
+slots_reversed = Template("ERR start slot number <first> is greater than end slot number <last>")
+not_owner = Template("ERR I'm not the owner of hash slot <slot>")
+already_owner = Template("ERR I'm already the owner of hash slot <slot>")
+slot_with_keys = Template(
+    "ERR Can't assign hashslot <slot> to a different node while I still hold keys for this hash slot."
+)
+bad_base_port = Template("ERR Invalid TCP base port specified: <port>")
+bad_bus_port = Template("ERR Invalid TCP bus port specified: <port>")
 CLIENT_NAME = b"ERR Client names cannot contain spaces, newlines or special characters."
 CLIENT_ID = b"ERR Invalid client ID"
 CLIENT_KILL_ID = b"ERR client-id should be greater than 0"

@@ -19,6 +19,7 @@ from ..core.matching import Condition
 from .acl import tester
 from .algorithms.glob import matcher
 from .engine.engine import KVEngine
+from .engine.replication import Node
 from .errors import CommandError
 from .interruptions import Between, Place
 from .reply import (
@@ -95,10 +96,18 @@ class KVServer(Fake):
     def _open(self, app: App) -> None:
         self._port: Mount | None = None
         """The database port; None if the commands run on a real server, which has its own."""
+        self._node_ports: list[Mount] = []
+        """The ports of the nodes of a cluster, without the first one."""
         super()._open(app)
         # Also for tests that do not use it: a port takes 20 µs, 0.5 % of a test with a client.
         if isinstance(self._engine, KVEngine):
-            self._port = self._open_port(self._engine)
+            nodes = () if self._engine.topology is None else self._engine.topology.nodes
+            self._port = self._open_port(self._engine, self._config.database_port, *nodes[:1])
+            ports = [*self._config.node_ports, *[None] * len(nodes)]
+            self._node_ports = [
+                self._open_port(self._engine, port, node)
+                for port, node in zip(ports, nodes[1:], strict=False)
+            ]
 
     @property
     def _password(self) -> str:
@@ -144,28 +153,33 @@ class KVServer(Fake):
         user = f"default:{quote(self._password, safe='')}@" if self._password else ""
         return f"{scheme}://{user}{address}"
 
-    def _open_port(self, engine: KVEngine) -> Mount:
+    def _open_port(self, engine: KVEngine, port: int | None, node: Node | None = None) -> Mount:
+        """Serve the Redis protocol at a port, for one node if there are several."""
         from .resp.port import PortHandler, tell_free_ports
 
         def add_mount(mount: Mount) -> None:
             self._add_mount(mount)
             tell_free_ports(engine, mount)
+            if node is not None:
+                node.host, node.port = mount.host, mount.port
             self._app.hub = hub = mount.hub
             engine.turns.step_aside = self._app.interruptions.step_aside = hub.step_aside
 
         return self._serve(
             self._app,
             self._mount.host,
-            self._config.database_port,
-            protocol=partial(PortHandler, engine, self._app),
+            port,
+            protocol=partial(PortHandler, engine, self._app, node),
             is_in_loop=True,
             prepare=add_mount,
         )
 
-    def _ports(self) -> dict[str, int]:
-        ports = super()._ports()
+    def _ports(self) -> dict[str, Any]:
+        ports: dict[str, Any] = super()._ports()
         if self._port is not None:
             ports["database_port"] = self._port.port
+        if self._node_ports:
+            ports["node_ports"] = [mount.port for mount in self._node_ports]
         return ports
 
     @property

@@ -34,9 +34,19 @@ IntText = Literal["integer", "int"]
 Isolation = Literal["prefix", "database", "none"]
 """The part of a real server that a fake uses: a key prefix, a numbered database, or everything."""
 
+MOST_SHARDS = 100
+"""Maximum number of primaries of a cluster (decided here)."""
 VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 """Default version that a server reports, by dialect; the vendor's is from its documentation."""
 
+_PORTS: Kind[tuple[int, ...]] = Kind(
+    Sequence[int],
+    f"a list of whole numbers from 0 to {MOST_PORT}",
+    lambda value: (
+        isinstance(value, list | tuple) and all(whole(0, MOST_PORT).fits(port) for port in value)
+    ),
+    tuple,
+)
 _LIMIT = optional(whole(0))
 """A limit; None means no limit."""
 
@@ -83,6 +93,14 @@ class KVConfig(FakeConfig):
     """
     int_text: IntText = first_of(*get_args(IntText), engines="both")
     """The word for integers in error messages; the vendor's documentation writes ``"int"``."""
+    cluster: bool | int = setting(False, either(SWITCH, whole(1, MOST_SHARDS)))
+    """Start a cluster: ``True`` for one node with all slots, or a number of primaries that share the
+    slots, each with a replica. Only with ``dialect="redis"``.
+    """
+    node_ports: Sequence[int] = setting((), _PORTS, connects=True)
+    """Numbers of the ports of the other nodes of a cluster: first the primaries, then the replicas; by
+    default, any free ports.
+    """
     engine: str | None = setting(None, optional(text()), engines="both")
     """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
     isolation: Isolation = first_of(*get_args(Isolation), engines="real")
@@ -138,6 +156,7 @@ class KVConfig(FakeConfig):
                     f"a server without a password would be reachable from other machines at "
                     f"{self.host}: pass a database_password, or leave host out"
                 )
+        self._check_nodes(stock)
         if self.version is not None:
             if not stock:
                 raise ContractError(
@@ -151,6 +170,29 @@ class KVConfig(FakeConfig):
                     "(the vendor's dialect always has JSON)"
                 )
             self.modules = tuple(name for name in MODULES if name in self.modules)
+
+    def _check_nodes(self, stock: bool) -> None:
+        """Raise ``ContractError`` for nodes that contradict other settings."""
+        if self.cluster and not stock:
+            raise ContractError(
+                f"cluster={self.cluster!r} applies only to a stock server: pass dialect='redis'"
+            )
+        if len(self.node_ports) > self.other_nodes:
+            raise ContractError(
+                f"node_ports={list(self.node_ports)} has more ports than there are other nodes, of "
+                f"which cluster={self.cluster!r} starts {self.other_nodes}: leave some out"
+            )
+
+    @property
+    def replicas(self) -> int:
+        """The number of replicas of each primary: none for a single node with all slots."""
+        return int(self.cluster > 1)
+
+    @property
+    def other_nodes(self) -> int:
+        """The number of nodes besides the one at ``database_port``."""
+        primaries = max(int(self.cluster), 1)
+        return primaries * (1 + self.replicas) - 1
 
 
 def _whole_version(version: str) -> str:

@@ -31,6 +31,8 @@ class KVSettings(TypedDict, total=False):
     database_port: int | None
     database_password: str | None
     int_text: Literal['integer', 'int']
+    cluster: bool | int
+    node_ports: Sequence[int]
     engine: str | None
     isolation: Literal['prefix', 'database', 'none']
     max_request_size: int | Literal['dialect'] | None

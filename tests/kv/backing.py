@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -141,6 +141,27 @@ class OneNodeCluster:
         """Close the server."""
         self._port.close()
         self._process.close()
+
+
+@contextmanager
+def cluster_of_three(binary: str) -> Iterator[list[Process]]:
+    """Start three nodes, each with a third of the slots, which know each other soon."""
+    options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port")
+    with ExitStack() as stack:
+        nodes = []
+        for _ in range(3):
+            nodes.append(Process(binary, *options, str(free_port())))
+            stack.callback(nodes[-1].close)
+        bounds = [0, 5461, 10923, 16384]
+        for node, first, end in zip(nodes, bounds, bounds[1:], strict=False):
+            node.call("CLUSTER", "ADDSLOTSRANGE", str(first), str(end - 1))
+        for epoch, node in enumerate(nodes, 1):
+            # Nodes with the same epoch would resolve that later, taking a moved slot back and
+            # deleting its keys.
+            node.call("CLUSTER", "SET-CONFIG-EPOCH", str(epoch))
+        for other in nodes[1:]:
+            nodes[0].call("CLUSTER", "MEET", "127.0.0.1", str(other.port), other.bus)
+        yield nodes
 
 
 Server = Installed | OwnServer | OneNodeCluster

@@ -168,7 +168,6 @@ def test_scenarios_play_every_command_word_and_effect(played: Played) -> None:
     complete_scenarios(
         f"{file_of(name, option)}: a line of {name} {description}"
         for name, option, description in missing
-        if TABLE[name].group != "cluster"
     )
 
 

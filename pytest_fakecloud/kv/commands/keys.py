@@ -65,14 +65,19 @@ def type_(session: Session, args: Args) -> Reply:
 @command("RANDOMKEY")
 def randomkey(session: Session, args: Args) -> Reply:
     """Return a random key."""
-    return next(iter(session.db.draw_keys(session.engine.random, 1)), None)
+    topology = session.engine.topology
+    if topology is None or topology.has_all_keys():
+        return next(iter(session.db.draw_keys(session.engine.random, 1)), None)
+    keys = topology.keys(session)
+    return keys[session.engine.random.randrange(len(keys))] if keys else None
 
 
 @command("KEYS")
 def keys(session: Session, args: Args) -> Reply:
     """Return the keys that match a pattern."""
-    matches = matcher(args[0])
-    matching: list[Reply] = [key for key in session.db if matches(key)]
+    matches, topology = matcher(args[0]), session.engine.topology
+    keys: Iterable[bytes] = session.db if topology is None else topology.keys(session)
+    matching: list[Reply] = [key for key in keys if matches(key)]
     limit = session.engine.settings.max_matching_keys
     if limit is not None and len(matching) > limit and session.interface != "local":
         raise CommandError(errors.TOO_MANY_MATCHES)
@@ -98,6 +103,8 @@ def scan(session: Session, args: Args) -> Reply:
     if session.engine.dialect == "vendor":
         page_size = min(page_size, _MOST_SCANNED)
     following, keys = session.db.scan(cursor, page_size)
+    if session.engine.topology is not None:
+        keys = [key for key in keys if session.engine.topology.has_key(session, key)]
     if matches is not None:
         keys = [key for key in keys if matches(key)]
     values = session.db.values
@@ -152,6 +159,8 @@ def _check_not_indexed(session: Session, value: Any, keys: Args) -> None:
 @command("MOVE")
 def move(session: Session, args: Args) -> Reply:
     """Move a key to another database."""
+    if session.engine.cluster is not None:
+        raise CommandError(errors.MOVE_IN_CLUSTER)
     target = find_database(session, args[1])
     if target is session.db:
         raise CommandError(errors.SAME_OBJECT)
@@ -176,6 +185,8 @@ def copy(session: Session, args: Args) -> Reply:
             replace = True
         else:
             target = find_database(session, values[0])
+    if session.engine.cluster is not None and target.index != 0:
+        raise CommandError(errors.COPY_IN_CLUSTER)
     if target is session.db and args[0] == args[1]:
         if session.engine.dialect == "vendor":
             return 0
@@ -441,6 +452,14 @@ def _elements(value: Any) -> Iterable[bytes]:
     raise CommandError(errors.WRONGTYPE)
 
 
+def _check_patterns(sort_options: _SortOptions) -> None:
+    """Raise ``CommandError`` for patterns, whose keys may be in any slot of a cluster."""
+    if sort_options.by is not None and b"*" in sort_options.by:
+        raise CommandError(errors.SORT_BY_IN_CLUSTER)
+    if sort_options.get:
+        raise CommandError(errors.SORT_GET_IN_CLUSTER)
+
+
 def _find_page(session: Session, value: Any, sort_options: _SortOptions) -> list[bytes]:
     """Return the elements within LIMIT, in stored order if BY turned sorting off."""
     elements, size = _elements(value), 0 if value is None else len(value)
@@ -530,6 +549,8 @@ def _sorted(session: Session, elements: list[bytes], sort_options: _SortOptions)
 @variant("SORT_RO", "Return the sorted elements of a list, set, or sorted set.")
 def sort(session: Session, args: Args) -> Reply:
     sort_options = _parse_sort_options(session, args)
+    if session.engine.cluster is not None:
+        _check_patterns(sort_options)
     user = session.user
     # The keys that BY and GET patterns will read are unknown, so these need access to all keys.
     if not user.unrestricted and not user.reads_all_keys(session.command):

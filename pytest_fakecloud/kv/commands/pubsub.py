@@ -14,7 +14,14 @@ from .arguments import subcommand_error
 @command("PUBLISH")
 def publish(session: Session, args: Args) -> Reply:
     """Publish a message to a channel and return the number of receivers."""
-    return session.engine.pubsub.publish(*args)
+    pubsub, client = session.engine.pubsub, session.node
+    if client is None:
+        return pubsub.publish(*args)
+    receivers = pubsub.receivers(args[0])
+    pubsub.publish(*args)
+    # The message reaches the clients of all nodes, but only those of this one count.
+    nodes = [receiver.node for receiver in receivers]
+    return sum(other is not None and other.node is client.node for other in nodes)
 
 
 @command("SPUBLISH")

@@ -18,7 +18,7 @@ from ...core.registry import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
 from ..config import Config
-from ..errors import CommandError, as_reply
+from ..errors import CommandError, Redirection, as_reply
 from ..model import Interface
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting
@@ -28,10 +28,12 @@ from ..table.over_rest import check_over_rest
 from ..table.registry import CommandSpec, command_table
 from ..table.versions import SHORTEST_DOUBLES
 from ..values.types import type_name
+from .cluster import Cluster
 from .execution import Execution
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
 from .limits import Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking
+from .replication import Replication, ReplicationCopy
 from .sessions import RUN_IN_TRANSACTION, CommandListener, Monitor, Pauses, Session, Users, Waiter
 from .statistics import Statistics
 from .turns import CommandTurns, ScriptRunning
@@ -78,6 +80,16 @@ class EngineCopy(NamedTuple):
     scripting: ScriptingCopy
     users: tuple[dict[str, AclUser], dict[str, RestToken]]
     config: Mapping[str, str]
+    topology: ReplicationCopy | None = None
+
+
+def _cluster(settings: KVConfig, ids: Ids) -> Cluster | None:
+    """Return the nodes of a cluster, or None."""
+    if not settings.cluster:
+        return None
+    return Cluster(
+        int(settings.cluster), settings.replicas, partial(ids.stream("kv", "nodes").hex, 40)
+    )
 
 
 class KVEngine:
@@ -100,7 +112,16 @@ class KVEngine:
         self.searches: deque[Search] = deque(maxlen=1000)
         """Searches made by clients, newest last."""
         self.random = ids.stream("kv", "random")
-        self.config = Config(dialect, self.table, debug_command=settings.debug_command)
+        self.cluster = _cluster(settings, ids)
+        """The nodes of a cluster, and their slots; None unless the server is one."""
+        self.topology: Replication | None = self.cluster
+        """The nodes of a server with several; None for a server with one address."""
+        self.config = Config(
+            dialect,
+            self.table,
+            debug_command=settings.debug_command,
+            is_cluster=self.cluster is not None,
+        )
         self.started_us = clock.now_us()
         self.last_save_us = self.started_us
         self.execution = Execution(self.started_us)
@@ -369,13 +390,16 @@ class KVEngine:
             self.check_available(session, spec, line)
             if not session.user.unrestricted:
                 self.users.permit(session, spec, line)
+            if self.topology is not None:
+                self.topology.check(session, spec, line)
             check_state(session, spec, line)
         except CommandError as error:
             session.abort_transaction()
             self.statistics.count_rejection(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()
-                raise CommandError(errors.exec_aborted_by(error.text)) from None
+                if not isinstance(error, Redirection):
+                    raise CommandError(errors.exec_aborted_by(error.text)) from None
             raise
         return spec
 
@@ -634,11 +658,12 @@ class KVEngine:
                 self.scripting.snapshot(),
                 self.users.snapshot(),
                 self.config.snapshot(),
+                None if self.topology is None else self.topology.snapshot(),
             )
 
     def restore(self, saved: EngineCopy) -> None:
         """Restore a copy, any number of times; raise ``ContractError`` for one of another kind."""
-        if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
+        if not isinstance(saved, EngineCopy) or not self._fits(saved):
             raise ContractError(
                 "this snapshot is of another kind of kv_server: restore it on a server with the same "
                 "dialect= and engine= as the original"
@@ -652,11 +677,26 @@ class KVEngine:
                 keyspace.restore(content)
             self.scripting.restore(saved.scripting)
             self.users.restore(*saved.users)
+            if self.topology is not None and saved.topology is not None:
+                self.topology.restore(saved.topology)
             self.memory.left = 0
             self.follow_config()
             if self.tracking:
                 self.tracking.invalidate_all()
             self._retry_waiters()
+
+    def _fits(self, saved: EngineCopy) -> bool:
+        """Return whether a copy is of a server with the same databases and nodes."""
+        nodes = 0 if self.topology is None else len(self.topology.nodes)
+        saved_nodes = 0 if saved.topology is None else len(saved.topology.primaries)
+        return len(saved.databases) == len(self.databases) and saved_nodes == nodes
+
+    def change_nodes(self, change: Callable[..., object], *arguments: object) -> None:
+        """Call a function that changes the roles of nodes or the owners of slots."""
+        with self.lock:
+            change(*arguments)
+            assert self.topology is not None
+            self.topology.follow(self)
 
     def remove_expired(self) -> None:
         """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""

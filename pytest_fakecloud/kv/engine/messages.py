@@ -70,6 +70,14 @@ class PubSub:
                     receivers += 1
         return receivers
 
+    def receivers(self, channel: bytes) -> list[Session]:
+        """Return who gets a message of a channel, once per subscription."""
+        sessions = list(self._listeners["channel"].get(channel, ()))
+        for pattern, listening in self._listeners["pattern"].items():
+            if matcher(pattern)(channel):
+                sessions += listening
+        return sessions
+
     def publish_to_shard(self, channel: bytes, message: bytes) -> int:
         sessions = self._listeners["shard"].get(channel, {})
         for session in sessions:

@@ -34,6 +34,7 @@ from .keyspace import Keyspace
 if TYPE_CHECKING:
     from ...core.signals import Signal
     from .engine import KVEngine
+    from .replication import NodeClient
 
 
 class TrackingOptions:
@@ -91,6 +92,8 @@ class Session:
         self.engine = engine
         self.user = user
         self.db = db
+        self.node: NodeClient | None = None
+        """The connection to one of several nodes, or to the node of a cluster; otherwise None."""
         self.interface = interface
         self.address = address
         self.id = id

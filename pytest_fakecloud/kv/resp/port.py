@@ -32,6 +32,7 @@ from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..engine.engine import KVEngine
+from ..engine.replication import Node, NodeClient
 from ..engine.sessions import Waiter
 from ..errors import CommandError
 from ..interruptions import CommandSender, Grouping
@@ -65,9 +66,12 @@ class PortHandler:
 
     is_unfinished = False
 
-    def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
+    def __init__(
+        self, engine: KVEngine, app: KVApp, node: Node | None, connection: Connection
+    ) -> None:
         self._engine = engine
         self._app = app
+        self._node = node
         self._connection = connection
         self._begun = b""
         """The first bytes, which do not determine the protocol yet."""
@@ -92,6 +96,8 @@ class PortHandler:
         self._connection.handler = client = PortConnection(
             self._engine, self._app, self._connection
         )
+        if self._node is not None and self._engine.topology is not None:
+            client.session.node = NodeClient(self._engine.topology, self._node)
         return client.receive(begun)
 
     def renew(self) -> bool:

@@ -55,6 +55,10 @@ class ScriptFailure(Exception):
 # -- messages --------------------------------------------------------------------------------------
 
 NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
+NOT_LOCAL = b"ERR Script attempted to access a non local key in a cluster node"
+CLUSTER_DOWN = b"ERR Script attempted to execute a command while the cluster is down"
+CROSSSLOT = b"ERR Script attempted to access keys that do not hash to the same slot"
+NO_CLUSTER = b"ERR Can not run script on cluster, 'no-cluster' flag is set."
 NOT_BUSY = b"NOTBUSY No scripts in execution right now."
 UNKILLABLE = (
     b"UNKILLABLE Sorry the script already executed write commands against the dataset. You can "

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.registry import Registry
 from ...core.timers import TimeLimit, give_way, monotonic
 from ..acl import Denied
+from ..engine.cluster import key_slot
 from ..engine.limits import LONGEST_WAIT_SECONDS
 from ..errors import OOM, CommandError, CountedError, as_reply, one_line
 from ..reply import Reply
@@ -66,6 +67,8 @@ class ScriptRun:
     wrote: bool = False
     """Whether a write command was called, after which the run cannot be killed."""
     killed: bool = False
+    slots: set[int] | None = None
+    """The slots of a cluster that the script has accessed, if it may access only one."""
 
     @property
     def is_function(self) -> bool:
@@ -304,6 +307,8 @@ class Scripting:
         no_writes = flags is not None and b"no-writes" in flags
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
+        if flags is not None and b"no-cluster" in flags and self.engine.cluster is not None:
+            raise CommandError(errors.NO_CLUSTER)
         clock = self.engine.clock
         run = ScriptRun(
             clock,
@@ -316,6 +321,9 @@ class Scripting:
             monotonic(),
             clock.now_us(),
         )
+        is_in_one_slot = flags is not None and b"allow-cross-slot-keys" not in flags
+        if self.engine.cluster is not None and session.node is not None and is_in_one_slot:
+            run.slots = set(map(key_slot, keys))
         before = (session.db, session.resp, session.in_script)
         session.resp_before_script = session.resp
         tracking = self.engine.tracking
@@ -418,6 +426,12 @@ class Scripting:
             raise CommandError(errors.waits_in_script(spec.name.lower()))
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
+        if self.engine.topology is not None:
+            self.engine.topology.check_in_script(run.session, spec, line)
+            if run.slots is not None:
+                run.slots.update(key_slot(line[place]) for place, _ in spec.key_positions(line))
+                if len(run.slots) > 1:
+                    raise CommandError(errors.CROSSSLOT)
         self.engine.check_replicas(run.session, spec.write)
         # A script that has written is not stopped halfway.
         if run.without_memory and not run.wrote and "denyoom" in spec.flags:

@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from pytest_fakecloud.kv.acl import make_token
 from pytest_fakecloud.kv.fake import KVServer
 from tests.harness import wait_until
 
-from ..backing import BINARIES, MISSING, Process, free_port, publishing
+from ..backing import BINARIES, MISSING, Process, cluster_of_three, free_port, publishing
 from ..test_routes import listening
 
 pytestmark = pytest.mark.slow
@@ -154,21 +153,7 @@ def joined(nodes: list[Process]) -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def cluster(binary: str) -> Iterator[list[Process]]:
     # The cluster is shared by the module: nodes wait two seconds for each other before they answer.
-    options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port")
-    with ExitStack() as stack:
-        nodes = []
-        for _ in range(3):
-            nodes.append(Process(binary, *options, str(free_port())))
-            stack.callback(nodes[-1].close)
-        bounds = [0, 5461, 10923, 16384]
-        for node, first, end in zip(nodes, bounds, bounds[1:], strict=False):
-            node.call("CLUSTER", "ADDSLOTSRANGE", str(first), str(end - 1))
-        for epoch, node in enumerate(nodes, 1):
-            # Nodes with the same epoch would resolve that later, taking a moved slot back and
-            # deleting its keys.
-            node.call("CLUSTER", "SET-CONFIG-EPOCH", str(epoch))
-        for other in nodes[1:]:
-            nodes[0].call("CLUSTER", "MEET", "127.0.0.1", str(other.port), other.bus)
+    with cluster_of_three(binary) as nodes:
         yield nodes
 
 

@@ -12,7 +12,7 @@ from then on, in lines and as a reply. A line without a reply has to succeed.
 <line>` is sent by another client, whose name is one of `CLIENTS`, with or without a number; `port
 ends` closes its connection. A command that has to wait replies `waits`, and `port< <reply>` is what
 it finally returned; for a client that is not waiting, `port< <list>` are the messages it received
-since the last such line.
+since the last such line. If the server has several nodes, the number is that of the client's node.
 
 Each scenario (`== <name>`) starts with an empty database, and with the lines before the first one.
 `test_scenarios.py` plays them on the engine. The replies in this folder are those of real servers,
@@ -35,6 +35,7 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
+from pytest_fakecloud.kv.engine.replication import NodeClient
 from pytest_fakecloud.kv.engine.sessions import Waiter
 from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError, wrong_arity
 from pytest_fakecloud.kv.reply import NIL_ARRAY, BigNumber, Blocked, Status, Verbatim, double_text
@@ -206,6 +207,10 @@ class _Play:
         if name not in self._clients:
             address = f"127.0.0.1:500{number or 1}"
             client = self._clients[name] = self._run.other(**CLIENTS[kind], address=address)
+            topology = self._run.engine.topology
+            if topology is not None:
+                place = (int(number or 1) - 1) % len(topology.nodes)
+                client.session.node = NodeClient(topology, topology.nodes[place])
             received = self._received.setdefault(name, [])
             client.session.connection = pushing_to(received.append)
         return self._clients[name]

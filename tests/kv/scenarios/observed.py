@@ -102,7 +102,9 @@ class ObservedEffects:
 
         return checked
 
-    def _run_and_compare(self, session: Session, spec: CommandSpec, line: list[bytes]) -> Any:
+    def _run_and_compare(
+        self, session: Session, spec: CommandSpec, line: list[bytes], **options: bool
+    ) -> Any:
         """Run a command, which can run others, and compare it with its row."""
         outer, self.running = self.running, Running(spec, line)
         db, size = session.db, self._size()
@@ -110,7 +112,7 @@ class ObservedEffects:
         elements = copies_of(values, self._real_ms())
         snapshot = Snapshot(spec, line, {}, {}, {}, {})
         try:
-            reply = self._run(session, spec, line)
+            reply = self._run(session, spec, line, **options)
         finally:
             # A command that fails can have changed data, too.
             new_values = self._values(db, spec, line)

@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 from ... import errors
 from ...acl import ANONYMOUS, AclUser
+from ...engine.replication import node_of
 from ...engine.sessions import Session, TrackingOptions
 from ...engine.statistics import monitor_line
 from ...errors import CommandError
@@ -329,6 +330,8 @@ def echo(session: Session, args: Args) -> Reply:
 @command("SELECT")
 def select(session: Session, args: Args) -> Reply:
     """Select the database of the connection."""
+    if session.engine.cluster is not None and parse_int(args[0]) != 0:
+        raise CommandError(errors.SELECT_IN_CLUSTER)
     session.db = find_database(session, args[0])
     return OK
 
@@ -392,9 +395,13 @@ def hello(session: Session, args: Args) -> Reply:
     if user is ANONYMOUS:
         raise CommandError(errors.HELLO_NOAUTH)
     session.user, session.name, session.resp = user, name, version
+    mode, role = "standalone", "master"
+    if engine.topology is not None:
+        mode = engine.topology.mode
+        role = "master" if node_of(session).primary is None else "replica"
     return Map([
         b"server", b"redis", b"version", engine.version.encode(), b"proto", version,
-        b"id", session.id, b"mode", b"standalone", b"role", b"master",
+        b"id", session.id, b"mode", mode.encode(), b"role", role.encode(),
         b"modules", module_list(session, []),
     ])  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Any
 from ....core.assets import asset
 from ... import errors
 from ...engine.engine import KVEngine
+from ...engine.replication import Replication, info_fields, node_of
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
@@ -186,6 +187,31 @@ _SEVERAL_OF_VENDOR = {word: list(_OF_VENDOR) for word in ("default", "all")}
 _VENDOR_VERSION = "1.0.0"  # The number is decided here.
 
 
+def _of_node(session: Session, topology: Replication, section: str, lines: list[str]) -> list[str]:
+    """Return the lines of a section of INFO for the node to which a client is connected."""
+    node = node_of(session)
+    replaced = {
+        "redis_mode": topology.mode,
+        "run_id": node.id,
+        "tcp_port": node.port,
+        "cluster_enabled": int(session.engine.cluster is not None),
+    }
+    if section == "replication":
+        heading, _, _, *others = lines
+        return [heading, *info_fields(topology, node), *others]
+    if section == "keyspace" and not topology.has_all_keys():
+        keys = topology.keys(session)
+        expires = [session.db.expires[key] for key in keys if key in session.db.expires]
+        average = sum(at - session.now_ms for at in expires) // len(expires) if expires else 0
+        shown = f"db0:keys={len(keys)},expires={len(expires)},avg_ttl={average}"
+        return [lines[0], shown] if keys else lines[:1]
+    names = [line.partition(":")[0] for line in lines]
+    return [
+        f"{name}:{replaced[name]}" if name in replaced else line
+        for name, line in zip(names, lines, strict=True)
+    ]
+
+
 @command("INFO")
 def info(session: Session, args: Args) -> Reply:
     """Return information and statistics about the server."""
@@ -201,6 +227,8 @@ def info(session: Session, args: Args) -> Reply:
         heading = "# CPU" if name == "cpu" else f"# {name.capitalize()}"
         if name in (_OF_VENDOR if is_limited else SECTIONS):
             lines = [heading, *SECTIONS[name](session.engine)]
+            if session.engine.topology is not None:
+                lines = _of_node(session, session.engine.topology, name, lines)
             if is_vendor and name == "server":
                 lines.insert(2, f"upstash_version:{_VENDOR_VERSION}")
             parts.append("\r\n".join(lines) + "\r\n")

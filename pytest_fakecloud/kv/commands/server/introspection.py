@@ -363,7 +363,7 @@ def show_help(session: Session, args: Args, *, container: str) -> Reply:
 
 
 for _name, _spec in COMMANDS.items():
-    # All commands of the group "cluster" are rejected.
+    # CLUSTER HELP is rejected unless the server is a cluster.
     if _name.endswith(" HELP") and _spec.group != "cluster":
         _container = _name.removesuffix(" HELP")
         _summary = f"Return the subcommands of {_container}."

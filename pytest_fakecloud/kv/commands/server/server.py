@@ -1,7 +1,7 @@
 """Commands that act on whole databases, TIME, CONFIG, DEBUG, and those of processes and clusters.
 
 A fake has no process, no replicas and no files of its own, and it opens no connections to other
-servers, so commands of replication, persistence, modules and clusters mostly return an error.
+servers, so commands of replication, persistence and modules mostly return an error.
 
 DEBUG supports the subcommands that test suites of client libraries use. It is disabled by default.
 ``enable-debug-command`` allows it in Redis, ``kv_server(debug_command=True)`` in the fake.
@@ -17,7 +17,9 @@ from itertools import takewhile
 
 from ... import errors
 from ...config import ENCODING_LIMITS, check_addresses, memory_bytes
+from ...engine.cluster import Cluster, key_slot
 from ...engine.engine import KVEngine
+from ...engine.replication import node_of
 from ...engine.sessions import Session
 from ...errors import CommandError, disabled_by_option, one_line
 from ...reply import (
@@ -35,7 +37,7 @@ from ...reply import (
     Verbatim,
 )
 from ...syntax import decoded, encoded, parse_float, parse_int
-from ...table.registry import COMMANDS, Args, command, variant
+from ...table.registry import Args, command, variant
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
 from ..arguments import only_option, parse_options
@@ -52,6 +54,10 @@ def flush(session: Session, args: Args, *, every: bool) -> Reply:
     lazily = mode == b"ASYNC"
     if not mode:
         lazily = engine.config.text("lazyfree-lazy-user-flush") == "yes"
+    if engine.topology is not None and not engine.topology.has_all_keys():
+        for key in engine.topology.keys(session):
+            session.db.delete(key, "")
+        return OK
     for database in engine.databases if every else [session.db]:
         if lazily:  # INFO counts these keys.
             engine.statistics.freed_lazily += len(database)
@@ -66,7 +72,10 @@ def dbsize(session: Session, args: Args) -> Reply:
     if not session.engine.active_expire:
         # Count expired keys as well, as long as no client has accessed them.
         return len(session.db.values)
-    return len(session.db)
+    topology = session.engine.topology
+    if topology is None or topology.has_all_keys():
+        return len(session.db)
+    return len(topology.keys(session))
 
 
 @command("TIME")
@@ -83,6 +92,8 @@ def time(session: Session, args: Args) -> Reply:
 def swapdb(session: Session, args: Args) -> Reply:
     """Swap the contents of two databases."""
     engine = session.engine
+    if engine.cluster is not None:
+        raise CommandError(errors.SWAPDB_IN_CLUSTER)
     first = parse_int(args[0], -(2**31), 2**31 - 1, errors.FIRST_DB_INDEX)
     second = parse_int(args[1], -(2**31), 2**31 - 1, errors.SECOND_DB_INDEX)
     if not all(0 <= index < len(engine.databases) for index in (first, second)):
@@ -204,6 +215,8 @@ def shutdown(session: Session, args: Args) -> Reply:
 @command("REPLICAOF", "SLAVEOF")
 def replicaof(session: Session, args: Args) -> Reply:
     """Replicate another server; returns an error, except for NO ONE."""
+    if session.engine.cluster is not None:
+        raise CommandError(errors.REPLICAOF_REFUSED)
     if args[0].upper() == b"NO" and args[1].upper() == b"ONE":
         return OK
     parse_int(args[1], 0, 65535, errors.BAD_MASTER_PORT)
@@ -213,6 +226,8 @@ def replicaof(session: Session, args: Args) -> Reply:
 @command("FAILOVER")
 def failover(session: Session, args: Args) -> Reply:
     """Fail over to a replica; always returns an error, because there are no replicas."""
+    if session.engine.cluster is not None:
+        raise CommandError(errors.FAILOVER_IN_CLUSTER)
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
     for word, values in parse_options(args, 0, {b"TIMEOUT": 1, b"TO": 2, b"FORCE": 0}):
@@ -245,8 +260,15 @@ def replconf(session: Session, args: Args) -> Reply:
 
 @command("ROLE")
 def role(session: Session, args: Args) -> Reply:
-    """Return the replication role of the server: a master without replicas."""
-    return [b"master", 0, []]
+    """Return the replication role of the server: by default a master without replicas."""
+    topology = session.engine.topology
+    if topology is None:
+        return [b"master", 0, []]
+    node = node_of(session)
+    if node.primary is not None:
+        return [b"slave", node.primary.host.encode(), node.primary.port, b"connected", 0]
+    replicas = topology.replicas_of(node)
+    return [b"master", 0, [[node.host.encode(), b"%d" % node.port, b"0"] for node in replicas]]
 
 
 @command("MIGRATE")
@@ -263,7 +285,20 @@ def migrate(session: Session, args: Args) -> Reply:
     parse_int(args[3])
     if not any(session.db.exists(key) for key in keys):
         return Status(b"NOKEY")
+    if session.engine.cluster is not None and _move(session.engine.cluster, args, keys):
+        return OK
     raise CommandError(errors.MIGRATE_REFUSED)
+
+
+def _move(cluster: Cluster, args: Args, keys: Args) -> bool:
+    """Move keys to the node at an address that imports their slots; return whether there is one."""
+    for node in cluster.nodes:
+        if node.address.encode() == b"%b:%b" % (args[0], args[1]):
+            imported = {slot for slot, _ in cluster.importing(node)}
+            if all(key_slot(key) in imported for key in keys):
+                cluster.move_keys(keys)
+                return True
+    return False
 
 
 @command("MODULE LIST")
@@ -322,15 +357,6 @@ def lolwut(session: Session, args: Args) -> Reply:
     if len(args) > 1 and args[0].upper() == b"VERSION":
         parse_int(args[1])
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
-
-
-_OF_CLUSTER = (name for name in COMMANDS if name.startswith("CLUSTER "))
-
-
-@command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
-def cluster(session: Session, args: Args) -> Reply:
-    """Manage a cluster; always returns an error, because cluster mode is off."""
-    raise CommandError(errors.CLUSTER_DISABLED)
 
 
 # -- DEBUG ---------------------------------------------------------------------------------------

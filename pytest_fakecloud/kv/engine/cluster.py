@@ -1,0 +1,315 @@
+"""A cluster: the slots that each node serves, and the check whether a node serves a command.
+
+All nodes share one database, in which a key belongs to the node that owns its slot. While a slot moves,
+the keys that have moved already belong to the node that imports it. All nodes know at once what changes
+(decided here); between real nodes, this takes a moment.
+"""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .. import errors
+from ..errors import CommandError, Redirection
+from ..scripting import errors as script_errors
+from .replication import Node, NodeClient, Replication, ReplicationCopy
+
+if TYPE_CHECKING:
+    from ..table.keys import KeySpec
+    from ..table.registry import CommandSpec
+    from .engine import KVEngine
+    from .sessions import Session
+
+SLOTS = 16384
+_NOBODY = -1
+"""Stands for the owner of a slot that no node serves."""
+_LAST = frozenset({"EXEC", "DISCARD", "RESET"})
+"""Commands that end a transaction."""
+
+
+def key_slot(key: bytes) -> int:
+    """Return the slot of a key or a channel: the checksum of its hash tag, or of the whole key
+    (specification).
+    """
+    start = key.find(b"{")
+    end = key.find(b"}", start + 1) if start >= 0 else -1
+    tag = key[start + 1 : end] if end > start + 1 else key
+    return crc_hqx(tag, 0) % SLOTS
+
+
+@dataclass
+class _Move:
+    """A slot on its way: its source knows the target, its target the source, or both."""
+
+    target: Node | None = None
+    """The node to which the owner migrates the slot."""
+    source: Node | None = None
+    """The node from which ``importer`` imports the slot."""
+    importer: Node | None = None
+    moved: set[bytes] = field(default_factory=set)
+    """The keys that have left the owner."""
+
+
+@dataclass
+class ClusterCopy(ReplicationCopy):
+    """A copy of the roles of nodes and of the owners of slots."""
+
+    owners: list[int]
+
+
+class Cluster(Replication):
+    """The nodes of a cluster, and which of them owns each slot."""
+
+    mode = "cluster"
+
+    def __init__(self, primaries: int, replicas: int, new_id: Callable[[], str]) -> None:
+        super().__init__(primaries, replicas, new_id)
+        self._owners: list[int] = []
+        """For each slot, the place of its owner in ``nodes``, or ``_NOBODY``."""
+        for place in range(primaries):  # as redis-cli divides them
+            end = round(SLOTS / primaries * (place + 1))
+            self._owners += [place] * (end - len(self._owners))
+        self._moves: dict[int, _Move] = {}
+        self.is_down = False
+        """Whether the cluster reports that it is down, although each slot has an owner."""
+
+    # -- what clients and commands ask for -----------------------------------------------------------
+
+    def owner(self, slot: int) -> Node | None:
+        place = self._owners[slot]
+        return None if place == _NOBODY else self.nodes[place]
+
+    def node(self, id: bytes) -> Node | None:
+        """Return the node with this ID."""
+        return next((node for node in self.nodes if node.id.encode() == id.lower()), None)
+
+    def ranges(self, node: Node | None = None) -> list[tuple[int, int, Node]]:
+        """Return the first and the last slot of each run of slots, and its owner: all runs, or those of
+        a node.
+        """
+        wanted = None if node is None else self.nodes.index(node)
+        runs: list[tuple[int, int, int]] = []
+        begun = 0
+        for slot in range(1, SLOTS + 1):
+            place = self._owners[begun]
+            if slot == SLOTS or self._owners[slot] != place:
+                if place != _NOBODY and wanted in (None, place):
+                    runs.append((begun, slot - 1, place))
+                begun = slot
+        return [(first, last, self.nodes[place]) for first, last, place in runs]
+
+    @property
+    def assigned(self) -> int:
+        """The number of slots with an owner."""
+        return SLOTS - self._owners.count(_NOBODY)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes with slots."""
+        return len({*self._owners} - {_NOBODY})
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether the state of the cluster is ``ok``. It needs all slots (``require-full-coverage``)."""
+        return not self.is_down and _NOBODY not in self._owners
+
+    def migrating(self, node: Node) -> Iterator[tuple[int, Node]]:
+        """Yield the slots that a node migrates, each with the node that gets it."""
+        for slot, move in sorted(self._moves.items()):
+            if move.target is not None and self.owner(slot) is node:
+                yield slot, move.target
+
+    def importing(self, node: Node) -> Iterator[tuple[int, Node]]:
+        """Yield the slots that a node imports, each with the node from which it comes."""
+        for slot, move in sorted(self._moves.items()):
+            if move.source is not None and move.importer is node:
+                yield slot, move.source
+
+    # -- the keys of a node --------------------------------------------------------------------------
+
+    def _holds(self, node: Node, key: bytes) -> bool:
+        """Return whether a node has a key, if it exists."""
+        slot = key_slot(key)
+        move = self._moves.get(slot)
+        if move is not None and key in move.moved:
+            return node is (move.importer or move.target)
+        return self.owner(slot) is self.primary_of(node)
+
+    def keys(self, session: Session) -> Sequence[bytes]:
+        client = session.node
+        if client is None or self.has_all_keys():
+            return list(session.db)
+        return [key for key in session.db if self._holds(client.node, key)]
+
+    def has_key(self, session: Session, key: bytes) -> bool:
+        return session.node is None or self._holds(session.node.node, key)
+
+    def has_all_keys(self) -> bool:
+        return not self._moves and self.size == 1
+
+    def keys_in(self, session: Session, slot: int) -> list[bytes]:
+        """Return the keys of a slot that the client's node has."""
+        return [key for key in self.keys(session) if key_slot(key) == slot]
+
+    def move_keys(self, keys: Iterable[bytes]) -> None:
+        """Let keys be at the node that imports their slot."""
+        for key in keys:
+            move = self._moves.get(key_slot(key))
+            if move is not None:
+                move.moved.add(key)
+
+    # -- changes -------------------------------------------------------------------------------------
+
+    def migrate(self, slot: int, target: Node) -> None:
+        """Let the owner of a slot migrate it to another node."""
+        self._moves.setdefault(slot, _Move()).target = target
+
+    def import_from(self, slot: int, source: Node, importer: Node) -> None:
+        """Let a node import a slot from another one."""
+        move = self._moves.setdefault(slot, _Move())
+        move.source, move.importer = source, importer
+
+    def end_move(self, slot: int) -> None:
+        """Leave a slot and its keys where they are."""
+        self._moves.pop(slot, None)
+
+    def assign(self, slots: Iterable[int], node: Node | None) -> None:
+        """Give slots and their keys to a node, or to none."""
+        place = _NOBODY if node is None else self.nodes.index(node)
+        for slot in slots:
+            self._owners[slot] = place
+            self._moves.pop(slot, None)
+
+    def next_primary(self, node: Node) -> Node:
+        """Return the primary that follows a node, to which a slot can move."""
+        primaries = [other for other in self.nodes if other.primary is None]
+        return primaries[(primaries.index(self.primary_of(node)) + 1) % len(primaries)]
+
+    def promote(self, replica: Node) -> None:
+        former = self.nodes.index(self.primary_of(replica))
+        super().promote(replica)
+        place = self.nodes.index(replica)
+        self._owners = [place if owner == former else owner for owner in self._owners]
+
+    def follow(self, engine: KVEngine) -> None:
+        super().follow(engine)
+        for session in engine.connected.copy().values():
+            client = session.node
+            if client is None or not session.subscriptions["shard"]:
+                continue
+            lost = [
+                name
+                for name in session.subscriptions["shard"]
+                if self.owner(key_slot(name)) is not self.primary_of(client.node)
+            ]
+            if lost:
+                engine.pubsub.unsubscribe(session, "shard", lost)
+
+    def snapshot(self) -> ClusterCopy:
+        return ClusterCopy(**vars(super().snapshot()), owners=self._owners.copy())
+
+    def restore(self, saved: ReplicationCopy) -> None:
+        super().restore(saved)
+        assert isinstance(saved, ClusterCopy)
+        self._owners = saved.owners.copy()
+        self._moves.clear()
+
+    # -- the check of a command ----------------------------------------------------------------------
+
+    def check(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
+        client = session.node
+        if client is None:
+            return
+        is_asking = client.is_asking or "asking" in spec.flags
+        stays_in_transaction = session.transaction is not None and spec.name not in _LAST
+        if spec.name not in ("ASKING", "MULTI") and not stays_in_transaction:
+            client.is_asking = False
+        commands = session.queued_commands if spec.name == "EXEC" else [(spec, line)]
+        self._check_commands(session, client, commands, is_asking)
+
+    def check_in_script(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
+        client = session.node
+        if client is None:
+            return
+        try:
+            # A script may use what its own line was allowed to.
+            self._check_commands(session, client, [(spec, line)], True, reads_replica=True)
+        except Redirection as error:
+            if error.text.startswith(b"CLUSTERDOWN The"):
+                raise CommandError(script_errors.CLUSTER_DOWN) from None
+            raise CommandError(script_errors.NOT_LOCAL) from None
+
+    def _check_commands(
+        self,
+        session: Session,
+        client: NodeClient,
+        commands: Collection[tuple[CommandSpec, list[bytes]]],
+        is_asking: bool,
+        *,
+        reads_replica: bool = False,
+    ) -> None:
+        """Raise ``Redirection`` unless the client's node serves all keys of these commands."""
+        node = client.node
+        keys = [
+            (line[place], key) for spec, line in commands for place, key in spec.key_positions(line)
+        ]
+        writes = any(spec.write for spec, _ in commands)
+        if not keys:
+            if writes and node.primary is not None:
+                raise CommandError(errors.READ_ONLY_REPLICA)
+            return
+        slot = key_slot(keys[0][0])
+        owner = self.owner(slot)
+        if owner is None:
+            raise Redirection(errors.SLOT_NOT_SERVED)
+        if any(key_slot(key) != slot for key, _ in keys):
+            raise Redirection(errors.CROSSSLOT)
+        if not self.is_serving and not all(key.is_channel for _, key in keys):
+            raise Redirection(errors.CLUSTER_DOWN)
+        if slot in self._moves and not any(spec.name == "MIGRATE" for spec, _ in commands):
+            move = self._moves[slot]
+            if owner is node and move.target is not None:
+                self._check_migrating(session, move.target, slot, keys)
+            elif move.importer is node and is_asking:
+                self._check_importing(session, slot, keys, writes)
+                return
+        if owner is not node:
+            reads = (client.reads_replica or reads_replica) and not writes
+            if node.primary is owner and (reads or all(key.is_channel for _, key in keys)):
+                return
+            raise Redirection(errors.moved(slot, owner.address))
+
+    def _check_migrating(
+        self, session: Session, target: Node, slot: int, keys: list[tuple[bytes, KeySpec]]
+    ) -> None:
+        """Raise ``Redirection`` unless all keys are still at the node that migrates their slot."""
+        existing = self._existing(session, slot, keys)
+        if not all(existing):
+            if any(existing):
+                raise Redirection(errors.TRYAGAIN)
+            raise Redirection(errors.ask(slot, target.address))
+
+    def _check_importing(
+        self, session: Session, slot: int, keys: list[tuple[bytes, KeySpec]], writes: bool
+    ) -> None:
+        """Raise ``Redirection`` if one of several keys has not arrived at the node that imports their
+        slot. Keys that a client writes there have arrived.
+        """
+        if len({key for key, _ in keys}) > 1 and not all(self._existing(session, slot, keys)):
+            raise Redirection(errors.TRYAGAIN)
+        if writes:
+            self.move_keys(key for key, _ in keys)
+
+    def _existing(
+        self, session: Session, slot: int, keys: list[tuple[bytes, KeySpec]]
+    ) -> list[bool]:
+        """Return for each key, but not for channels, whether it is at the client's node."""
+        session.engine.update_time()
+        return [
+            self.has_key(session, key) and session.db.find(key) is not None
+            for key, spec in keys
+            if not spec.is_channel
+        ]

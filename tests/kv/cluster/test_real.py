@@ -1,0 +1,221 @@
+"""The scenarios of clusters, played on a fake and on a real cluster: each reply is the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import pytest
+
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.fake import KVServer
+from tests.harness import wait_until
+from tests.kv.backing import BINARIES, MISSING, OneNodeCluster, cluster_of_three
+from tests.kv.comparison.faces import Port
+from tests.kv.conftest import argv
+from tests.kv.scenarios import Scenario, scenarios
+
+pytestmark = pytest.mark.slow
+ONE_NODE = {
+    name: steps
+    for name, (settings, steps) in scenarios("vendor/server/cluster").items()
+    if settings["cluster"] is True
+}
+_CHANGING = re.compile(rb"\b[0-9a-f]{40}\b|(?<=@)\d+")
+"""IDs, and the port of the bus."""
+_ABOUT_NODES = (
+    "CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER INFO", "CLUSTER MYID",
+    "CLUSTER HELP", "CLUSTER LINKS", "INFO cluster",
+)  # fmt: skip
+
+
+NAMES = ["redis"] if "redis" in BINARIES else [pytest.param("none", marks=MISSING)]
+A_MOVE = """
+1 MSET {b}1 x {b}2 y
+1 CLUSTER SETSLOT 3300 MIGRATING $2
+2 CLUSTER SETSLOT 3300 IMPORTING $1
+1 GET {b}1
+1 GET {b}new
+1 SET {b}new 1
+1 MGET {b}1 {b}new
+1 EVAL "return 1" 1 {b}new
+1 MULTI
+1 GET {b}new
+1 EXEC
+2 GET {b}1
+1 MIGRATE $host $port2 {b}1 0 1000
+1 GET {b}1
+1 MGET {b}1 {b}2
+2 ASKING
+2 GET {b}1
+2 GET {b}1
+2 ASKING
+2 MGET {b}1 {b}2
+2 ASKING
+2 SET {b}new 5
+2 ASKING
+2 MULTI
+2 GET {b}1
+2 GET {b}new
+2 EXEC
+2 GET {b}1
+2 ASKING
+2 PING
+2 GET {b}1
+1 CLUSTER COUNTKEYSINSLOT 3300
+2 CLUSTER COUNTKEYSINSLOT 3300
+1 CLUSTER GETKEYSINSLOT 3300 9
+1 DBSIZE
+2 DBSIZE
+1 CLUSTER SETSLOT 3300 NODE $2
+1 MIGRATE $host $port2 {b}2 0 1000
+2 CLUSTER SETSLOT 3300 NODE $2
+1 CLUSTER SETSLOT 3300 NODE $2
+3 CLUSTER SETSLOT 3300 NODE $2
+1 GET {b}2
+2 GET {b}2
+3 GET {b}2
+2 MGET {b}1 {b}2 {b}new
+1 CLUSTER SLOTS
+3 CLUSTER SLOTS
+1 READONLY
+1 GET {b}2
+3 GET foo
+2 GET foo
+2 MGET foo b
+2 EVAL "return redis.call('GET', 'foo')" 0
+2 EVAL "return redis.call('GET', 'f')" 1 {b}1
+1 SPUBLISH foo x
+1 SSUBSCRIBE foo
+3 DBSIZE
+1 FLUSHALL
+2 DBSIZE
+2 CLUSTER SETSLOT 3300 MIGRATING $3
+2 CLUSTER SETSLOT 3300 STABLE
+2 GET {b}none
+"""
+"""Commands to the nodes, by number: slot 3300 moves from the first to the second one."""
+
+
+@pytest.fixture(params=NAMES)
+def real(request: pytest.FixtureRequest) -> Iterator[OneNodeCluster]:
+    with closing(OneNodeCluster(request.param)) as server:
+        yield server
+
+
+@pytest.mark.parametrize("steps", ONE_NODE.values(), ids=ONE_NODE)
+def test_one_node(real: OneNodeCluster, steps: Scenario) -> None:
+    with (
+        KVServer(Context.alone(), dialect="redis", cluster=True) as server,
+        closing(Port(server.database_url)) as port,
+    ):
+        kept: list[dict[bytes, bytes]] = [{}, {}]
+        for line, expected in steps:
+            words = argv((line.removeprefix("port> "),))
+            replies = [
+                client.call([names.get(word, unquote_to_bytes(word)) for word in words])
+                for client, names in zip((port, real), kept, strict=True)
+            ]
+            if isinstance(expected, str) and expected.startswith("$"):
+                for names, reply in zip(kept, replies, strict=True):
+                    names[expected.encode()] = reply
+            ours, theirs = (
+                normal(words, reply, address_of(url))
+                for reply, url in zip(replies, (server.database_url, real.url), strict=True)
+            )
+            assert ours == theirs, line
+
+
+def test_the_replies_about_all_nodes(real: OneNodeCluster) -> None:
+    with KVServer(Context.alone(), dialect="redis", cluster=True) as server:
+        for resp in (2, 3):
+            with closing(Port(server.database_url, resp)) as port:
+                real.call([b"HELLO", b"%d" % resp])
+                for line in _ABOUT_NODES:
+                    words = argv((line,))
+                    ours, theirs = (
+                        normal(words, client.call(words), address_of(url))
+                        for client, url in ((port, server.database_url), (real, real.url))
+                    )
+                    assert ours == theirs, line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_slot_moves(name: str) -> None:
+    with (
+        cluster_of_three(BINARIES[name]) as processes,
+        KVServer(Context.alone(), dialect="redis", cluster=3) as server,
+        ExitStack() as stack,
+    ):
+        nodes = server._engine.topology.nodes[:3]  # type: ignore[union-attr]
+        password = f":{server.env['REDIS_URL'].split(':')[2].split('@')[0]}@"
+        urls = [
+            [f"redis://127.0.0.1:{process.port}" for process in processes],
+            [f"redis://{password}{node.address}" for node in nodes],
+        ]
+        theirs, ours = (
+            _Nodes([stack.enter_context(closing(Port(url))) for url in cluster]) for cluster in urls
+        )
+        wait_until(theirs.know_each_other)
+        for line in A_MOVE.split("\n")[1:-1]:
+            assert ours.call(line) == theirs.call(line), line
+
+
+class _Nodes:
+    """The nodes of a cluster, whose replies have no IDs and ports in them."""
+
+    def __init__(self, ports: list[Port]) -> None:
+        self._ports = ports
+        self._ids = [port.call([b"CLUSTER", b"MYID"]) for port in ports]
+        self._numbers = [b"%d" % port._socket.getpeername()[1] for port in ports]
+
+    def know_each_other(self) -> bool:
+        return all(
+            b"cluster_state:ok" in info and b"cluster_known_nodes:3" in info
+            for info in (port.call([b"CLUSTER", b"INFO"]) for port in self._ports)
+        )
+
+    def call(self, line: str) -> Any:
+        number, _, command = line.partition(" ")
+        words = {b"$host": b"127.0.0.1", b"$port2": self._numbers[1]}
+        words |= {b"$%d" % place: id for place, id in enumerate(self._ids, 1)}
+        port = self._ports[int(number) - 1]
+        reply = port.call([words.get(word, word) for word in argv((command,))])
+        if command == "CLUSTER SLOTS":  # without the replicas, which only the fake has
+            reply = [owned[:3] for owned in reply]
+        return self._normal(reply)
+
+    def _normal(self, reply: Any) -> Any:
+        if isinstance(reply, tuple):
+            return type(reply)(*map(self._normal, reply))
+        if isinstance(reply, list):
+            return list(map(self._normal, reply))
+        if isinstance(reply, bytes):
+            for place, (id, number) in enumerate(zip(self._ids, self._numbers, strict=True)):
+                reply = reply.replace(id, b"id%d" % place).replace(number, b"port%d" % place)
+            return reply
+        if isinstance(reply, int) and b"%d" % reply in self._numbers:
+            return self._numbers.index(b"%d" % reply) - 3
+        return reply
+
+
+def address_of(url: str) -> str:
+    return url.rpartition("/")[2].rpartition("@")[2]
+
+
+def normal(words: list[bytes], reply: Any, address: str) -> Any:
+    """Return a reply without what differs from run to run, and without the address of its server."""
+    host, _, port = address.encode().rpartition(b":")
+    if isinstance(reply, tuple):
+        return type(reply)(*[normal(words, part, address) for part in reply])
+    if isinstance(reply, list):
+        return [normal(words, item, address) for item in reply]
+    if isinstance(reply, bytes):
+        # A real node does not know its host before it has met another one.
+        for part in (host, port):
+            reply = reply.replace(part, b"")
+        return b"INFO" if words[:2] == [b"INFO", b"server"] else _CHANGING.sub(b"?", reply)
+    return 0 if reply == int(port) or words[:1] == [b"HELLO"] else reply
