@@ -21,6 +21,7 @@ from .algorithms.glob import matcher
 from .engine.engine import KVEngine
 from .engine.replication import Node
 from .errors import CommandError
+from .faults import KVFaults, nodes_of
 from .interruptions import Between, Place
 from .reply import (
     Blocked,
@@ -80,6 +81,7 @@ class KVServer(Fake):
     _config: KVConfig
     _app: KVApp
     _engine: KVEngine | RedisEngine
+    faults: KVFaults
 
     def _make_app(self) -> KVApp:
         config, clock, ids = self._config, self._time, self._context.ids
@@ -91,7 +93,14 @@ class KVServer(Fake):
                 from .real_redis.engine import RedisEngine
             self._engine = real = RedisEngine(clock, ids, config.engine, config)
             self._exits.callback(real.close)
-        return KVApp(self._instruments, self._engine, config)
+        app = KVApp(self._instruments, self._engine, config)
+        if isinstance(self._engine, KVEngine) and self._engine.topology is not None:
+            app.node_faults = faults = nodes_of(self.faults)
+            faults.connect(self._engine)
+        return app
+
+    def _new_faults(self) -> KVFaults:
+        return KVFaults(self._context.ids.stream(self.name, "faults"), self._time, self._config)
 
     def _open(self, app: App) -> None:
         self._port: Mount | None = None

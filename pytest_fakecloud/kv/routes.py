@@ -41,6 +41,7 @@ from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
     from ..http.hub import Hub
+    from .faults import NodeFaults
     from .resp.port import PortConnection
     from .sse import EventStream
 
@@ -65,6 +66,8 @@ class KVApp(App):
     """
 
     service: ClassVar[str] = "kv"
+    node_faults: NodeFaults | None = None
+    """The faults of a server with several nodes, or of a cluster."""
     hub: Hub | None = None
     """The hub whose thread serves the database port; None without one."""
     fact_fields: ClassVar[Mapping[str, Field]] = {

@@ -160,7 +160,7 @@ class ReplayedFake:
 
     def __init__(self, real: Fake, context: Context, time: Time) -> None:
         settings = {**core_of(real).settings, "name": real.name}
-        for name in ("host", "port", "token", "database_port"):
+        for name in ("host", "port", "token", "database_port", "node_ports"):
             settings.pop(name, None)
         if "delivery" in settings:
             settings["delivery"] = "driven"
@@ -208,6 +208,8 @@ class ReplayedFake:
     def end_waits(self) -> None:
         """End the calls that wait for data or a time that has come; only some fakes have any."""
 
+    fault_actions: frozenset[str] = frozenset()
+    """The kinds of actions on faults that change the fake."""
     delivers = False
     """Whether the fake makes delivery attempts, which begin and finish at different times."""
 
@@ -263,7 +265,7 @@ class _Player:
         elif copy.delivers and isinstance(entry, Event) and entry.kind == "attempt":
             yield work._replace(order=began(entry), perform=partial(copy.begin_attempt, entry))
             yield work._replace(perform=partial(copy.finish_attempt, entry))
-        elif isinstance(entry, Action) and entry.call is not None:
+        elif isinstance(entry, Action) and (entry.call or entry.kind in copy.fault_actions):
             yield work._replace(perform=partial(copy.replay_action, entry))
         elif entry.number in events:
             yield work

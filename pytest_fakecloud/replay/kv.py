@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ..cloud.fake import Context, Fake, core_of
-from ..core.calls import Call, on_connection
+from ..core.calls import Action, Call, on_connection
 from ..kv.acl import tester
+from ..kv.engine.replication import Node, NodeClient
 from ..kv.engine.sessions import Waiter
+from ..kv.faults import KINDS as NODE_FAULTS
+from ..kv.faults import arrive, happen_to_nodes
 from ..kv.reply import to_resp
 from ..kv.table.groups import GROUPS
 from ..kv.table.registry import CommandSpec
@@ -18,25 +22,37 @@ from . import journal
 class ReplayedKVServer(journal.ReplayedFake):
     """A replayed key-value server, with its database connections and their blocked commands."""
 
+    fault_actions = frozenset({"remove_fault", "clear_faults"})
+
     def __init__(self, real: Fake, context: Context, time: journal.Time) -> None:
         super().__init__(real, context, time)
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []
+        self._migrating: set[int] = set()
+        """The slots of a cluster that a fault migrates."""
+        nodes, real_nodes = _nodes_of(self.fake), _nodes_of(real)
+        for node, real_node in zip(nodes, real_nodes, strict=True):
+            node.host, node.port = real_node.host, real_node.port
+
+    def replay_action(self, action: Action) -> None:
+        super().replay_action(action)
+        if action.kind in self.fault_actions:
+            self._end_migrations()
 
     def replay_call(self, call: Call) -> None:
         """Replay a request, or a command of the database port in its connection's session."""
         if not on_connection(call):
             super().replay_call(call)
             return
-        if call.outcome in journal.UNFINISHED or (call.fault is not None and not call.reached):
+        if call.outcome in journal.UNFINISHED:
             return
         engine = core_of(self.fake).engine
-        session = self._sessions.get(call.client)
-        if session is None:
-            # Only sessions of the port may block.
-            session = engine.session(tester(self.fake._dialect), interface="port")
-            self._sessions[call.client] = session
+        session = self._session_of(call)
         words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.request_body)]
+        if engine.topology is not None:
+            self._repeat_faults(call, session, words)
+        if call.fault is not None and not call.reached:
+            return
         if words[0].upper() == b"HELLO":
             words = words[:2]
         # The database port reads the clock once before it records the call.
@@ -46,9 +62,40 @@ class ReplayedKVServer(journal.ReplayedFake):
         if isinstance(reply, Waiter):
             self._waiting.append((call, reply))
             return
+        if any("arrives" in fault for fault in call.faults):
+            self._end_migrations()
         spec = engine.table.find(words)
         if spec is None or _is_about_data(spec):
             self._compare(call, reply, session)
+
+    def _session_of(self, call: Call) -> Any:
+        """Return the session of a call's connection, at the node that has received it."""
+        session = self._sessions.get(call.client)
+        if session is None:
+            engine = core_of(self.fake).engine
+            # Only sessions of the port may block.
+            session = engine.session(tester(self.fake._dialect), interface="port")
+            self._sessions[call.client] = session
+            if engine.topology is not None:
+                node = engine.topology.nodes[call.facts["node"] - 1]
+                session.node = NodeClient(engine.topology, node)
+        return session
+
+    def _repeat_faults(self, call: Call, session: Any, words: list[bytes]) -> None:
+        """Let the faults of a call happen to the nodes again."""
+        nodes = core_of(self.fake).engine.topology.nodes
+        for fault in call.faults:
+            kind = fault["kind"]
+            if kind in NODE_FAULTS:
+                slot, target = int(fault["slot"]), nodes[int(fault["node"]) - 1]
+                happen_to_nodes(kind, session, words, slot, target)
+                if kind == "ask":
+                    self._migrating.add(slot)
+
+    def _end_migrations(self) -> None:
+        if self._migrating:
+            arrive(core_of(self.fake).engine, self._migrating)
+            self._migrating.clear()
 
     def end_waits(self) -> None:
         for call, waiter in list(self._waiting):
@@ -63,6 +110,12 @@ class ReplayedKVServer(journal.ReplayedFake):
             raise journal.Inexact(
                 f"command {call.number} received a different answer in the replay"
             )
+
+
+def _nodes_of(fake: Any) -> Sequence[Node]:
+    """Return the nodes of a server, none if it has one address."""
+    topology = core_of(fake).engine.topology
+    return () if topology is None else topology.nodes
 
 
 def _is_about_data(spec: CommandSpec) -> bool:

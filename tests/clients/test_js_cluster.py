@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,13 +23,27 @@ def place_of(server: KVServer) -> dict[str, Any]:
     return {"host": url.hostname, "port": url.port, "password": url.password}
 
 
+def words(server: KVServer) -> dict[str, Callable[..., Any]]:
+    """Return the functions that the tests in JavaScript call."""
+    return {
+        "flush": lambda: server.execute("FLUSHALL"),
+        "moved": lambda key: server.faults.moved(key).hits,
+        "ask": lambda key: server.faults.ask(key, times=1).hits,
+        "failover": lambda key: server.faults.failover(key=key).hits,
+        "contents": server.contents,
+    }
+
+
 def test_clusters() -> None:
     node.need("ioredis", "redis", "bullmq")
     with Cloud() as cloud:
+        one, three = (cloud.kv_server(dialect="redis", cluster=nodes) for nodes in (1, 3))
         clusters = {
-            name: {**place_of(cloud.kv_server(dialect="redis", cluster=nodes)), "nodes": nodes}
-            for name, nodes in (("one node", 1), ("three nodes", 3))
+            "one node": {**place_of(one), "nodes": 1},
+            "three nodes": {**place_of(three), "nodes": 3},
         }
-        outcome = node.run("cluster.test.mjs", {"FAKE_CLUSTERS": json.dumps(clusters)})
-        assert outcome.passed == 18
+        with node.control(words(three)) as control:
+            environment = {"FAKE_CLUSTERS": json.dumps(clusters), **control}
+            outcome = node.run("cluster.test.mjs", environment)
+        assert outcome.passed == 20
         assert cloud.violations() == []

@@ -183,6 +183,22 @@ def test_reads_from_replicas(cloud: Cloud) -> None:
 
 
 def test_another_database_is_refused(server: KVServer) -> None:
-    with redis.Redis.from_url(f"{server.database_url}/1") as client:
-        with pytest.raises(redis.ResponseError, match="SELECT is not allowed in cluster mode"):
-            client.get("a")
+    refusal = pytest.raises(redis.ResponseError, match="SELECT is not allowed in cluster mode")
+    with redis.Redis.from_url(f"{server.database_url}/1") as client, refusal:
+        client.get("a")
+
+
+def test_a_resharding_and_a_failover(cloud: Cloud, connect: Connect) -> None:
+    server = cloud.kv_server(dialect="redis", cluster=3)
+    client = connect(server)
+    client.set("b", 0)
+    server.faults.moved("b")
+    server.faults.ask("c", times=2)
+    server.faults.failover(key="a")
+    for _ in range(3):
+        for key in ONE_PER_NODE:
+            client.incr(key)
+    assert server.contents() == dict.fromkeys(ONE_PER_NODE, "3")
+    server.faults.cluster_down(times=1, key="b")
+    client.incr("b")  # which the client repeats
+    assert server.value("b") == "4"

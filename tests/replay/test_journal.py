@@ -295,11 +295,31 @@ def _streams(cloud: Cloud) -> None:
     kv.client().set("b", "1")
 
 
+def _cluster(cloud: Cloud) -> None:
+    """Each answer of a node is compared, so the replay has the same nodes at the same time."""
+    kv = cloud.kv_server(dialect="redis", cluster=3)
+    with redis.RedisCluster.from_url(kv.database_url) as client:
+        client.set("b", "1")
+        client.keys(target_nodes="primaries")
+        kv.faults.moved("b")
+        kv.faults.ask("c", times=2)
+        kv.faults.failover(key="a")
+        with kv.faults.cluster_down(key="f", times=1):
+            client.set("f", "1")
+        for key in ("a", "b", "c"):
+            client.incr(key)
+            client.incr(key)
+        with kv.faults.ask("foo"):
+            client.set("foo", "1")
+        client.set("foo", "2")
+        client.keys(target_nodes="primaries")
+
+
 SCENES: dict[str, Callable[[Cloud], None]] = {
     "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "kv_times": _kv_times,
     "kv_connections": _kv_connections, "kv_blocked": _kv_blocked, "vector": _vector,
     "broker": _broker, "queue": _queue, "actions": _actions, "port_faults": _port_faults,
-    "streams": _streams, "settings": _settings,
+    "streams": _streams, "settings": _settings, "cluster": _cluster,
 }  # fmt: skip
 
 

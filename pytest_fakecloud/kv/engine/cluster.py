@@ -73,8 +73,8 @@ class Cluster(Replication):
             end = round(SLOTS / primaries * (place + 1))
             self._owners += [place] * (end - len(self._owners))
         self._moves: dict[int, _Move] = {}
-        self.is_down = False
-        """Whether the cluster reports that it is down, although each slot has an owner."""
+        self.reports_failure: Callable[[], bool] = lambda: False
+        """Returns whether the state of the cluster is ``fail``, although each slot has an owner."""
 
     # -- what clients and commands ask for -----------------------------------------------------------
 
@@ -113,13 +113,19 @@ class Cluster(Replication):
 
     @property
     def is_serving(self) -> bool:
-        """Whether the state of the cluster is ``ok``. It needs all slots (``require-full-coverage``)."""
-        return not self.is_down and _NOBODY not in self._owners
+        """Whether each slot has an owner, which real clusters require by default, too."""
+        return _NOBODY not in self._owners
 
     def migrating(self, node: Node) -> Iterator[tuple[int, Node]]:
         """Yield the slots that a node migrates, each with the node that gets it."""
+        for slot, target in self.all_migrating():
+            if self.owner(slot) is node:
+                yield slot, target
+
+    def all_migrating(self) -> Iterator[tuple[int, Node]]:
+        """Yield the slots that any node migrates, each with the node that gets it."""
         for slot, move in sorted(self._moves.items()):
-            if move.target is not None and self.owner(slot) is node:
+            if move.target is not None:
                 yield slot, move.target
 
     def importing(self, node: Node) -> Iterator[tuple[int, Node]]:

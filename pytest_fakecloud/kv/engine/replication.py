@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Node:
     """One address of a server. Its ``host`` and ``port`` are known once it listens."""
 
+    number: int
+    """Its place among the nodes, from 1 on."""
     id: str
     """40 hexadecimal digits, also the run ID."""
     epoch: int
@@ -57,10 +59,13 @@ class Replication:
 
     def __init__(self, primaries: int, replicas: int, new_id: Callable[[], str]) -> None:
         """Create this number of primaries, each with a number of replicas."""
-        self.nodes = [Node(new_id(), 0 if primaries == 1 else n + 1) for n in range(primaries)]
-        """All nodes: first the primaries, then the replicas of each, as they were at the start."""
-        for primary in self.nodes[:primaries]:
-            self.nodes += [Node(new_id(), primary.epoch, primary) for _ in range(replicas)]
+        self.nodes: list[Node] = []
+        """All nodes: first the primaries, then a replica of each, as they were at the start."""
+        for number in range(1, primaries + 1):
+            self.nodes.append(Node(number, new_id(), number if primaries > 1 else 0))
+        for primary in self.nodes[:primaries] * replicas:
+            number = len(self.nodes) + 1
+            self.nodes.append(Node(number, new_id(), primary.epoch, primary))
         self.epoch = max(node.epoch for node in self.nodes)
         """The highest epoch."""
 

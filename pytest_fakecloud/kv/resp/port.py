@@ -93,7 +93,8 @@ class PortHandler:
             self._send_max_clients()
             return False
         self._engine.statistics.received_connections += 1
-        self._connection.handler = client = PortConnection(
+        connection_type = PortConnection if self._node is None else NodeConnection
+        self._connection.handler = client = connection_type(
             self._engine, self._app, self._connection
         )
         if self._node is not None and self._engine.topology is not None:
@@ -203,7 +204,12 @@ class PortConnection:
         clock = self.engine.clock
         at_us = app.settle() if clock.state_timers else clock.now_us()
         call = open_call(
-            app.recorder, line, at_us=at_us, client=self.client, database=session.db.index
+            app.recorder,
+            line,
+            at_us=at_us,
+            client=self.client,
+            database=session.db.index,
+            node=0 if session.node is None else session.node.node.number,
         )
         if session.reply_mode != "on":
             session.begin_command()
@@ -232,7 +238,7 @@ class PortConnection:
         request.principal, request.route, request.call = self.session.user, call.route, call
         return request
 
-    def _perform(self, line: list[bytes], call: Call) -> Answer:
+    def _perform(self, line: list[bytes], call: Call) -> AnyResponse:
         """Run the command of a call: the end of the chain."""
         if call.reached:
             raise ContractError(
@@ -410,3 +416,31 @@ class PortConnection:
         session = self.session
         session.connection = None
         self.engine.abandon(session)
+
+
+class NodeConnection(PortConnection):
+    """A client's connection to one of several nodes, which have faults of their own."""
+
+    def _perform(self, line: list[bytes], call: Call) -> AnyResponse:
+        faults = self.app.node_faults
+        if faults is None or not faults.is_active:
+            return super()._perform(line, call)
+        request = self._request_of(call)
+        effect = faults.before(self.session, request, line)
+        if isinstance(effect, CommandError):
+            return self._answer(effect)
+        if effect is not None:
+            self._end_other_connections()
+            return effect
+        answer = super()._perform(line, call)
+        faults.after(request)
+        return answer
+
+    def _end_other_connections(self) -> None:
+        """End those of all other clients of this node, because it fails."""
+        own = self.session.node
+        for client in list(self.app.clients):
+            other = client.session.node
+            is_here = own is not None and other is not None and other.node is own.node
+            if is_here and client is not self:
+                client.cut()

@@ -31,11 +31,17 @@ class CommandCall(Call):
     __slots__ = ("_words",)
 
     def __init__(
-        self, words: list[bytes], recorder: Recorder, at_us: int, client: tuple[str, int], db: int
+        self,
+        words: list[bytes],
+        recorder: Recorder,
+        at_us: int,
+        client: tuple[str, int],
+        db: int,
+        node: int,
     ) -> None:
         super().__init__(
             0, at_us, recorder.service, recorder.fake, "RESP", "/",
-            client=client, reader=_facts_reader(db), route="database-port",
+            client=client, reader=_facts_reader(db, node), route="database-port",
         )  # fmt: skip
         self._words: list[bytes] | None = words
         """The words; None once the body was cut."""
@@ -50,13 +56,21 @@ class CommandCall(Call):
 
 
 def open_call(
-    recorder: Recorder, line: list[bytes], *, at_us: int, client: tuple[str, int], database: int
+    recorder: Recorder,
+    line: list[bytes],
+    *,
+    at_us: int,
+    client: tuple[str, int],
+    database: int,
+    node: int = 0,
 ) -> Call:
-    """Record a command without its secrets, and only the beginning of a large one."""
+    """Record a command without its secrets, and only the beginning of a large one. ``node`` is the
+    number of the node that has received it, or 0 if the server has one address.
+    """
     size = sum(map(len, line))
     whole = without_secrets(line) if line[0].upper() in WITH_SECRETS else line
     shown = whole if size <= LARGE else [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
-    call = CommandCall(shown, recorder, at_us, client, database)
+    call = CommandCall(shown, recorder, at_us, client, database, node)
     recorder.begin_call(call, size if shown is whole else sum(map(len, shown)))
     if size > LARGE:
         record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
@@ -83,13 +97,18 @@ def _json_of(line: list[bytes]) -> bytes:
 
 
 class _CommandFacts(NamedTuple):
-    """Reads the facts of the commands sent to a database."""
+    """Reads the facts of the commands sent to a database, or to a node."""
 
     database: int
+    node: int
 
     def facts_of(self, call: Call) -> dict[str, Any]:
         facts = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
-        return {**facts, "database": self.database} if self.database else facts
+        if self.database:
+            facts["database"] = self.database
+        if self.node:
+            facts["node"] = self.node
+        return facts
 
 
 _facts_reader = functools.lru_cache(_CommandFacts)

@@ -5,6 +5,7 @@ import { after, describe, test } from "node:test";
 import { Queue, Worker } from "bullmq";
 import Redis from "ioredis";
 import { createCluster } from "redis";
+import { control } from "./control.mjs";
 
 const clusters = JSON.parse(process.env.FAKE_CLUSTERS);
 // A key for each of three nodes.
@@ -98,6 +99,35 @@ for (const [name, { host, port, password, nodes }] of Object.entries(clusters)) 
       for (let i = 0; i < 4; i++) assert.equal(await cluster.get("b"), "read");
     });
   });
+
+  if (nodes > 1) {
+    // What clients do about a resharding and a failover.
+    const faults = async (increment) => {
+      await control("flush");
+      for (const key of keys) await increment(key);
+      await control("moved", "b");
+      await control("ask", "c");
+      await control("failover", "a");
+      for (let i = 0; i < 2; i++) for (const key of keys) await increment(key);
+      assert.deepEqual(await control("contents"), { a: "3", b: "3", c: "3" });
+    };
+
+    test("ioredis survives", async () => {
+      const cluster = new Redis.Cluster([{ host, port }], { redisOptions: { password } });
+      after(() => cluster.disconnect());
+      await faults((key) => cluster.incr(key));
+    });
+
+    test("node-redis survives", async () => {
+      const cluster = createCluster({ rootNodes: [{ url: `redis://${host}:${port}` }], defaults: { password } });
+      cluster.on("error", () => {});
+      await cluster.connect();
+      after(() => cluster.destroy());
+      // It does not repeat a command that it had sent before the connection ended.
+      const incr = (key) => cluster.incr(key).catch((error) => (error.code === "ECONNRESET" ? incr(key) : Promise.reject(error)));
+      await faults(incr);
+    });
+  }
 
   describe(`BullMQ, ${name}`, () => {
     const open = (prefix) => {

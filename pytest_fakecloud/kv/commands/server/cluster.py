@@ -206,8 +206,9 @@ def info(session: Session, args: Args) -> Reply:
     """Return the state of the cluster."""
     cluster = _cluster(session)
     node = node_of(session)
+    is_ok = cluster.is_serving and not cluster.reports_failure()
     fields = {
-        "cluster_state": "ok" if cluster.is_serving else "fail",
+        "cluster_state": "ok" if is_ok else "fail",
         "cluster_slots_assigned": cluster.assigned,
         "cluster_slots_ok": cluster.assigned,
         "cluster_slots_pfail": 0,
