@@ -46,7 +46,8 @@ def every_failure(
     ``services`` limits the calls that fail to those of some fakes, given by fixture or name. ``faults``
     are ``"respond"`` (respond with ``status``, over the Redis protocol with ``-LOADING``; the engine is
     not reached), ``"drop"`` (no response, no effect) and ``"lose_response"`` (an effect, but no
-    response).
+    response), and of a cluster the faults of ``kv_server`` with these names: ``"failover"``,
+    ``"moved"``, ``"ask"`` (until the end of the trial) and ``"cluster_down"``.
 
     Returns the trials with a failing call. Raises ``BrokenPromiseError`` if the promise was broken in
     one of them, any exception of the trial without faults, and ``ContractError`` if the code makes
@@ -92,11 +93,19 @@ def _fail_each_call(
     ]
     if not points:
         names = ", ".join(sorted(player.subject.disturbed)) or "any fake"
-        raise ContractError(f"the code made no call to {names}, so there is nothing to fail")
+        is_of_nodes = not {"respond", "drop", "lose_response"}.intersection(faults)
+        call = (
+            "command with keys over the Redis protocol to a cluster among"
+            if is_of_nodes
+            else "call to"
+        )
+        raise ContractError(f"the code made no {call} {names}, so there is nothing to fail")
     failures = []
     for fault in faults:
         detail = str(status) if fault == "respond" and status != 503 else ""
         for number, point in enumerate(points, 1):
+            if fault not in [kind for kind, _ in point.choices]:
+                continue  # a fault of clusters, at another call
             disturbance = Disturbance(point.strand, point.number, fault, detail)
             trial = player.play(Schedule([disturbance]))
             call = next(

@@ -13,14 +13,16 @@ from ..core.errors import ContractError, shown, unknown_name
 
 Kind: TypeAlias = Literal[
     "jump", "nearly", "past", "tick", "delay", "switch", "rebalance", "redeliver",
-    "rotate_token", "hold", "partition", "crash", "respond", "drop", "lose_response",
-    "duplicate", "slow", "late", "wake", "crash_after_response", "fail", "unreachable", "numbers",
+    "rotate_token", "hold", "moved", "ask", "partition", "crash", "respond", "drop",
+    "lose_response", "failover", "cluster_down", "duplicate",
+    "slow", "late", "wake", "crash_after_response", "fail", "unreachable", "numbers",
 ]  # fmt: skip
 """Kinds of disturbances. Faults have the same names as in ``faults`` and on the fakes.
 
 Before a call: ``jump`` moves the clock to the next known time, ``nearly`` to a millisecond before
 it, ``past`` to a second after it, ``tick`` by a short span; ``delay`` pauses one strand; ``switch``
-runs another strand first; ``partition`` separates a client from a fake. Around the call: faults,
+runs another strand first; ``partition`` separates a client from a fake; ``moved`` and ``ask`` move a
+slot of a cluster. Around the call: faults,
 and ``slow``, which delays its answer. After it: ``late`` runs another strand before the code
 receives the answer, ``wake`` before the code continues after a sleep or a lock. At the start of a
 delivery: ``duplicate``, ``crash_after_response``, ``fail`` and ``unreachable``. In a whole trial:
@@ -34,7 +36,8 @@ PAUSES: frozenset[Kind] = frozenset({"jump", "nearly", "past", "tick", "delay"})
 """Kinds that pause a strand before its call."""
 TRIED: tuple[Kind, ...] = (
     "crash_after_response", "crash", "lose_response", "switch", "late", "wake", "fail",
-    "unreachable", "duplicate", "jump", "past", "drop", "respond", "delay", "slow", "nearly",
+    "unreachable", "duplicate", "jump", "past", "drop", "respond", "failover", "moved", "ask",
+    "cluster_down", "delay", "slow", "nearly",
     "partition", "tick", "redeliver", "rebalance", "hold", "rotate_token",
     "numbers",
 )  # fmt: skip
@@ -43,7 +46,9 @@ CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""
 RANDOM = "@random"
 """The strand of a ``numbers`` disturbance, whose point is the number of the series."""
-FAULTS: frozenset[Kind] = frozenset({"respond", "drop", "lose_response", "duplicate"})
+FAULTS: frozenset[Kind] = frozenset({
+    "respond", "drop", "lose_response", "failover", "cluster_down", "duplicate",
+})  # fmt: skip
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS: frozenset[Kind] = FAULTS | {"crash"}
 """All kinds that determine a call's outcome."""

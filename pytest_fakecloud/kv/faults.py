@@ -221,6 +221,23 @@ def served_slot(session: Session, line: list[bytes]) -> int | None:
     return slot if is_owner else None
 
 
+def possible_faults(session: Session, line: list[bytes]) -> tuple[NodeFaultKind, ...]:
+    """Return the kinds of faults that can happen to nodes before a command of a client."""
+    if served_slot(session, line) is None:
+        return ()
+    cluster, node = session.engine.cluster, _node_of(session)
+    has_several = cluster is not None and cluster.next_primary(node) is not node
+    topology = session.engine.topology
+    has_replicas = topology is not None and bool(topology.replicas_of(node))
+    is_possible = {
+        "failover": has_replicas,
+        "cluster_down": cluster is not None,
+        "moved": has_several,
+        "ask": has_several,
+    }
+    return tuple(kind for kind in KINDS if is_possible[kind])
+
+
 def target_of(kind: NodeFaultKind, session: Session) -> Node:
     """Return the node to which a fault moves slots: of another kind than ``failover``, the next primary;
     for ``cluster_down``, which moves none, the client's own node.

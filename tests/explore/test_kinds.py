@@ -8,11 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 import requests
 from qstash import QStash
 from upstash_redis import Redis
 
-from pytest_fakecloud import Broker, Cloud, DeliveredRequest, Fake, KVServer, Queue
+from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
 from pytest_fakecloud.explore.fakes import OngoingDisturbances
 from pytest_fakecloud.explore.patches import explored
 
@@ -448,3 +449,59 @@ def test_tokens_of_every_service_return_after_their_rotation(cloud: Cloud) -> No
             rotated.rotate(fake)
         rotated.reset()
         assert [dict(fake.env) for fake in fakes] == before
+
+
+@pytest.fixture
+def shards(cloud: Cloud) -> KVServer:
+    return cloud.kv_server(name="shards", dialect="redis", cluster=3)
+
+
+def test_nodes_of_a_cluster(cloud: Cloud, shards: KVServer, seen: Seen) -> None:
+    url = shards.database_url
+
+    def run() -> None:
+        # Each trial opens a connection to the first node, which has the slot.
+        with redis.Redis.from_url(url, retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0)) as b:
+            for _ in range(2):
+                try:
+                    seen.values.append(b.incr("b"))
+                except redis.RedisError as error:
+                    seen.values.append(str(error).partition(" ")[0])
+
+    assert played(cloud, run, seen, "") == [1, 2]
+    # redis-py cuts off the code of an error.
+    assert played(cloud, run, seen, "run.1 moved") == ["3300", "3300"]
+    assert played(cloud, run, seen, "run.2 ask") == [1, "3300"]
+    assert played(cloud, run, seen, "run.1 cluster_down")[1:] == [1]
+    lost, redirected = played(cloud, run, seen, "run.1 failover")
+    assert isinstance(lost, str)
+    assert redirected == "3300"
+    assert shards.contents() == {}
+    assert played(cloud, run, seen, "") == [1, 2]
+
+
+def test_a_cluster_client_survives_every_failure(cloud: Cloud, shards: KVServer) -> None:
+    def run() -> None:
+        with redis.RedisCluster.from_url(shards.database_url) as client:
+            client.set("b", 1)
+
+    def check() -> None:
+        assert shards.contents() == {"b": "1"}
+
+    kinds = ("failover", "moved", "ask", "cluster_down")
+    failures = cloud.every_failure(run, check, faults=kinds)
+    assert [failure.fault for failure in failures] == list(kinds)
+    assert all(failure.held and failure.exception is None for failure in failures)
+
+
+def test_a_client_without_a_cluster_does_not_survive(cloud: Cloud, shards: KVServer) -> None:
+    def run() -> None:
+        with redis.Redis.from_url(shards.database_url) as client:
+            client.set("b", 1)
+
+    failure = cloud.every_failure(run, faults="moved").only()
+    assert isinstance(failure.exception, redis.exceptions.MovedError)
+    with pytest.raises(ContractError, match="no command with keys"):
+        cloud.every_failure(
+            lambda: redis.Redis.from_url(shards.database_url).dbsize(), faults="ask"
+        )

@@ -343,7 +343,9 @@ def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
             yield line, [(line.strand, number, text.partition(" ")[0])]
 
 
-_OF_A_FAKE: frozenset[Kind] = frozenset({"rebalance", "redeliver", "rotate_token", "hold"})
+_OF_A_FAKE: frozenset[Kind] = frozenset({
+    "rebalance", "redeliver", "rotate_token", "hold", "moved", "ask",
+})  # fmt: skip
 """Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ...core.calls import Call
 from ...core.errors import one_line, shown
 from ...kv.command_fields import keys_of
 
-FailureName = Literal["respond", "drop", "lose_response"]
-FAILURES: tuple[FailureName, ...] = ("respond", "drop", "lose_response")
+FailureName = Literal[
+    "respond", "drop", "lose_response", "failover", "moved", "ask", "cluster_down"
+]
+FAILURES: tuple[FailureName, ...] = get_args(FailureName)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,8 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Req
 from ...inspect.data import state_of
 from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
+from ...kv.errors import CLUSTER_DOWN
+from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ...reporting.calls import SEVERAL, command_of
 from ..accesses import Access
 from ..fakes import ROTATED_US
@@ -30,6 +32,7 @@ from .strands import Source, Strand, carried_source, source_of
 from .turns import describe_places
 
 if TYPE_CHECKING:
+    from ...kv.engine.replication import Node
     from ...kv.engine.sessions import Session
 
 
@@ -44,6 +47,8 @@ _FAULT_WORDS: dict[str, str] = {
     "drop": "is lost before it arrives",
     "lose_response": "succeeds, but its answer is lost",
     "duplicate": "arrives twice",
+    "failover": "is lost, because its node fails and a replica takes over",
+    "cluster_down": "is rejected, because the cluster is down",
 }
 
 
@@ -192,6 +197,8 @@ class Calls:
         if self._state.plan.notes and fake.name in self._state.subject.disturbed:
             route = "" if request is None else request.call.route
             disturbances = _possible_disturbances(fake.fixture, route, may_wait=may_wait)
+            if request is not None:
+                disturbances += tuple((kind, "") for kind in _faults_of_nodes(fake, request))
             self._clock.note_point(strand, disturbances)
 
     def _pause(
@@ -342,9 +349,10 @@ class Calls:
     ) -> Disturbance | None:
         """Apply the disturbances before a call, and return the fault of the call, if any."""
         fault = None
+        faults = (*_faults_of(request.call.route), *_faults_of_nodes(fake, request))
         for disturbance in disturbances:
             if disturbance.kind in FAULTS:
-                if disturbance.kind not in _faults_of(request.call.route):
+                if disturbance.kind not in faults:
                     continue
                 fault = disturbance
             elif not self._apply_before(strand, disturbance, fake, request):
@@ -376,6 +384,10 @@ class Calls:
             text = f"is cut off from {fake.name} for {span} s"
         elif disturbance.kind in ("rebalance", "redeliver"):
             text = _disturb_group(disturbance.kind, fake, request.params.get("group"))
+        elif disturbance.kind in _faults_of_nodes(fake, request):
+            slot, target = disturb_nodes(disturbance.kind, session_of(fake, request), request)
+            moving = "moves" if disturbance.kind == "moved" else "is moving"
+            text = f"slot {slot} of {fake.name} {moving} to {target.address}"
         if text:
             self._state.add_line(strand.name, text, is_disturbance=True)
         return bool(text)
@@ -388,6 +400,11 @@ class Calls:
         request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
         if fault.kind == "drop":
             return ConnectionEffect("drop")
+        if fault.kind in ("failover", "cluster_down"):
+            disturb_nodes(fault.kind, session_of(fake, request), request)
+            if fault.kind == "failover":
+                return ConnectionEffect("drop", reset=True)
+            return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
         if fault.kind == "respond":
             session = session_of(fake, request)
             if session is not None:
@@ -433,6 +450,27 @@ def _possible_disturbances(fixture: str, route: str, *, may_wait: bool) -> Choic
 def _faults_of(route: str) -> tuple[Kind, ...]:
     """Return the faults of a call that are possible on its transport."""
     return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
+
+
+def _faults_of_nodes(fake: Any, request: Request) -> tuple[Kind, ...]:
+    """Return the faults of nodes that are possible at a command of a cluster."""
+    if fake.fixture != "kv_server" or core_of(fake).app.node_faults is None:
+        return ()
+    session = session_of(fake, request)
+    return () if session is None else possible_faults(session, _line_of(request))
+
+
+def disturb_nodes(kind: Any, session: Any, request: Request) -> tuple[int, Node]:
+    """Let a fault happen to nodes that is possible at a command; return its slot and its node."""
+    line = _line_of(request)
+    slot, target = served_slot(session, line), target_of(kind, session)
+    assert slot is not None
+    happen_to_nodes(kind, session, line, slot, target)
+    return slot, target
+
+
+def _line_of(request: Request) -> list[bytes]:
+    return [word.encode("utf-8", "surrogatepass") for word in json.loads(request.body)]
 
 
 def _loading(session: Session) -> Answer:
