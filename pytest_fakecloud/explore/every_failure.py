@@ -94,12 +94,12 @@ def _fail_each_call(
     if not points:
         names = ", ".join(sorted(player.subject.disturbed)) or "any fake"
         is_of_nodes = not {"respond", "drop", "lose_response"}.intersection(faults)
-        call = (
+        made = (
             "command with keys over the Redis protocol to a cluster among"
             if is_of_nodes
             else "call to"
         )
-        raise ContractError(f"the code made no {call} {names}, so there is nothing to fail")
+        raise ContractError(f"the code made no {made} {names}, so there is nothing to fail")
     failures = []
     for fault in faults:
         detail = str(status) if fault == "respond" and status != 503 else ""

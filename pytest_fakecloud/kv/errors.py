@@ -467,6 +467,11 @@ CROSSSLOT = b"CROSSSLOT Keys in request don't hash to the same slot"
 TRYAGAIN = b"TRYAGAIN Multiple keys request during rehashing of slot"
 moved = Template("MOVED <slot> <address>")
 ask = Template("ASK <slot> <address>")
+WAIT_ON_REPLICA = (
+    b"ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
+    b"replica is configured to be writable (which is not the default) writes to replicas are just "
+    b"local and are not propagated."
+)
 READ_ONLY_REPLICA = b"READONLY You can't write against a read only replica."
 SELECT_IN_CLUSTER = b"ERR SELECT is not allowed in cluster mode"
 MOVE_IN_CLUSTER = b"ERR MOVE is not allowed in cluster mode"
@@ -477,6 +482,9 @@ FAILOVER_IN_CLUSTER = (
 )
 SORT_BY_IN_CLUSTER = b"ERR BY option of SORT denied in Cluster mode."
 SORT_GET_IN_CLUSTER = b"ERR GET option of SORT denied in Cluster mode."
+NO_SUCH_MASTER = b"ERR No such master with that name"
+DUPLICATE_MASTER = b"ERR Duplicate master name."
+ONLY_HELLO = b"ERR Only HELLO messages are accepted by Sentinel instances."
 FIXED_NODES = b"ERR The nodes of this server are fixed"
 FORGET_MYSELF = b"ERR I tried hard but I can't forget myself..."
 FORGET_MASTER = b"ERR Can't forget my master!"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
@@ -106,7 +107,9 @@ class KVServer(Fake):
         self._port: Mount | None = None
         """The database port; None if the commands run on a real server, which has its own."""
         self._node_ports: list[Mount] = []
-        """The ports of the nodes of a cluster, without the first one."""
+        """The ports of the other nodes than the one at ``database_url``."""
+        self._sentinel_mount: Mount | None = None
+        """The port of the sentinel; None without one."""
         super()._open(app)
         # Also for tests that do not use it: a port takes 20 µs, 0.5 % of a test with a client.
         if isinstance(self._engine, KVEngine):
@@ -117,6 +120,8 @@ class KVServer(Fake):
                 self._open_port(self._engine, port, node)
                 for port, node in zip(ports, nodes[1:], strict=False)
             ]
+            if self._config.sentinel:
+                self._sentinel_mount = self._open_sentinel(self._engine)
 
     @property
     def _password(self) -> str:
@@ -183,12 +188,44 @@ class KVServer(Fake):
             prepare=add_mount,
         )
 
+    def _open_sentinel(self, engine: KVEngine) -> Mount:
+        from .engine.sentinel import MASTER_NAME, Sentinel
+        from .resp.port import SentinelHandler
+
+        name, topology = self._config.sentinel, engine.topology
+        assert topology is not None
+        own = KVEngine(self._time, self._context.ids, KVConfig(dialect="redis"))
+        own.turns.step_aside = engine.turns.step_aside
+        sentinel = Sentinel(name if isinstance(name, str) else MASTER_NAME, topology, own, engine)
+        # The sentinel refers to the nodes.
+        topology.on_promotion = partial(Sentinel.publish_failover, weakref.proxy(sentinel))
+        return self._serve(
+            self._app,
+            self._mount.host,
+            self._config.sentinel_port,
+            protocol=partial(SentinelHandler, sentinel, self._app),
+            is_in_loop=True,
+            prepare=self._add_mount,
+        )
+
+    @property
+    def sentinel_address(self) -> tuple[str, int]:
+        """The host and the port of the sentinel, as clients of sentinels take them.
+
+        Raises ``ContractError`` for a server without ``sentinel=True``.
+        """
+        if self._sentinel_mount is None:
+            raise ContractError("this server has no sentinel: start it with sentinel=True")
+        return self._sentinel_mount.host, self._sentinel_mount.port
+
     def _ports(self) -> dict[str, Any]:
         ports: dict[str, Any] = super()._ports()
         if self._port is not None:
             ports["database_port"] = self._port.port
         if self._node_ports:
             ports["node_ports"] = [mount.port for mount in self._node_ports]
+        if self._sentinel_mount is not None:
+            ports["sentinel_port"] = self._sentinel_mount.port
         return ports
 
     @property

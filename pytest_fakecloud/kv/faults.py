@@ -110,7 +110,9 @@ class KVFaults(FaultPlan):
 
     def _need(self, name: str, is_possible: bool) -> None:
         if not is_possible:
-            needed = "cluster=True" if name == "cluster_down" else "cluster=3"
+            needed = {
+                "cluster_down": "cluster=True", "failover": "cluster=3 or sentinel=True",
+            }.get(name, "cluster=3")  # fmt: skip
             raise ContractError(
                 f"faults.{name}() needs a server with more nodes than this one: start it with "
                 f"dialect='redis', {needed}"
@@ -214,11 +216,12 @@ def served_slot(session: Session, line: list[bytes]) -> int | None:
     if client is None or spec is None or client.node.primary is not None or client.is_asking:
         return None
     slots = {key_slot(line[place]) for place, _ in spec.key_positions(line)}
+    if not isinstance(topology, Cluster):
+        return min(slots, default=None)
     if len(slots) != 1:
         return None
     [slot] = slots
-    is_owner = not isinstance(topology, Cluster) or topology.owner(slot) is client.node
-    return slot if is_owner else None
+    return slot if topology.owner(slot) is client.node else None
 
 
 def possible_faults(session: Session, line: list[bytes]) -> tuple[NodeFaultKind, ...]:

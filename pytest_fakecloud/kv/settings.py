@@ -98,9 +98,15 @@ class KVConfig(FakeConfig):
     slots, each with a replica. Only with ``dialect="redis"``.
     """
     node_ports: Sequence[int] = setting((), _PORTS, connects=True)
-    """Numbers of the ports of the other nodes of a cluster: first the primaries, then the replicas; by
+    """Numbers of the ports of the other nodes: first the primaries of a cluster, then the replicas; by
     default, any free ports.
     """
+    sentinel: bool | str = setting(False, either(SWITCH, text("a name", bool)))
+    """Start a primary, a replica and a sentinel that watches them under a name, ``"mymaster"`` for
+    ``True``. Only with ``dialect="redis"``.
+    """
+    sentinel_port: int | None = setting(None, optional(whole(0, MOST_PORT)), connects=True)
+    """Number of the sentinel's port; by default, any free port."""
     engine: str | None = setting(None, optional(text()), engines="both")
     """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
     isolation: Isolation = first_of(*get_args(Isolation), engines="real")
@@ -177,16 +183,29 @@ class KVConfig(FakeConfig):
             raise ContractError(
                 f"cluster={self.cluster!r} applies only to a stock server: pass dialect='redis'"
             )
+        if self.sentinel and not stock:
+            raise ContractError(
+                f"sentinel={self.sentinel!r} applies only to a stock server: pass dialect='redis'"
+            )
+        if self.sentinel and self.cluster:
+            raise ContractError(
+                "sentinels do not watch clusters, which replace their primaries themselves: leave out "
+                "sentinel= or cluster="
+            )
+        if self.sentinel_port is not None and not self.sentinel:
+            raise ContractError(
+                f"sentinel_port={self.sentinel_port} applies only to sentinels: pass sentinel=True"
+            )
         if len(self.node_ports) > self.other_nodes:
             raise ContractError(
-                f"node_ports={list(self.node_ports)} has more ports than there are other nodes, of "
-                f"which cluster={self.cluster!r} starts {self.other_nodes}: leave some out"
+                f"node_ports={list(self.node_ports)} has more ports than there are other nodes, "
+                f"which are {self.other_nodes}: leave some out, or pass cluster= or sentinel=True"
             )
 
     @property
     def replicas(self) -> int:
         """The number of replicas of each primary: none for a single node with all slots."""
-        return int(self.cluster > 1)
+        return int(self.cluster > 1 or bool(self.sentinel))
 
     @property
     def other_nodes(self) -> int:

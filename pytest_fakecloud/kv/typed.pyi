@@ -33,6 +33,8 @@ class KVSettings(TypedDict, total=False):
     int_text: Literal['integer', 'int']
     cluster: bool | int
     node_ports: Sequence[int]
+    sentinel: bool | str
+    sentinel_port: int | None
     engine: str | None
     isolation: Literal['prefix', 'database', 'none']
     max_request_size: int | Literal['dialect'] | None

@@ -160,7 +160,7 @@ class ReplayedFake:
 
     def __init__(self, real: Fake, context: Context, time: Time) -> None:
         settings = {**core_of(real).settings, "name": real.name}
-        for name in ("host", "port", "token", "database_port", "node_ports"):
+        for name in ("host", "port", "token", "database_port", "node_ports", "sentinel_port"):
             settings.pop(name, None)
         if "delivery" in settings:
             settings["delivery"] = "driven"

@@ -1,4 +1,4 @@
-"""Run the JavaScript clients of clusters in Node: ioredis, node-redis and BullMQ."""
+"""Run the JavaScript clients of clusters and sentinels in Node: ioredis, node-redis and BullMQ."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.fake import KVServer
@@ -31,7 +32,15 @@ def words(server: KVServer) -> dict[str, Callable[..., Any]]:
         "ask": lambda key: server.faults.ask(key, times=1).hits,
         "failover": lambda key: server.faults.failover(key=key).hits,
         "contents": server.contents,
+        "switch": lambda: switch(server),
     }
+
+
+def switch(server: KVServer) -> None:
+    """Let the sentinel begin a failover."""
+    host, port = server.sentinel_address
+    with redis.Redis(host, port) as client:
+        client.execute_command("SENTINEL", "FAILOVER", "mymaster")
 
 
 def test_clusters() -> None:
@@ -46,4 +55,17 @@ def test_clusters() -> None:
             environment = {"FAKE_CLUSTERS": json.dumps(clusters), **control}
             outcome = node.run("cluster.test.mjs", environment)
         assert outcome.passed == 20
+        assert cloud.violations() == []
+
+
+def test_a_sentinel() -> None:
+    node.need("ioredis", "redis")
+    with Cloud() as cloud:
+        server = cloud.kv_server(dialect="redis", sentinel=True)
+        host, port = server.sentinel_address
+        place = {"host": host, "port": port, "password": place_of(server)["password"]}
+        with node.control(words(server)) as control:
+            environment = {"FAKE_SENTINEL": json.dumps(place), **control}
+            outcome = node.run("sentinel.test.mjs", environment)
+        assert outcome.passed == 2
         assert cloud.violations() == []

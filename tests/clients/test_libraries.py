@@ -127,6 +127,51 @@ def test_what_celery_has_sent_can_be_looked_at(celery: Any, kv_server: KVServer)
     assert len(kv_server.value("celery")) == 2
 
 
+def done_by_celery(url: str, options: dict[str, Any]) -> object:
+    """Return the result of a task whose broker and backend are at a URL."""
+    from celery.contrib.testing.worker import start_worker
+
+    app = library("celery").Celery("shop", broker=url, backend=url)
+    app.conf.broker_transport_options = app.conf.result_backend_transport_options = options
+    try:
+        task = app.task(double)
+        with start_worker(app, perform_ping_check=False, pool="solo"):
+            return task.delay(21).get(timeout=10)
+    finally:
+        gc.collect()
+        app.backend.result_consumer.stop()
+        app.close()
+
+
+def test_celery_with_a_cluster_of_one_node(fakecloud: Cloud) -> None:
+    library("celery")
+    server = fakecloud.kv_server(dialect="redis", cluster=True)
+    # All keys are in one slot, because Celery does not know clusters.
+    assert done_by_celery(server.database_url, {"global_keyprefix": "{shop}:"}) == 42
+    assert server.keys("{shop}:*") == server.keys()
+
+
+def test_celery_with_a_sentinel(fakecloud: Cloud) -> None:
+    library("celery")
+    server = fakecloud.kv_server(dialect="redis", sentinel=True, database_password="")
+    host, port = server.sentinel_address
+    assert done_by_celery(f"sentinel://{host}:{port}", {"master_name": "mymaster"}) == 42
+
+
+def test_rq_with_a_sentinel_and_not_with_a_cluster(fakecloud: Cloud) -> None:
+    rq, redis = library("rq"), library("redis")
+    server = fakecloud.kv_server(dialect="redis", sentinel=True, database_password="")
+    connection = redis.Sentinel([server.sentinel_address]).master_for("mymaster")
+    queue = rq.Queue(connection=connection)
+    job = queue.enqueue(double, 21)
+    rq.SimpleWorker([queue], connection=connection).work(burst=True)
+    assert job.return_value() == 42
+    cluster = fakecloud.kv_server(dialect="redis", cluster=True)
+    refused = pytest.raises(redis.exceptions.ClusterCrossSlotError)
+    with redis.Redis.from_url(cluster.database_url) as client, refused:
+        rq.Queue(connection=client).enqueue(double, 21)
+
+
 def test_a_result_of_celery_ends_on_the_clock(
     celery: Any, kv_server: KVServer, fakecloud: Cloud
 ) -> None:

@@ -10,6 +10,7 @@ from ...core.budget import spend
 from .. import errors
 from ..algorithms.glob import matcher
 from ..config import Config
+from ..engine.replication import node_of
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
@@ -282,9 +283,16 @@ def _wait_for(session: Session, replicas: int, timeout_ms: int, reply: Reply) ->
 
 @command("WAIT")
 def wait(session: Session, args: Args) -> Reply:
-    """Wait for replicas to acknowledge all writes and return their number, which is always 0."""
-    replicas = parse_int(args[0])
-    return _wait_for(session, replicas, parse_milliseconds(session, args[1]), 0)
+    """Wait for replicas to acknowledge all writes and return their number, by default 0."""
+    replicas, timeout_ms = parse_int(args[0]), parse_milliseconds(session, args[1])
+    topology = session.engine.topology
+    if topology is None:
+        return _wait_for(session, replicas, timeout_ms, 0)
+    node = node_of(session)
+    if node.primary is not None:
+        raise CommandError(errors.WAIT_ON_REPLICA)
+    acknowledged = len(topology.replicas_of(node))
+    return _wait_for(session, replicas - acknowledged, timeout_ms, acknowledged)
 
 
 @command("WAITAOF")

@@ -87,9 +87,16 @@ def _cluster(settings: KVConfig, ids: Ids) -> Cluster | None:
     """Return the nodes of a cluster, or None."""
     if not settings.cluster:
         return None
-    return Cluster(
-        int(settings.cluster), settings.replicas, partial(ids.stream("kv", "nodes").hex, 40)
-    )
+    return Cluster(int(settings.cluster), settings.replicas, _node_ids(ids))
+
+
+def _replication(settings: KVConfig, ids: Ids) -> Replication | None:
+    """Return a primary and a replica that a sentinel watches, or None."""
+    return Replication(1, settings.replicas, _node_ids(ids)) if settings.sentinel else None
+
+
+def _node_ids(ids: Ids) -> Callable[[], str]:
+    return partial(ids.stream("kv", "nodes").hex, 40)
 
 
 class KVEngine:
@@ -114,7 +121,7 @@ class KVEngine:
         self.random = ids.stream("kv", "random")
         self.cluster = _cluster(settings, ids)
         """The nodes of a cluster, and their slots; None unless the server is one."""
-        self.topology: Replication | None = self.cluster
+        self.topology = self.cluster or _replication(settings, ids)
         """The nodes of a server with several; None for a server with one address."""
         self.config = Config(
             dialect,

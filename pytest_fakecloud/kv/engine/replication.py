@@ -68,6 +68,8 @@ class Replication:
             self.nodes.append(Node(number, new_id(), primary.epoch, primary))
         self.epoch = max(node.epoch for node in self.nodes)
         """The highest epoch."""
+        self.on_promotion: Callable[[Node, Node], object] = lambda former, promoted: None
+        """Called with the former and the new primary when a replica is promoted."""
 
     def replicas_of(self, primary: Node) -> list[Node]:
         return [node for node in self.nodes if node.primary is primary]
@@ -88,6 +90,7 @@ class Replication:
         replica.primary = None
         self.epoch += 1
         replica.epoch = self.epoch
+        self.on_promotion(former, replica)
 
     def check(self, session: Session, spec: CommandSpec, line: list[bytes]) -> None:
         """Raise ``CommandError`` for a command of a client that its node does not serve."""

@@ -33,11 +33,12 @@ from .. import errors
 from ..acl import ANONYMOUS
 from ..engine.engine import KVEngine
 from ..engine.replication import Node, NodeClient
+from ..engine.sentinel import Sentinel
 from ..engine.sessions import Waiter
 from ..errors import CommandError
 from ..interruptions import CommandSender, Grouping
 from ..model import TURN_SECONDS
-from ..reply import NO_REPLY, Push, Reply, to_resp
+from ..reply import NO_REPLY, Map, Push, Reply, to_resp
 from ..routes import KVApp
 from ..table.versions import MESSAGES_FOLLOW
 from .answers import answer_of, internal_error, with_replies
@@ -93,13 +94,16 @@ class PortHandler:
             self._send_max_clients()
             return False
         self._engine.statistics.received_connections += 1
-        connection_type = PortConnection if self._node is None else NodeConnection
-        self._connection.handler = client = connection_type(
-            self._engine, self._app, self._connection
-        )
-        if self._node is not None and self._engine.topology is not None:
-            client.session.node = NodeClient(self._engine.topology, self._node)
+        self._connection.handler = client = self._client()
         return client.receive(begun)
+
+    def _client(self) -> PortConnection:
+        """Return what runs the commands of a client of the Redis protocol."""
+        if self._node is None or self._engine.topology is None:
+            return PortConnection(self._engine, self._app, self._connection)
+        client = NodeConnection(self._engine, self._app, self._connection)
+        client.session.node = NodeClient(self._engine.topology, self._node)
+        return client
 
     def renew(self) -> bool:
         return not self._begun
@@ -444,3 +448,38 @@ class NodeConnection(PortConnection):
             is_here = own is not None and other is not None and other.node is own.node
             if is_here and client is not self:
                 client.cut()
+
+
+class SentinelHandler(PortHandler):
+    """Waits for the first bytes of a connection to a sentinel."""
+
+    def __init__(self, sentinel: Sentinel, app: KVApp, connection: Connection) -> None:
+        super().__init__(sentinel.engine, app, None, connection)
+        self._sentinel = sentinel
+
+    def _client(self) -> PortConnection:
+        return SentinelConnection(self._sentinel, self._app, self._connection)
+
+
+class SentinelConnection(PortConnection):
+    """A client's connection to a sentinel."""
+
+    def __init__(self, sentinel: Sentinel, app: KVApp, connection: Connection) -> None:
+        super().__init__(sentinel.engine, app, connection)
+        self._sentinel = sentinel
+
+    def _run(self, line: list[bytes]) -> Reply:
+        reply = self._sentinel.reply_to(self.session, line)
+        if reply is None:
+            reply = super()._run(line)
+            if line[0].upper() == b"HELLO" and isinstance(reply, Map):
+                return _of_sentinel(reply)
+        return reply
+
+
+def _of_sentinel(greeting: Map) -> Map:
+    """Return the reply to HELLO as of a sentinel, which has no role."""
+    pairs = dict(zip(greeting[::2], greeting[1::2], strict=True))
+    del pairs[b"role"]
+    pairs[b"mode"] = b"sentinel"
+    return Map([part for pair in pairs.items() for part in pair])
