@@ -18,6 +18,7 @@ from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.engine import messages
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.limits import STARTUP
+from pytest_fakecloud.kv.fake import _first_snapshot
 from pytest_fakecloud.kv.saved import load_saved, saved
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
@@ -93,7 +94,10 @@ def server_of(engine: KVEngine) -> Any:
     return SimpleNamespace(
         fixture="kv_server",
         _engine=engine,
+        _first_snapshot=lambda: partial(_first_snapshot, engine.clock, Ids(7), engine.settings),
         _time=engine.clock,
+        **dict.fromkeys(("_context", "_recorder", "_mounts", "_given_settings", "_baseline")),
+        _rewound=0,
         _memory=lambda *_: engine,
         _new_session=engine.session,
         _password="",
