@@ -442,6 +442,19 @@ def context_of(cloud: BaseCloud) -> Context:
     return cloud._context
 
 
+_MOST_READS = 500_000
+
+
+def record_times(cloud: BaseCloud) -> None:
+    """Record when each call and action reads the cloud's clock, for a later replay.
+
+    Without these times, the replay of a running clock is exact only to the millisecond.
+    """
+    reads = deque[tuple[int, int]](maxlen=_MOST_READS)
+    context = cloud._context
+    context.clock.reads = context.recorder.shared.reads = reads
+
+
 def use_in_fixtures(
     cloud: BaseCloud, settings: Mapping[str, Mapping[str, Any]], cache: Any
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from time import process_time
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..cloud.base import BaseCloud, context_of
+from ..cloud.base import context_of, record_times
 from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
@@ -103,19 +102,6 @@ class Observation:
         """Return the requests served during the test that used a cloud."""
         listener = self._listener
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
-
-
-_MOST_READS = 500_000
-
-
-def record_times(cloud: BaseCloud) -> None:
-    """Record when each call and action reads the cloud's clock, for a later replay.
-
-    Without these times, the replay of a running clock is exact only to the millisecond.
-    """
-    reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    context = context_of(cloud)
-    context.clock.reads = context.recorder.shared.reads = reads
 
 
 MINIMUM_WAIT_SECONDS = 0.04
