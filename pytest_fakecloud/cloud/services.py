@@ -87,7 +87,7 @@ SERVICES: Mapping[str, Service] = {
             "kv_server",
             "kv",
             "KVServer",
-            ["facts:facts", "findings:may_wait"],
+            ["accesses:exchanges", "facts:facts", "findings:may_wait"],
             development=_KV_SERVER,
             files=_DUMPS,
         ),
@@ -166,7 +166,7 @@ def report_part(name: str, part: str) -> Any:
     none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
     (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
     (sentences). Or import a function that only some services have: ``facts`` (what a fake knows about
-    calls beside their answers), ``may_wait`` (whether a call may wait), ``handlers`` (functions that
+    calls beside their answers), ``exchanges`` (commands of a call), ``may_wait`` (whether a call may wait), ``handlers`` (functions that
     received messages), ``callers`` (of events), ``unfinished`` (findings of unfinished work),
     ``frames`` (states after each event) or ``event_text``.
     """

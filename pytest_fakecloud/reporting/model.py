@@ -158,12 +158,14 @@ def _matches(pattern: str, name: str) -> bool:
     return "*" in pattern and fnmatchcase(name, pattern)
 
 
-StatementKind: TypeAlias = Literal["looked", "called", "changed", "last_call"]
+StatementKind: TypeAlias = Literal["looked", "called", "changed", "compared", "last_call"]
 """How it was found what a failing statement read.
 
 ``looked``: it looked at the data of a fake. ``called``: it compared what calls of the application had
 read or written. ``changed``: it compared an object of the process, such as a list, that a function
-changed which received deliveries or made calls. ``last_call``: none of these, so it is the last call.
+changed which received deliveries or made calls. ``compared``: the runner of a test in another process
+named the data, or sent values that rows returned or wrote. ``last_call``: none of these, so it is the
+last call.
 """
 UnwrittenKind: TypeAlias = Literal["never", "later"]
 """Why no row wrote data that a failing statement read: none did, or only after the statement."""

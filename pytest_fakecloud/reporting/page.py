@@ -200,9 +200,12 @@ def _whole(title: str, body: str, script: str = "") -> str:
 
 
 def headline(failure: str) -> str:
-    """Return the first line of a test's exception, as pytest prints it."""
-    lines = failure.splitlines()
-    return next((line[1:].strip() for line in lines if line.startswith("E ")), (lines or [""])[-1])
+    """Return the first line of a test's exception, as pytest prints it, a traceback of Python, or a
+    runner of another language.
+    """
+    lines = failure.splitlines() or [""]
+    last = lines[-1 if lines[0].startswith("Traceback ") else 0]
+    return next((line[1:].strip() for line in lines if line.startswith("E ")), last)
 
 
 def _hash(text: str) -> str:

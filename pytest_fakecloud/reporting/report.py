@@ -25,7 +25,7 @@ from .calls import Lookups, facts_of, lookups_of, records_of
 from .model import Finding, ReadByStatement, Report, ReportedFake, ReportRow, ReportSubject, Touched
 from .rows import rows
 from .select import selected
-from .statement import lines_of_test, places_of_rows, read_by_statement
+from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
 from .touched import touched
 from .uses import Use, uses_of
 from .values import Mask
@@ -42,12 +42,14 @@ def report_of(
     served: Sequence[ServedRequest] = (),
     idle_s: float | None = None,
     raised: BaseException | None = None,
+    read: Sequence[object] | None = None,
     compared: UnequalValues | None = None,
     hints: Sequence[str] = (),
     log: str = "",
 ) -> Report:
     """Return the report of a test about one cloud, with credentials masked, given the values of a
-    `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``failures``.
+    `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``failures``. ``read``
+    are names and values that the failing statement of a test in another process has compared.
     """
     mask, lookups = Mask(cloud), Lookups()
     failures = list(dict.fromkeys(records_of(cloud).failures))
@@ -68,6 +70,8 @@ def report_of(
         uses = uses_of(every, lookups)
         if raised is not None:
             statement = read_by_statement(test_data, every, uses)
+        elif read is not None:
+            statement = read_by_other_process(test_data, every, uses, read)
         lines = lines_of_test(places_of_rows(records_of(cloud), every))
         marks = touched(every, uses, statement, lines)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):

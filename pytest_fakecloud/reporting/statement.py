@@ -30,6 +30,7 @@ from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind
 from .rows import places_of
 from .uses import WITH_VALUES, Use
 from .values import shortened
+from .values_read import compared_data
 
 if TYPE_CHECKING:
     from .report import ObservedTest
@@ -50,6 +51,23 @@ def read_by_statement(
         is_of_statement=has_failed_statement(test.raised),
         unwritten=dict(_unwritten(found, uses)),
     )
+
+
+def read_by_other_process(
+    test: ObservedTest, rows: Sequence[ReportRow], uses: Sequence[Use], read: Iterable[object]
+) -> ReadByStatement | None:
+    """Return what a failing statement of another process compared, given the names and the values of
+    `compared_data()`; None if none of its calls accessed data.
+    """
+    every = list(compared_data(read, rows, uses, test.lookups))
+    if not every:
+        return _Finder(test, rows, uses).find((), ())
+    until: dict[Sought, int] = {}
+    for compared in every:
+        until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
+    numbers = {compared.row for compared in every if compared.row is not None}
+    found = ReadByStatement("compared", tuple(until), rows=tuple(sorted(numbers)), until=until)
+    return replace(found, unwritten=dict(_unwritten(found, uses)))
 
 
 def places_of_rows(

@@ -202,11 +202,17 @@ def _read_by(statement: ReadByStatement, lookups: Lookups) -> str:
     if statement.kind == "last_call":
         if not statement.is_of_statement:
             return "No statement failed; the marks are those of the last call"
+        if statement.place is None:
+            return (
+                "What the failing statement read is unknown; the marks are those of the last call"
+            )
         return "The failing statement read none of the fakes' data; the marks are those of the last call"
     own = [sought for sought in statement.sought if sought not in statement.earlier]
     names = _names(own, lookups)
     if statement.looks:
         return f"The failing statement read {listed(list(statement.looks), 3)}"
+    if statement.kind == "compared":
+        return f"The failing statement compared {names}"
     if statement.kind == "changed":
         functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
         who = listed(functions, 3) or "the test"

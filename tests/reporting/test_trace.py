@@ -101,7 +101,8 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
     assert text.index(assertion) < text.index(link) < text.index('id="timeline"')
     assert document(report(failure="gone")).count("<pre>gone</pre>") == 1
     assert headline(FAILURE) == "assert 4 == 3"
-    assert headline("gone\nwhere") == "where"
+    assert headline("gone\n    at where") == "gone"
+    assert headline("Traceback (most recent call last):\n  File\nKeyError: 1") == "KeyError: 1"
 
 
 def test_the_log_comes_last_and_is_open_without_findings() -> None:

@@ -33,6 +33,13 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
             yield from _of_command(entry.fake, words, answer)
 
 
+def exchanges(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any, list[DataAccess]]]:
+    """Yield each command of a call with its result, None without one, and what it accessed."""
+    for words, answer in () if hides_words(call) else commands_of(call, lookups):
+        result = answer.get("result") if isinstance(answer, dict) else None
+        yield words, result, list(_of_command(call.fake, words, answer))
+
+
 def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
     """Yield each command of a call with its reply, ``{"result": …}`` or ``{"error": …}``, or None."""
     lines = call.facts.get("words")

@@ -1,0 +1,170 @@
+"""The data that a failing statement of another process compared, found by the names and values that the
+test's runner sent: the rows that returned or wrote them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ..cloud.services import report_part
+from ..core.calls import Action, Call
+from .calls import Lookups, has_full_answer
+from .model import DataAccess, ReportRow, Sought
+from .uses import WITH_VALUES, Use
+from .values import decoded, parsed
+
+_COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
+"""Values, as `_nodes()` adds them, that calls return whatever data they are about."""
+_TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
+
+
+class Exchange(NamedTuple):
+    """The values that a command, a request or a delivery sent and got back, and the data that it
+    accessed.
+    """
+
+    sent: Sequence[Any]
+    returned: Sequence[Any]
+    accesses: Sequence[DataAccess]
+
+
+class Compared(NamedTuple):
+    """Data that a statement compared. ``until`` is the journal number at which it was read last, ``row``
+    the number of the row that returned or wrote the value; None if the data was named.
+    """
+
+    sought: Sought
+    until: int
+    row: int | None = None
+
+
+def compared_data(
+    read: Iterable[object], rows: Iterable[ReportRow], uses: Sequence[Use], lookups: Lookups
+) -> Iterator[Compared]:
+    """Yield the data that names and values stand for.
+
+    A name is that of a key, a message, a schedule, a workflow run, a topic, a consumer group or a
+    vector. A value stands for the data of the last row that returned it, or else of the last one that
+    wrote it. One that no row has is compared by its parts, such as the items of a list. A value that
+    calls often return, such as null, counts only if the last row returned it.
+    """
+    values = []
+    for item in read:
+        named = list(_named(item, uses)) if isinstance(item, str) and item else []
+        yield from named
+        if not named:
+            values.append(_parsed(item))
+    if values and uses:
+        yield from _Values(rows, uses, lookups).stood_for_by(values)
+
+
+def _named(name: str, uses: Sequence[Use]) -> Iterator[Compared]:
+    # The statement itself may have looked at the data, without a call.
+    end = max((use.order for use in uses), default=0)
+    for subject, part in dict.fromkeys((use.access.subject, use.access.part) for use in uses):
+        if subject.name == name:
+            yield Compared(Sought(subject), end)
+        elif subject.kind == "namespace" and part == name:
+            yield Compared(Sought(subject, part), end)
+
+
+class _Values:
+    """The rows that returned and wrote values."""
+
+    def __init__(self, rows: Iterable[ReportRow], uses: Sequence[Use], lookups: Lookups) -> None:
+        self._lookups = lookups
+        self._last = uses[-1].row.number
+        self._uses: dict[int, list[Use]] = {}
+        for use in uses:
+            self._uses.setdefault(use.row.number, []).append(use)
+        self._rows = [row for row in rows if row.number in self._uses]
+
+    def stood_for_by(self, values: Sequence[object]) -> Iterator[Compared]:
+        wanted: list[Hashable] = []
+        for value in values:
+            _nodes(value, wanted)
+        returned: dict[Hashable, tuple[int, Exchange]] = {}
+        written: dict[Hashable, tuple[int, Exchange]] = {}
+        for row in self._rows:
+            for exchange in self._exchanges(row):
+                for own, last in ((exchange.returned, returned), (exchange.sent, written)):
+                    nodes: list[Hashable] = []
+                    with suppress(RecursionError):
+                        for value in own:
+                            _nodes(value, nodes)
+                    found = set(wanted).intersection(nodes)
+                    last.update(dict.fromkeys(found, (row.number, exchange)))
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop(0)
+            node = _nodes(value, [])
+            number, exchange = returned.get(node) or written.get(node) or (None, None)
+            if node in _COMMON:
+                number = number if node in returned and number == self._last else None
+            elif number is None:
+                parts = value.values() if isinstance(value, dict) else value
+                waiting += map(_parsed, parts) if isinstance(value, dict | list) else ()
+            if number is not None and exchange is not None:
+                yield from self._data_of(number, exchange)
+
+    def _data_of(self, number: int, exchange: Exchange) -> Iterator[Compared]:
+        until = max(use.order for use in self._uses[number])
+        accesses = [access for access in exchange.accesses if access.subject.kind != "request"]
+        for access in [access for access in accesses if not access.writes] or accesses:
+            part = access.part if access.subject.kind in WITH_VALUES else ""
+            yield Compared(Sought(access.subject, part), until, number)
+
+    def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
+        entry, accesses = row.entry, [use.access for use in self._uses[row.number]]
+        by_command = report_part(row.service, "exchanges")
+        if by_command is not None and isinstance(entry, Call):
+            for words, answer, of_command in by_command(entry, self._lookups):
+                yield Exchange(words[1:], [answer], of_command)
+        elif isinstance(entry, Action):
+            positional, named = entry.call or ((), {})
+            yield Exchange([*positional, *named.values()], (), accesses)
+        elif isinstance(entry, Call):
+            returned = _content(entry.response_body) if has_full_answer(entry) else ()
+            yield Exchange(_content(entry.request_body), returned, accesses)
+        elif attempt := self._lookups.attempts.get(row.began):
+            returned = _content(attempt.response_body)
+            yield Exchange(_content(attempt.body), returned, accesses)
+
+
+def _content(body: bytes) -> list[object]:
+    """Return a body as it is, and decoded."""
+    value = parsed(body)
+    text = body.decode("utf-8", "replace") if value is None else value
+    return [text, decoded(text)]
+
+
+def _parsed(value: object) -> object:
+    """Return the value of a string with JSON, also as Vitest and Jest print it; another value itself."""
+    for text in (value, _TRAILING_COMMA.sub("", value)) if isinstance(value, str) else ():
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return value
+
+
+def _nodes(value: object, nodes: list[Hashable]) -> Hashable:
+    """Return a value in a form that is equal for equal values, a number and its digits among them, and
+    add it and all values inside it to ``nodes``.
+    """
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    node: Hashable
+    if isinstance(value, dict):
+        node = (dict, *sorted((str(name), _nodes(item, nodes)) for name, item in value.items()))
+    elif isinstance(value, list | tuple):
+        node = (list, *(_nodes(item, nodes) for item in value))
+    elif isinstance(value, bool):
+        node = (bool, value)
+    else:
+        node = value if isinstance(value, int | float | None) else str(value)
+    nodes.append(node)
+    return node
