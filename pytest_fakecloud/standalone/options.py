@@ -172,6 +172,11 @@ def _add_options(
         help="send deliveries for a URL to a server at another address, such as "
         "https://app.example=http://127.0.0.1:3000, also beyond this machine; may be repeated",
     )
+    parser.add_argument(
+        "--report",
+        metavar="DIR",
+        help="write a page of HTML for each test that is reported to the control API as failed",
+    )
     parser.add_argument("--seed", help="random seed (default: random)")
     parser.add_argument("--now", help="start of the clock, an ISO string with offset; freezes it")
     parser.add_argument("--clock", choices=("running", "frozen"), help="the clock's mode")
@@ -362,6 +367,10 @@ _token = _of(
 _seed = _of(Kind(int | str, "an integer or a string", lambda value: type(value) in (int, str)))
 
 
+def _path(value: Any, where: str) -> Path | None:
+    return None if value is None else Path(text().read(where, value))
+
+
 def _flag(value: Any, where: str) -> bool:
     flag = False if value is None else SWITCH_WORDS.get(str(value).lower())
     if flag is None:
@@ -427,7 +436,8 @@ _READERS: Mapping[str, Reader] = {
     "journal": _of(text()),
     "journal_entries": _count,
     "journal_bytes": _count,
-    "state": lambda value, where: None if value is None else Path(text().read(where, value)),
+    "report": _path,
+    "state": _path,
     "save_every": _seconds,
 }
 """The options besides the services, each with the function that converts and checks its value."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..cloud.base import context_of
+from ..cloud.base import context_of, record_times
 from ..cloud.fake import Takeover, core_of
 from ..cloud.services import find, named, services_by_word, settings_class
 from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_signals
@@ -34,6 +34,7 @@ from ..core.timers import monotonic
 from ..http.ports import Listeners, close_listeners, listen
 from ..reporting.values import make_private
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults
+from .failed_tests import FailedTests
 from .saving import INTERVAL_SECONDS, StateKeeper, locked, restored_now
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ NAP_SECONDS = 0.5
 STOP_SECONDS = 0.7
 """Real seconds that a server may take to end after a signal, so that it ends within one second."""
 SAVE_SECONDS = 60.0
-"""The same for a server that saves its state."""
+"""The same for a server that saves its state, or writes the index of its pages."""
 VIOLATIONS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 _MOST_REPORTS = 3
-"""Maximum number of isolated clouds of which ``run`` prints a report."""
+"""Maximum number of isolated clouds of which ``run`` prints a report if no test was named."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
 State: TypeAlias = tuple[Path, Mapping[str, Any]]
@@ -88,6 +89,8 @@ class Options:
     forward: Mapping[str, str] = field(default_factory=dict)
     log_format: LogFormat = "text"
     json: bool = False
+    report: Path | None = None
+    """The folder for the pages of failed tests."""
     journal: str | None = None
     journal_entries: int | None = None
     journal_bytes: int | None = None
@@ -117,14 +120,16 @@ def serve(options: Options, *, opens: bool) -> int:
         stack.callback(close_listeners, options.listeners)
         if not options.random:
             options = with_defaults(options, log)
-        within_s = STOP_SECONDS if options.state is None else SAVE_SECONDS
+        writes = options.state is not None or options.report is not None
+        within_s = SAVE_SECONDS if writes else STOP_SECONDS
         stack.enter_context(ended_by_signals(stop.put, lambda number: 0, within_s=within_s))
         if options.state is not None:
             try:
                 stack.enter_context(locked(options.state))
             except (ContractError, OSError) as error:
                 raise Usage(f"--state: {error}") from None
-        app = stack.enter_context(serve_cloud(options, log))
+        failed_tests = stack.enter_context(_failed_tests(options))
+        app = stack.enter_context(serve_cloud(options, log, failed_tests=failed_tests))
         if options.state is not None:
             keeper = app.keeper = StateKeeper(app.cloud, options.state, options.save_every, log)
             keeper.start()
@@ -218,7 +223,10 @@ def run(options: Options, program: list[str]) -> int:
             raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
     log = Log(options.log_format)
     clouds = _EndedClouds(keep_calls=journal is not None)
-    with serve_cloud(options, log, clouds.add, clouds.collect) as app:
+    with (
+        _failed_tests(options) as failed_tests,
+        serve_cloud(options, log, clouds.add, clouds.collect, failed_tests) as app,
+    ):
         _warn_of_other_addresses(options, log)
         environment = {**os.environ, **app.environment()}
         try:
@@ -236,7 +244,7 @@ def run(options: Options, program: list[str]) -> int:
                 # The exit code of the command takes precedence.
                 code = code or EXIT_CANNOT_START
         if code:
-            print(clouds.report(app.cloud), file=sys.stderr)
+            print(clouds.report(app.cloud, failed_tests.summary()), file=sys.stderr)
         return code
 
 
@@ -245,13 +253,13 @@ class _EndedClouds:
 
     def __init__(self, *, keep_calls: bool) -> None:
         self._keep_calls = keep_calls
-        self._failed: deque[Ended] = deque(maxlen=_MOST_REPORTS)
-        self._others: deque[Ended] = deque(maxlen=_MOST_REPORTS)
+        self._ended: deque[Ended] = deque(maxlen=_MOST_REPORTS)
         self.calls: list[Mapping[str, Any]] = []
 
     def add(self, ended: Ended) -> None:
-        (self._failed if ended.test else self._others).append(ended)
+        # A copy of a failed test's cloud has the same calls.
         if not ended.test:
+            self._ended.append(ended)
             self.collect(ended.cloud)
 
     def collect(self, cloud: Cloud) -> None:
@@ -261,20 +269,35 @@ class _EndedClouds:
 
             self.calls += archive_entries(cloud)
 
-    def report(self, cloud: Cloud) -> str:
-        """Return the reports of the server's cloud and of the last failed tests, or clouds."""
+    def report(self, cloud: Cloud, failed_tests: str) -> str:
+        """Return the report of the server's cloud, and the summary of the failed tests, or without one
+        the reports of the last clouds.
+        """
         from ..reporting.text import section
 
-        ended = self._failed or [
-            ended_cloud for ended_cloud in self._others if ended_cloud.cloud.journal.entries
-        ]
-        reports = [
-            f"{ended_cloud.test or f'cloud {ended_cloud.id}'}:\n{section(ended_cloud.cloud)}"
-            for ended_cloud in ended
-        ]
-        if not ended or cloud.journal.entries:
+        reports = [failed_tests] if failed_tests else [
+            f"cloud {ended.id}:\n{section(ended.cloud)}"
+            for ended in self._ended if ended.cloud.journal.entries
+        ]  # fmt: skip
+        if not reports or cloud.journal.entries:
             reports.insert(0, section(cloud))
         return "\n\n".join(reports)
+
+
+@contextlib.contextmanager
+def _failed_tests(options: Options) -> Iterator[FailedTests]:
+    """Make the reports of failed tests in a with-block, and the index of their pages at its end."""
+    if options.report is not None:
+        try:
+            options.report.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"cannot write reports to {options.report}: {error.strerror}"
+            raise Usage(text) from error
+    failed_tests = FailedTests(options.report)
+    try:
+        yield failed_tests
+    finally:
+        failed_tests.write_index()
 
 
 def _exit_code_of(command: list[str], environment: Mapping[str, str]) -> int:
@@ -382,11 +405,12 @@ def serve_cloud(
     log: Log,
     ended: Callable[[Ended], object] = lambda cloud: None,
     begins: Callable[[Cloud], object] = lambda cloud: None,
+    failed_tests: FailedTests | None = None,
 ) -> AbstractContextManager[ControlApp]:
     """Serve the fakes described by the options, with their control API, for a with-block.
 
     ``ended`` is called with each isolated cloud that was closed, ``begins`` with every cloud before
-    it begins another test.
+    it begins another test. ``failed_tests`` makes the reports of tests.
     """
     from .control.clouds import IsolatedClouds
     from .state_file import read_state
@@ -414,7 +438,8 @@ def serve_cloud(
         except Usage as error:
             raise ContractError(str(error)) from error
 
-    return _served(options, states, kept, log, begins, IsolatedClouds(isolated, ended))
+    isolated_clouds = IsolatedClouds(isolated, ended, failed_tests)
+    return _served(options, states, kept, log, begins, isolated_clouds)
 
 
 def _with_clock(options: Options, clock: Mapping[str, str] | None) -> Options:
@@ -445,6 +470,8 @@ def _served(
         cloud.journal.keep = options.journal_entries
         if options.journal_bytes is not None:
             cloud.journal.keep_bytes = options.journal_bytes
+        if options.report is not None:
+            record_times(cloud)
         hosts = Hosts(options.host, options.allow_host)
         for name, settings in options.services.items():
             if not isinstance(settings, Mapping):

@@ -5,6 +5,7 @@ Skipped if Node, its packages (`npm ci` in `tests/clients/js`) or Go are missing
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -78,18 +79,34 @@ def test_vitest(node_folder: Path) -> None:
     # A third one expects another key.
     calls = (folder / "calls.test.js").read_text("utf-8")
     (folder / "wrong.test.js").write_text(calls.replace('"session:*"', '"cart:*"'), "utf-8")
+    # The session of a fourth one has not expired.
+    session = (folder / "session.test.js").read_text("utf-8")
+    (folder / "early.test.js").write_text(session.replace('by: "1m"', 'by: "1s"'), "utf-8")
     program = folder / "node_modules" / "vitest" / "vitest.mjs"
     with pytest.raises(AssertionError) as caught:
-        with_fakes("node", str(program), "run", "--no-color", cwd=folder)
+        with_fakes(
+            "node", str(program), "run", "--no-color", cwd=folder,
+            PYTEST_FAKECLOUD_REPORT="pages",
+        )  # fmt: skip
     output = str(caught.value)
-    assert re.search(r"Tests\s+1 failed \| 7 passed \(8\)", output), output
+    assert re.search(r"Tests\s+2 failed \| 8 passed \(10\)", output), output
     assert "Unhandled" not in output, output
-    (shown,) = re.findall(r"^```text\n(.*?)^```$", (GUIDES / "vitest.md").read_text(), re.M | re.S)
-    assert _without_numbers(shown) in _without_numbers(output)
+    texts = re.findall(r"^```text\n(.*?)^```$", (GUIDES / "vitest.md").read_text(), re.M | re.S)
+    report, message = texts
+    assert _without_numbers(message) in _without_numbers(output)
+    report = report.replace("session.test.js", "early.test.js")
+    assert _without_numbers(report) in _without_numbers(output)
     assert re.search(
-        r"wrong.test.js > a session is written once:\n +clock frozen(.*\n)+.*SET session:7 ada",
+        r"wrong.test.js > a session is written once:\n +What the failing .*\n +> .*SET session:7 ada",
         output,
     )
+    data = [json.loads(path.read_text("utf-8")) for path in folder.glob("pages/*.json")]
+    assert sorted((page["test"], page["statement"]["kind"]) for page in data) == [
+        ("early.test.js > a session expires after an hour", "compared"),
+        ("wrong.test.js > a session is written once", "last_call"),
+    ]
+    index = (folder / "pages" / "index.html").read_text("utf-8")
+    assert "AssertionError: expected &#x27;ada&#x27; to be null<" in index
 
 
 def _without_numbers(text: str) -> str:

@@ -294,6 +294,29 @@ def test_run_tells_what_happened_in_isolated_clouds(
     assert [name for entry in entries for name in names if name in str(entry["request"])] == names
 
 
+def test_run_prints_the_failed_tests_and_writes_their_pages(tmp_path: Path) -> None:
+    program, folder = tmp_path / "program.py", tmp_path / "pages"
+    program.write_text(IN_CLOUDS, encoding="utf-8")
+    names = ["first", "second", "third", "fourth"]
+    done = subprocess.run(
+        [*COMMAND, "run", "--services", "kv", "--report", str(folder), "--", sys.executable,
+         str(program), *names],
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+        env={**os.environ, "COLUMNS": "100"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert lines[0] == " fakecloud: 4 failed tests ".center(100, "-")
+    assert "the first test: last call: SET first 1 <-- OK" in lines
+    assert re.findall(r"^the (\w+) test:$", done.stderr, re.MULTILINE) == names[1:]
+    pages = [Path(line.partition(" ")[2]) for line in lines if line.startswith("timeline: ")]
+    tests = [json.loads(page.with_suffix(".json").read_text("utf-8"))["test"] for page in pages]
+    assert tests == [f"the {name} test" for name in names[1:]]
+    assert lines[-1] == f"pages of the failed tests: {folder}"
+    assert len([*folder.glob("*.html")]) == len(names) + 1
+    assert "4 failing tests" in (folder / "index.html").read_text("utf-8")
+
+
 MISUSE = {
     "serve tape": "'tape' is not a service. Known services: kv, vector, broker, queue",
     "run --": "run needs a command",
@@ -324,6 +347,7 @@ MISUSE = {
         "a server without a password would be reachable from other machines at 0.0.0.0"
     ),
     "serve queue --queue host=0.0.0.0": "pass --queue-token TOKEN, or --random",
+    "run --report /dev/null/pages -- true": "cannot write reports to /dev/null/pages",
     "run --journal . -- no-such-command": "cannot write the journal to .",
     "serve kv --random --forward https://a=http://127.0.0.1:1": "--forward is for the queue",
     "serve --random --forward https://a": "is not URL=TARGET",

@@ -277,6 +277,62 @@ def test_a_bounded_number_of_failed_clouds_is_kept(host: Server) -> None:
     }
 
 
+def test_the_report_of_a_failed_test_marks_what_its_statement_compared(host: Server) -> None:
+    cloud = made(host, services={"kv": {}})
+    for path in ("/set/shelf/8", "/set/other/9", "/get/other", "/get/shelf", "/get/other"):
+        kv(cloud, path)
+    for read, statement in (
+        ({"read": ["shelf"]}, "compared shelf; last written by SET shelf 8 <-- OK"),
+        ({"read": [8]}, "compared shelf; last written by SET shelf 8 <-- OK"),
+        ({"read": ["lost"]}, 'last call: GET other <-- "9"'),
+        ({"read": None}, 'last call: GET other <-- "9"'),
+        ({}, 'last call: GET other <-- "9"'),
+    ):
+        body = {"test": "test one", "failure": "AssertionError: 8", **read}
+        status, reply = host.ask("POST", f"/clouds/{cloud['id']}/failed", body)
+        assert (status, reply["page"]) == (200, None)
+        assert reply["statement"].removeprefix("The failing statement ") == statement
+        assert cloud["env"]["UPSTASH_REDIS_REST_URL"] in reply["report"]
+    assert "> 00:00:00.000 --> kv_server GET other <-- " in reply["report"]
+
+
+def test_a_failed_test_without_calls(host: Server) -> None:
+    reply = failed(host, made(host, services={"kv": {}}))
+    assert (reply["statement"], "no client has made a call" in reply["report"]) == ("", True)
+
+
+def test_a_server_writes_the_pages_of_failed_tests(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    server = serve("kv", "--report", str(folder), "--now", "2026-01-01T00:00:00Z")
+    cloud = made(server)
+    kv(cloud, "/set/shelf/7\u202e8")
+    token = cloud["env"]["UPSTASH_REDIS_REST_TOKEN"]
+    error = f"Error: expected 1\n    at shop.test.js:3:5 {token}"
+    body = {"test": "a.js > one", "failure": error, "read": ["shelf"]}
+    status, reply = server.ask("POST", f"/clouds/{cloud['id']}/failed", body)
+    page = Path(reply["page"])
+    assert (status, page.parent) == (200, folder)
+    data = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    assert (data["test"], data["statement"]["kind"]) == ("a.js > one", "compared")
+    assert data["failure"] == "Error: expected 1\n    at shop.test.js:3:5 ***"
+    assert [row["marks"] for row in data["rows"]] == [["touched"]]
+    server.process.terminate()
+    assert server.process.wait(10) == 0
+    index = (folder / "index.html").read_text("utf-8")
+    for text in (page.name, "a.js &gt; one", "Error: expected 1<", "last written by SET shelf"):
+        assert text in index
+
+
+def test_a_folder_that_cannot_be_written(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    server = serve("kv", "--report", str(folder))
+    folder.rmdir()
+    folder.write_text("a file")
+    reply = failed(server, made(server))
+    assert reply["page"] is None
+    assert "timeline: (it could not be written: " in reply["report"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "wanted"),
     [
@@ -292,3 +348,21 @@ def test_a_wrong_end_is_refused(
     body = {"test": ""} if method == "POST" else None
     code, answer = host.ask(method, f"/clouds/{path.format(**cloud)}", body)
     assert (code, wanted in answer["error"]["message"]) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ({}, "test"),
+        ({"test": 5}, "test"),
+        ({"test": "a", "read": "shelf"}, "read"),
+        ({"test": "a", "failure": ["x"]}, "failure"),
+        ({"test": "a", "reads": []}, "reads"),
+    ],
+)
+def test_a_wrong_report_of_a_failed_test_is_refused(
+    host: Server, body: dict[str, Any], wanted: str
+) -> None:
+    cloud = made(host, services={"kv": {}})
+    assert wanted in message(host.ask("POST", f"/clouds/{cloud['id']}/failed", body))
+    assert len(host.ask("GET", "/clouds")[1]) == 1

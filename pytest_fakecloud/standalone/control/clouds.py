@@ -31,6 +31,7 @@ from ...inspect.data import (
     state_of,
     whole_number,
 )
+from ..failed_tests import FailedTests
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
@@ -363,13 +364,18 @@ def _shown(change: StateChange) -> shapes.ItemChange:
 class IsolatedClouds(Part):
     """Endpoints that start, list and close clouds that share nothing with each other.
 
-    ``ended`` is called with each cloud that was closed.
+    ``ended`` is called with each cloud that was closed. ``failed_tests`` has the reports of the tests
+    that failed with a cloud.
     """
 
     def __init__(
-        self, opener: Opener, ended: Callable[[Ended], object] = lambda cloud: None
+        self,
+        opener: Opener,
+        ended: Callable[[Ended], object] = lambda cloud: None,
+        failed_tests: FailedTests | None = None,
     ) -> None:
         self._open = opener
+        self._failed_tests = failed_tests or FailedTests()
         self._report_ended = ended
         self._served: dict[str, _Running] = {}
         self._numbers = itertools.count(1)
@@ -433,20 +439,31 @@ class IsolatedClouds(Part):
                 self._served[id] = _Running(app, stack.pop_all(), options, test)
         return new_cloud
 
-    def keep_cloud(self, request: Request) -> shapes.NewCloud:
-        """Keep a copy of an isolated cloud whose test has failed: ``{"test": name}``.
+    def keep_cloud(self, request: Request) -> shapes.KeptCloud:
+        """Report a failed test, and keep a copy of its isolated cloud: ``{"test": name}``.
+
+        ``"failure"``, the error as text, is on the page, and the report marks the data that the failing
+        statement compared, given by its names or values in ``"read"``.
 
         The copy has the data, the journal, the violations and the time of now, and a console and
         addresses of its own. Its clock is frozen, and it delivers nothing until the clock is moved.
         It remains until it is closed, or until 20 newer ones exist.
         """
-        original, test = self._known(request.segment("id")), fields(request)["test"]
-        if not isinstance(test, str) or not test:
-            raise Refused(422, f"test must be the name of a test, got {test!r:.100}")
-        new_cloud = self._start(original.options, original.app.cloud, test[:_LONGEST_NAME])
+        original, body = self._known(request.segment("id")), fields(request)
+        test: str = body["test"][:_LONGEST_NAME]
+        if not test:
+            raise Refused(422, "test must be the name of a test, got ''")
+        cloud = original.app.cloud
+        failed = self._failed_tests.add(cloud, test, body.get("failure", ""), body.get("read", ()))
+        new_cloud = self._start(original.options, cloud, test)
         for oldest in self._kept()[:-MOST_FAILED]:
             self._end(oldest)
-        return new_cloud
+        return {
+            **new_cloud,
+            "report": failed.text,
+            "statement": failed.statement,
+            "page": None if failed.page is None else str(failed.page),
+        }
 
     def end_cloud(self, request: Request) -> shapes.Closed:
         """Close an isolated cloud, with its fakes and its control API."""

@@ -191,7 +191,8 @@ class RowData(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
-    ``took_us`` is the duration of a call or delivery on the cloud's clock.
+    ``took_us`` is the duration of a call or delivery on the cloud's clock. ``marks`` and ``read`` are
+    set only in the report of a failed test.
     """
 
     number: int
@@ -216,6 +217,8 @@ class RowData(TypedDict):
     attempt: int
     took_us: int | None
     findings: list[int]
+    marks: list[str]
+    read: bool
     where: dict[str, Any] | None
     text: RowText
     request: ExchangeData | None
@@ -328,6 +331,18 @@ class NewCloud(TypedDict):
     id: str
     seed: int | str
     env: dict[str, str]
+
+
+class KeptCloud(NewCloud):
+    """The copy of the cloud of a failed test, and the test's report as text.
+
+    ``statement`` is what the failing statement read, in one line, ``page`` the path of the HTML page,
+    null unless the server has the option ``--report``.
+    """
+
+    report: str
+    statement: str
+    page: str | None
 
 
 class Loaded(TypedDict):
@@ -444,9 +459,16 @@ class SnapshotOptions(TypedDict, total=False):
 
 
 class FailedTest(TypedDict):
-    """The name of a test that has failed."""
+    """The name of a test that has failed, and its error as the test's runner shows it.
+
+    ``read`` are names (of keys, messages, schedules, workflow runs, topics, consumer groups or vectors)
+    or values that the failing statement compared. The report marks the data with these names, and the
+    data whose value was returned, or else written, last. Without it, the last calls are marked.
+    """
 
     test: str
+    failure: NotRequired[str]
+    read: NotRequired[list[Any]]
 
 
 class CloudOptions(TypedDict, total=False):
