@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from ..core.arguments import arguments_shown
-from ..core.frames import CodePlace, code_place, is_own
+from ..core.frames import ELSEWHERE, CodePlace, code_place, is_own
 from ..core.recorder import Recorder
 
 
@@ -18,6 +19,8 @@ class RecordsActions(Protocol):
     _recorder: Recorder
 
 
+_FROM_ELSEWHERE = "_from_elsewhere"
+"""The attribute of a decorated method with the function that `from_elsewhere()` returns."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 _IMMUTABLE = frozenset((str, bytes, int, float, bool, type(None)))
 """The types of most arguments. They are formatted only when a report is made."""
@@ -34,6 +37,10 @@ def action(method: Method) -> Method:
             return method(self, *positional, **named)
         return perform(self, method, code_place(caller), positional, named)
 
+    def performed(self: RecordsActions, *positional: Any, **named: Any) -> Any:
+        return perform(self, method, ELSEWHERE, positional, named)
+
+    setattr(recorded, _FROM_ELSEWHERE, performed)
     return cast("Method", recorded)
 
 
@@ -49,6 +56,12 @@ def look(method: Method) -> Method:
             self._recorder.note_look(method.__name__, code_place(caller), (positional, named))
         return method(self, *positional, **named)
 
+    def looked(self: RecordsActions, *positional: Any, **named: Any) -> Any:
+        self._recorder.catch_up()
+        self._recorder.note_look(method.__name__, ELSEWHERE, (positional, named))
+        return method(self, *positional, **named)
+
+    setattr(noted, _FROM_ELSEWHERE, looked)
     return cast("Method", noted)
 
 
@@ -67,17 +80,35 @@ def action_as(kind: str) -> Callable[[Method], Method]:
             caller = sys._getframe(1)
             if is_own(caller):
                 return method(self, *positional, **named)
+            return performed(self, code_place(caller), positional, named)
+
+        def performed(
+            self: Any, place: CodePlace, positional: Sequence[Any], named: Mapping[str, Any]
+        ) -> Any:
+            __tracebackhide__ = True
             fake, lookup = self._owner()
 
             def act(_: RecordsActions, *arguments: Any, **named: Any) -> Any:
                 __tracebackhide__ = True
                 return method(self, *arguments[len(lookup) :], **named)
 
-            return perform(fake, act, code_place(caller), (*lookup, *positional), named, kind)
+            return perform(fake, act, place, (*lookup, *positional), named, kind)
 
+        def performed_elsewhere(self: Any, *positional: Any, **named: Any) -> Any:
+            return performed(self, ELSEWHERE, positional, named)
+
+        setattr(recorded, _FROM_ELSEWHERE, performed_elsewhere)
         return cast("Method", recorded)
 
     return decorate
+
+
+def from_elsewhere(member: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a fake, its part or its thing as a test in another process calls it: an action
+    or a look is recorded, although code of this package makes the call.
+    """
+    recorded = getattr(member, _FROM_ELSEWHERE, None)
+    return member if recorded is None else partial(recorded, member.__self__)  # type: ignore[attr-defined]
 
 
 def action_method(fake: RecordsActions, kind: str, positional: Sequence[Any]) -> Callable[..., Any]:

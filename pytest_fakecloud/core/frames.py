@@ -15,6 +15,13 @@ call of a fake's method, so only reports do that.
 """
 
 
+def _elsewhere() -> None: ...
+
+
+ELSEWHERE: CodePlace = (_elsewhere.__code__, 0)
+"""The place of code in another process, which is unknown."""
+
+
 def code_place(frame: FrameType) -> CodePlace:
     return frame.f_code, frame.f_lasti
 

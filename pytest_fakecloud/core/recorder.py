@@ -35,7 +35,7 @@ from .calls import (
 )
 from .errors import report_failure
 from .field_types import either
-from .frames import CodePlace, place_at
+from .frames import ELSEWHERE, CodePlace, place_at
 from .matching import Field
 from .registry import Registry
 
@@ -69,7 +69,7 @@ class CallStack(NamedTuple):
 
 class Look(NamedTuple):
     """A look of the test at the data of a fake: the method that it called, from which place, with
-    which arguments, and the number of the latest journal entry before it.
+    which arguments, and the number of the latest journal entry, action or change before it.
     """
 
     fake: str
@@ -400,7 +400,10 @@ class Recorder:
     def look(self, method: str, place: CodePlace, arguments: Arguments, fake: str = "") -> Look:
         """Return a look at a fake's data that happens now."""
         entries = (self._parent or self).entries
-        number = entries[-1].number if entries else 0
+        # Copy the numbers, because other threads may act on a fake for the first time.
+        changes = list(self.shared.changed.values())
+        number = max(changes, default=0)
+        number = max(number, entries[-1].number) if entries else number
         return Look(fake or self.fake, method, place, arguments, number)
 
     def note_change(self, fake: str) -> None:
@@ -563,7 +566,8 @@ def _action(recorded: tuple[Any, ...]) -> Action:
     fake, service, number, at_us, kind, place, call, details = recorded
     data = details[0] if call is None else details_of(call, *details)
     action = Action(number, at_us, service, fake, kind, "")
-    action.data, action.call = {**data, "where": place_at(place)}, call
+    where = None if place is ELSEWHERE else place_at(place)
+    action.data, action.call = {**data, "where": where}, call
     return action
 
 

@@ -217,9 +217,10 @@ class _Builder:
         subjects = _subjects_of_action(action, self._fakes.get(action.fake), self._mask)
         details = {name: value for name, value in masked.data.items() if name != "message_id"}
         words = details.pop("arguments", None) or []
+        where = masked.data["where"]
         return replace(
             _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
-            subjects=tuple(dict.fromkeys(subjects)), where=Place(**masked.data["where"]),
+            subjects=tuple(dict.fromkeys(subjects)), where=where and Place(**where),
             words=tuple(words), same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
 

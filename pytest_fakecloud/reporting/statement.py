@@ -57,16 +57,21 @@ def read_by_other_process(
     test: ObservedTest, rows: Sequence[ReportRow], uses: Sequence[Use], read: Iterable[object]
 ) -> ReadByStatement | None:
     """Return what a failing statement of another process compared, given the names and the values of
-    `compared_data()`; None if none of its calls accessed data.
+    `compared_data()`, or else what the test has looked at since the last call; None if none of its
+    calls accessed data.
     """
     every = list(compared_data(read, rows, uses, test.lookups))
-    if not every:
-        return _Finder(test, rows, uses).find((), ())
-    until: dict[Sought, int] = {}
-    for compared in every:
-        until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
-    numbers = {compared.row for compared in every if compared.row is not None}
-    found = ReadByStatement("compared", tuple(until), rows=tuple(sorted(numbers)), until=until)
+    finder = _Finder(test, rows, uses)
+    if every:
+        until: dict[Sought, int] = {}
+        for compared in every:
+            until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
+        numbers = {compared.row for compared in every if compared.row is not None}
+        found = ReadByStatement("compared", tuple(until), rows=tuple(sorted(numbers)), until=until)
+    elif (looked := finder.looked_at_last()) is not None:
+        found = looked
+    else:
+        return finder.find((), ())
     return replace(found, unwritten=dict(_unwritten(found, uses)))
 
 
@@ -152,6 +157,15 @@ class _Finder:
             kind, every, statement.place, rows=numbers, until=until, earlier=tuple(earlier),
             is_read=bool(reads),
         )  # fmt: skip
+
+    def looked_at_last(self) -> ReadByStatement | None:
+        """Return what the test has looked at since the last call; None if it has not."""
+        looks = list(self._records.looks)[-1:]
+        sought = tuple(dict.fromkeys(self._sought(looks)))
+        if not sought or (self._uses and looks[0].number < self._uses[-1].order):
+            return None
+        until = dict.fromkeys(sought, looks[0].number)
+        return ReadByStatement("looked", sought, looks=(self._shown(looks[0]),), until=until)
 
     def _of_last_call(self, statements: Sequence[FailedStatement]) -> ReadByStatement | None:
         if not self._uses:

@@ -114,7 +114,9 @@ class ControlApp(App):
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self.data = DataRoutes(cloud)
         self._clouds = clouds
-        parts: list[Part] = [CloudRoutes(cloud), FakeRoutes(cloud, self._hosts), self.data]
+        # Tests have isolated clouds, which their reports are about.
+        fakes = FakeRoutes(cloud, self._hosts, records=clouds is None)
+        parts: list[Part] = [CloudRoutes(cloud), fakes, self.data]
         if clouds is not None:
             parts.append(clouds)
         self._parts = {type(part): part for part in parts}

@@ -413,6 +413,17 @@ def test_a_failed_statement_without_source(cloud: Cloud, client: Redis) -> None:
     assert (found.kind, found.is_of_statement) == ("last_call", True)
 
 
+def test_a_look_after_an_action(cloud: Cloud, kv: KVServer) -> None:
+    kv.execute("SET", "a", "1")
+
+    def fail() -> None:
+        assert kv.value("a") is None
+
+    found = statement(cloud, fail)
+    assert (found.kind, found.unwritten) == ("looked", {})
+    assert len(read(report(cloud, fail))) == 1
+
+
 # -- the writes of what was read --------------------------------------------------------------------
 
 

@@ -366,3 +366,34 @@ def test_a_wrong_report_of_a_failed_test_is_refused(
     cloud = made(host, services={"kv": {}})
     assert wanted in message(host.ask("POST", f"/clouds/{cloud['id']}/failed", body))
     assert len(host.ask("GET", "/clouds")[1]) == 1
+
+
+def test_actions_and_looks_over_the_control_api_are_rows_and_what_was_read(host: Server) -> None:
+    cloud = made(host, services={"kv": {}, "broker": {"topics": {"orders": 1}}})
+    with inside(cloud) as test:
+
+        def call(fake: str, name: str, *args: Any) -> Any:
+            reply = test.ask("POST", "/call", {"object": fake, "name": name, "args": args})
+            assert reply.keys() == {"value"}, reply
+            return reply
+
+        call("kv_server", "execute", "SET", "shelf", "8")
+        call("broker", "produce", "orders", "a kettle")
+        call("broker", "topic.delete", "orders")
+        assert call("kv_server", "value", "shelf") == {"value": "8"}
+        reply = failed(host, cloud)
+        kv(cloud, "/get/other")
+        later = failed(host, cloud)
+    lines = reply["report"].splitlines()
+    assert lines[0] == "The failing statement read kv_server.value('shelf')"
+    assert lines[1:4] == [
+        "> 00:00:00.000 * test kv_server.execute('SET', 'shelf', '8') <== read",
+        "  00:00:00.000 * test broker.produce('orders', 'a kettle')",
+        "  00:00:00.000 * test broker.topic('orders').delete()",
+    ]
+    assert later["statement"] == "last call: GET other <-- null"
+
+
+def test_calls_of_methods_are_no_rows_of_the_server_itself(host: Server) -> None:
+    host.call("kv_server", "execute", "SET", "shelf", "8")
+    assert [row["kind"] for row in host.ask("GET", "/journal")[1]] == []

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ... import _PART_NAMES, _PUBLIC_NAMES
+from ...cloud.actions import from_elsewhere
 from ...cloud.cloud import Cloud
 from ...cloud.fake import FAKE_FIELDS, Fake, core_of
 from ...cloud.services import find
@@ -39,11 +40,12 @@ _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 class FakeRoutes(Part):
     """Endpoints that start, describe and close fakes, send them requests, inject faults, and call the
-    methods that a test calls on its fixtures.
+    methods that a test calls on its fixtures. ``records``: these calls appear in reports.
     """
 
-    def __init__(self, cloud: Cloud, hosts: Hosts) -> None:
+    def __init__(self, cloud: Cloud, hosts: Hosts, *, records: bool = False) -> None:
         self._cloud = cloud
+        self._records = records
         self._hosts = hosts
         self._numbers = WeakKeyDictionary[Fault, int]()
         """The ids of the faults that were described so far."""
@@ -195,7 +197,10 @@ class FakeRoutes(Part):
             raise Refused(422, f"{name} is a property: leave out args and kwargs")
         try:
             member = getattr(target, name)
-            return {"value": plain(member(*arguments, **keywords) if offered[name] else member)}
+            if not offered[name]:
+                return {"value": plain(member)}
+            method = from_elsewhere(member) if self._records else member
+            return {"value": plain(method(*arguments, **keywords))}
         except Exception as error:
             return _raised(error)
 
