@@ -490,6 +490,7 @@ def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
     context.clock.was_driven = False
     cloud.reset()
     context.recorder.was_read = False
+    context.recorder.shared.looks.clear()
     for fake in context.fakes:
         fake._forget_looks()
     # If the next test requests the fixture of a fake that has been closed, that starts a new one.

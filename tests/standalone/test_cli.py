@@ -317,6 +317,59 @@ def test_run_prints_the_failed_tests_and_writes_their_pages(tmp_path: Path) -> N
     assert "4 failing tests" in (folder / "index.html").read_text("utf-8")
 
 
+PLAIN_CLIENT = """
+import http.client, json, os, sys
+from urllib.parse import urlsplit
+
+def ask(env, method, path, body=None):
+    connection = http.client.HTTPConnection(urlsplit(env["PYTEST_FAKECLOUD_URL"]).netloc, timeout=10)
+    headers = {"Authorization": "Bearer " + env["PYTEST_FAKECLOUD_TOKEN"]}
+    connection.request(method, "/__control__" + path, json.dumps(body), headers)
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    assert response.status == 200, answer
+    return answer
+
+cloud = ask(os.environ, "POST", "/clouds", {"now": "2026-01-01T00:00:00Z"})
+connection = http.client.HTTPConnection(
+    urlsplit(cloud["env"]["UPSTASH_REDIS_REST_URL"]).netloc, timeout=10
+)
+headers = {"Authorization": "Bearer " + cloud["env"]["UPSTASH_REDIS_REST_TOKEN"]}
+for line in ("set/session:ada/1/EX/3600", "set/session:bob/1", "exists/session:ada"):
+    connection.request("GET", "/" + line, headers=headers)
+    found = connection.getresponse().read()
+ask(cloud["env"], "POST", "/clock", {"action": "advance", "by": "59m"})
+print("--- FAIL: TestASessionExpires")
+ask(os.environ, "POST", "/clouds/" + cloud["id"] + "/failed",
+    {"test": "TestASessionExpires", "read": ["session:ada"]})
+ask(os.environ, "DELETE", "/clouds/" + cloud["id"])
+sys.exit(3)
+"""
+
+
+def test_run_prints_the_report_of_a_plain_http_client_below_its_output(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PLAIN_CLIENT, encoding="utf-8")
+    done = subprocess.run(
+        [*COMMAND, "run", "--services", "kv", "--", sys.executable, str(program)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+        stdin=subprocess.DEVNULL, check=False, env={**os.environ, "COLUMNS": "90"},
+    )  # fmt: skip
+    assert done.returncode == 3
+    lines = done.stdout.splitlines()
+    assert lines[:7] == [
+        "--- FAIL: TestASessionExpires",
+        " fakecloud: 1 failed test ".center(90, "-"),
+        "",
+        "TestASessionExpires:",
+        "The failing statement compared session:ada",
+        "> 00:00:00.000 --> kv_server SET session:ada 1 EX 3600 <-- OK <== read",
+        "> 00:00:00.000 --> kv_server SET session:bob 1 <-- OK; EXISTS session:ada <-- 1",
+    ]
+    assert "clock frozen at 2026-01-01 00:59:00Z" in done.stdout
+    assert "pages" not in done.stdout
+
+
 MISUSE = {
     "serve tape": "'tape' is not a service. Known services: kv, vector, broker, queue",
     "run --": "run needs a command",

@@ -384,6 +384,9 @@ def test_actions_and_looks_over_the_control_api_are_rows_and_what_was_read(host:
         reply = failed(host, cloud)
         kv(cloud, "/get/other")
         later = failed(host, cloud)
+        call("kv_server", "value", "shelf")
+        test.ask("POST", "/begin", {})
+        of_next_test = failed(host, cloud)
     lines = reply["report"].splitlines()
     assert lines[0] == "The failing statement read kv_server.value('shelf')"
     assert lines[1:4] == [
@@ -392,6 +395,7 @@ def test_actions_and_looks_over_the_control_api_are_rows_and_what_was_read(host:
         "  00:00:00.000 * test broker.topic('orders').delete()",
     ]
     assert later["statement"] == "last call: GET other <-- null"
+    assert of_next_test["statement"] == ""
 
 
 def test_calls_of_methods_are_no_rows_of_the_server_itself(host: Server) -> None:
