@@ -96,7 +96,7 @@ def _indexed(path: Path) -> str:
         f'<br><span class="soft">{html.escape(visible(line))}</span>' for line in lines if line
     ]
     link = f'<a href="{html.escape(quote(path.name))}">'
-    return f"<li>{link}{html.escape(data.get('test', path.stem))}</a>{''.join(below)}</li>"
+    return f"<li>{link}{html.escape(visible(data.get('test', path.stem)))}</a>{''.join(below)}</li>"
 
 
 def _data_of(path: Path) -> Mapping[str, Any]:
@@ -194,7 +194,7 @@ def _whole(title: str, body: str, script: str = "") -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{style}</style></head><body>"
+        f"<title>{html.escape(visible(title))}</title><style>{style}</style></head><body>"
         f"{body}</body></html>\n"
     )
 

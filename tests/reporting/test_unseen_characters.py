@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.as_json import as_json
+from pytest_fakecloud.reporting.as_json import write as write_json
 from pytest_fakecloud.reporting.model import Report
-from pytest_fakecloud.reporting.page import page
+from pytest_fakecloud.reporting.page import page, write, write_index
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
 
@@ -44,7 +46,9 @@ def failed(cloud: Cloud, fail: Callable[[], None], name: str) -> Report:
      "\u2066", "\u2069", "\u3164", "\ufdd0", "\ufeff", "\ufffe", "\U0001fffe", "\U000e0041"],
     ids=ascii,
 )  # fmt: skip
-def test_characters_that_hide_or_reorder_text_are_escaped(cloud: Cloud, character: str) -> None:
+def test_characters_that_hide_or_reorder_text_are_escaped(
+    cloud: Cloud, character: str, tmp_path: Path
+) -> None:
     name = f"a{character}b"
     kv, queue, broker = cloud.kv_server(), cloud.queue(), cloud.broker()
     client = kv.client(allow_telemetry=False)
@@ -74,5 +78,9 @@ def test_characters_that_hide_or_reorder_text_are_escaped(cloud: Cloud, characte
     words = [row["text"][part] for row in data["rows"] for part in parts]
     words += [data["statement"]["text"], data["statement"]["headline"]]
     assert not any(character in word for word in words)
-    header = re.sub(r"(?s)<(script|style)\b.*?</\1>|<title>.*?</title>", "", page(cloud, report))
+    header = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", page(cloud, report))
     assert character not in header
+    write_json(report, write(cloud, tmp_path, report).with_suffix(".json"))
+    index = write_index(tmp_path)
+    assert index is not None
+    assert character not in index.read_text("utf-8")
