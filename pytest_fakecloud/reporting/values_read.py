@@ -102,14 +102,15 @@ class _Values:
         while waiting:
             value = waiting.pop(0)
             node = _nodes(value, [])
-            number, exchange = returned.get(node) or written.get(node) or (None, None)
+            place = returned.get(node) or written.get(node)
             if node in _COMMON:
-                number = number if node in returned and number == self._last else None
-            elif number is None:
-                parts = value.values() if isinstance(value, dict) else value
-                waiting += map(_parsed, parts) if isinstance(value, dict | list) else ()
-            if number is not None and exchange is not None:
-                yield from self._data_of(number, exchange)
+                place = returned.get(node)
+                place = place if place is not None and place[0] == self._last else None
+            elif place is None:
+                parts = list(value.values()) if isinstance(value, dict) else value
+                waiting += map(_parsed, parts) if isinstance(parts, list) else ()
+            if place is not None:
+                yield from self._data_of(*place)
 
     def _data_of(self, number: int, exchange: Exchange) -> Iterator[Compared]:
         until = max(use.order for use in self._uses[number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from ..core.errors import counted, report_failure
 if TYPE_CHECKING:
     from ..reporting.model import Report
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MOST_TEXTS = 3
 """Maximum number of failed tests whose reports are kept, to print them at the end."""
 
@@ -43,8 +45,8 @@ class FailedTests:
     def add(self, cloud: Cloud, name: str, failure: str, read: Sequence[object]) -> FailedTest:
         """Make the report of a test that has failed with a cloud.
 
-        ``failure`` is the error as its runner shows it, ``read`` the names and values that the failing
-        statement compared (see `report_of()`).
+        ``failure`` is the error as its runner shows it, also in colours, ``read`` the names and values
+        that the failing statement compared (see `report_of()`).
         """
         test = self._reported(cloud, name, failure, read)
         with self._lock:
@@ -65,7 +67,8 @@ class FailedTests:
         lines: list[str] = []
         statement, page = "", None
         with report_failure("the report of the fakes could not be made", lines.append):
-            report = report_of(cloud, test=name, failure=failure, read=read)
+            text = _COLOUR.sub("", failure)
+            report = report_of(cloud, test=name, failure=text, read=read)
             statement = headline(report)
             link = ""
             if self._folder is not None:

@@ -307,7 +307,7 @@ def test_a_server_writes_the_pages_of_failed_tests(serve: Serve, tmp_path: Path)
     cloud = made(server)
     kv(cloud, "/set/shelf/7\u202e8")
     token = cloud["env"]["UPSTASH_REDIS_REST_TOKEN"]
-    error = f"Error: expected 1\n    at shop.test.js:3:5 {token}"
+    error = f"Error: \x1b[31mexpected\x1b[39m 1\n    at shop.test.js:3:5 {token}"
     body = {"test": "a.js > one", "failure": error, "read": ["shelf"]}
     status, reply = server.ask("POST", f"/clouds/{cloud['id']}/failed", body)
     page = Path(reply["page"])
