@@ -17,7 +17,6 @@ from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
 from .assertions import may_assert
-from .fakes import HORIZON_US
 from .inputs import (
     Drawing,
     DrawnClient,
@@ -40,6 +39,7 @@ from .programs import (
 )
 from .promises import Promises
 from .result.cause import find_cause
+from .result.changes import find_changes
 from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration
 from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
@@ -451,16 +451,15 @@ def _broken_schedule(
     undisturbed = None
     if trial.fired and "stuck" not in trial.flags:
         undisturbed = player.play(Schedule(), stacks=True)
-    subject = player.subject
-    # To see what happens if a call comes after others, it may have to wait for longer than clients do.
-    player.subject = replace(subject, patience_us=HORIZON_US)
-    cause = find_cause(trial, undisturbed, partial(player.play, stacks=True), player.world.state_of)
-    player.subject = subject
+    play = partial(player.play, stacks=True)
+    changes = find_changes(trial, undisturbed, play)
+    cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)
     return BrokenPromiseError(
         trial,
         player.tally,
         undisturbed,
         cause,
+        changes=changes,
         inputs=player.subject.inputs,
         replays=replays,
         failures=failures,

@@ -136,19 +136,6 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two calls whose order broke the promise, with the data that both access.
-
-    ``decisive`` was executed before ``after`` and, if ``before`` is not None, after ``before``.
-    """
-
-    decisive: Line
-    after: Line
-    before: Line | None
-    touch: Touch
-
-
-@dataclass(frozen=True, slots=True)
 class Anomaly:
     """A pattern that a trial shows: its name, the key or call that it is about, and what
     happened.

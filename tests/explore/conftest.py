@@ -9,7 +9,8 @@ import pytest
 from qstash import QStash
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer
+from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer
+from pytest_fakecloud.explore.result.cause import Cause
 
 from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
 
@@ -56,7 +57,20 @@ def broken() -> None:
     raise AssertionError("broken")
 
 
-def cause(cloud: Cloud, run: Any, schedule: str, check: Callable[[], None] = broken) -> str:
+def found_cause(error: BrokenPromiseError) -> Cause:
+    """Return the cause of a broken promise as a value."""
+    assert error._cause is not None
+    return error._cause
+
+
+def broken_if_disturbed(history: History) -> None:
+    """A check that fails in each trial but the undisturbed one."""
+    assert not history.schedule, "broken"
+
+
+def cause(
+    cloud: Cloud, run: Any, schedule: str, check: Callable[..., None] = broken_if_disturbed
+) -> str:
     """Return the cause of a promise that a schedule breaks."""
     return failure(cloud, run, check, schedule=schedule).cause
 

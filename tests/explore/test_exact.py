@@ -618,7 +618,7 @@ def test_deliveries_that_share_an_asynchronous_client_interleave(
     error = failure(cloud, publish, check, setup=began.clear, schedule=schedule, match="done")
     assert "delivery2: runs before delivery1 continues" in error.story
     # The story shows the application's line for both calls, although another thread made them.
-    assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", error.story)) == 2
+    assert len(re.findall(r"[:;] INCR n → \d \(test_exact.py:\d+\)", error.story)) == 2
 
 
 # -- what every trial has in common ------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""The cause of a broken promise: a disturbance, or the order of two calls that access the same
-data.
+"""The cause of a broken promise: the last decision of its schedule, or the order of two calls that
+access the same data.
 
 For example, three calls break the promise that ``n`` counts two increments:
 
@@ -16,18 +16,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ...core.accesses import Touch
-from ...reporting.calls import Lookups
-from ..schedule import CLOCK, ORDERS, PAUSES, SWITCHES, Disturbance, Kind, Schedule
-from ..trial import Conflict, Line, Trial
-from .story import call_text, lookups_of_trial
+from ...reporting.calls import command_of
+from ..schedule import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance, Schedule
+from ..trial import Line, Trial
+from .changes import Change, calls_by_place, request_of
 
-Cause: TypeAlias = Conflict | Line | None
-"""The conflict, or the line of the disturbance, that broke the promise; None if it is uncertain."""
-_Key: TypeAlias = tuple[str, int, str]
-"""A strand, the number of one of its calls, and the text of that call."""
+_Key: TypeAlias = tuple[str, int, object]
+"""A strand, the number of one of its calls, and what that call is."""
 _Places: TypeAlias = Mapping[Line, tuple[int, int]]
 """Where each call is in the undisturbed trial: ``(position, 0)`` or, for a call that it does not make,
 ``(position, 1)``, after the strand's previous call.
@@ -36,34 +34,88 @@ _MOST_CONFLICTS = 8
 """Maximum number of conflicts that are examined, with up to two trials each."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What broke a promise.
+
+    ``order``: two calls ran in an order that breaks it. ``rows`` are the decisive call and the one
+    after it or, if it came between two, all three, and ``data`` is what they access.
+    ``disturbance``: the last of ``decisions`` broke it, after the others. ``rows`` are its line, if the
+    trial has one. If the schedule has several disturbances, ``data`` are the first on which the trials
+    with and without it conflict.
+    """
+
+    kind: Literal["order", "disturbance"]
+    decisions: tuple[Disturbance, ...]
+    data: Touch | None
+    rows: tuple[Line, ...]
+
+    @property
+    def decisive(self) -> Line | None:
+        """The decisive call, or the line of the disturbance."""
+        if self.kind == "order":
+            return self.rows[-2]
+        return next(iter(self.rows), None)
+
+
 def find_cause(
     trial: Trial,
     undisturbed: Trial | None,
+    changes: Sequence[Change],
     play: Callable[[Schedule], Trial],
     state_of: Callable[[Touch], object],
-) -> Cause:
-    """Return the conflict, or the line of the disturbance, that broke the promise; None if it is
-    uncertain.
+) -> Cause | None:
+    """Return what broke the promise; None if the undisturbed trial breaks it, too.
 
     Two calls are only a cause if trials under other schedules confirm that their order decides. A
-    disturbance is only a cause if the schedule contains no other.
+    disturbance is only a cause if the promise holds in the trial of those before it. If there is no
+    undisturbed trial to compare with, because the trial is stuck, it is the last disturbance.
     """
-    if undisturbed is not None:
-        experiments = _Experiments(trial, play, state_of)
-        conflicts = list(itertools.islice(_conflicts(trial, undisturbed), _MOST_CONFLICTS))
-        for conflict in conflicts:
-            if experiments.holds_if_later(conflict):
-                return _between(conflict, experiments)
-            if experiments.holds_if_earlier(conflict):
-                return _first_decisive(conflict, conflicts, experiments)
-    if len(trial.fired) != 1 or trial.fired[0].kind in SWITCHES:
+    if not trial.fired:
         return None
-    return next((line for line in trial.lines if line.is_disturbance), None)
+    if undisturbed is None:
+        return _of_disturbance(trial, len(trial.fired), None)
+    number = next((number for number, change in enumerate(changes, 1) if change.breaks), 0)
+    if not number:
+        return None
+    experiments = _Experiments(trial, play, state_of)
+    conflicts = list(itertools.islice(_conflicts(trial, undisturbed), _MOST_CONFLICTS))
+    for conflict in conflicts:
+        if experiments.holds_if_later(conflict):
+            return _between(conflict, trial).cause(trial)
+        if experiments.holds_if_earlier(conflict):
+            return _first_decisive(conflict, conflicts, experiments).cause(trial)
+    data = changes[number - 1].data if len(changes) > 1 else None
+    return _of_disturbance(trial, number, data)
+
+
+def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
+    """Return a disturbance of a trial as the cause, by its number from 1."""
+    at = dict(enumerate(_positions(trial), 1))[number]
+    rows = () if at is None else (trial.lines[at],)
+    return Cause("disturbance", trial.fired[:number], data, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """Two calls whose order may have broken the promise, with the data that both access.
+
+    ``decisive`` was executed before ``after`` and, if ``before`` is not None, after ``before``.
+    """
+
+    decisive: Line
+    after: Line
+    before: Line | None
+    touch: Touch
+
+    def cause(self, trial: Trial) -> Cause:
+        before = () if self.before is None else (self.before,)
+        return Cause("order", trial.fired, self.touch, (*before, self.decisive, self.after))
 
 
 def _first_decisive(
-    conflict: Conflict, conflicts: Sequence[Conflict], experiments: _Experiments
-) -> Conflict:
+    conflict: _Conflict, conflicts: Sequence[_Conflict], experiments: _Experiments
+) -> _Conflict:
     """Return the conflict of the first call that decides between the same two others. The whole strand
     of the call ran earlier, and another of its calls may be all that matters.
     """
@@ -74,28 +126,21 @@ def _first_decisive(
     return conflict
 
 
-def _between(conflict: Conflict, experiments: _Experiments) -> Conflict:
-    """Return a conflict of two calls as one of three, if the promise also holds in a trial in which the
-    second call comes after a third one: then the order of the first two does no harm by itself.
+def _between(conflict: _Conflict, trial: Trial) -> _Conflict:
+    """Return a conflict of two calls as one of three, if the first call reads what its strand writes
+    after the second one: then what it has read is no longer true.
     """
-    if conflict.before is not None:
+    early, middle = conflict.decisive, conflict.after
+    if conflict.before is not None or early.writes:
         return conflict
-    middle, trial = conflict.after, experiments.trial
     lines = itertools.dropwhile(lambda line: line is not middle, _calls(trial).values())
-    others = (line for line in lines if line.strand != middle.strand)
-    later = [(line, touch) for line in others if (touch := _conflict(middle, line)) is not None]
-    groups = [
-        [*group] for _, group in itertools.groupby(later, lambda candidate: candidate[0].at_us)
-    ]
-    # Most orders do harm however late the second call comes, which one trial shows.
-    if not groups or not experiments.holds_if_delayed(middle, later[-1][0]):
-        return conflict
-    for group in groups[:_MOST_CONFLICTS]:
-        if experiments.holds_if_delayed(middle, group[-1][0]):
-            own = [pair for pair in group if pair[0].strand == conflict.decisive.strand]
-            after, touch = (own or group)[0]
-            return Conflict(middle, after, conflict.decisive, touch)
-    return conflict
+    own = (line for line in lines if line.strand == early.strand)
+    late = next((line for line in own if _writes(line, conflict.touch)), None)
+    return conflict if late is None else _Conflict(middle, late, early, conflict.touch)
+
+
+def _writes(line: Line, touch: Touch) -> bool:
+    return any(own.writes and own.conflicts(touch) for own in line.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +152,7 @@ class _Experiments:
     state_of: Callable[[Touch], object]
     """Returns the data that an access of the last trial left."""
 
-    def holds_if_later(self, conflict: Conflict) -> bool:
+    def holds_if_later(self, conflict: _Conflict) -> bool:
         """Return whether the promise holds if the decisive call runs after the other."""
         decisive_second = _switch(conflict.decisive, conflict.after)
         decisive_last = _switch(conflict.after, conflict.decisive)
@@ -122,17 +167,7 @@ class _Experiments:
                 return _is_lost_update(conflict)
         return self._holds([*disturbances, decisive_last], conflict.touch)
 
-    def holds_if_delayed(self, line: Line, other: Line) -> bool:
-        """Return whether the promise holds if a call runs later than another one did, and all else
-        takes its course in the meantime.
-        """
-        step, touch = line.step, _conflict(line, other)
-        if step is None or step.strand != line.strand or touch is None:
-            return False
-        seconds = (other.at_us - line.at_us) // 1_000_000 + 1
-        return self._holds([Disturbance(line.strand, step.point, "delay", str(seconds))], touch)
-
-    def holds_if_earlier(self, conflict: Conflict, *, alone: bool = False) -> bool:
+    def holds_if_earlier(self, conflict: _Conflict, *, alone: bool = False) -> bool:
         """Return whether the promise holds if the decisive call runs before both others, after the
         earlier calls of its strand. If ``alone``, the later ones run where they ran.
         """
@@ -183,7 +218,7 @@ class _Experiments:
         return requests, results, self.state_of(touch)
 
 
-def _is_lost_update(conflict: Conflict) -> bool:
+def _is_lost_update(conflict: _Conflict) -> bool:
     """Return whether another strand wrote data between a strand's read and write of it."""
     if conflict.before is None:
         return False
@@ -209,7 +244,7 @@ def _is_part_of(strand: str, owner: str) -> bool:
     return strand.startswith((f"{owner}:", f"{owner}+"))
 
 
-def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
+def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
     """Yield the conflicts that may have broken the promise, the likeliest first.
 
     The schedule delayed one of the two calls or changed the order of their deliveries, and the
@@ -258,25 +293,29 @@ def _conflict(call: Line, other: Line) -> Touch | None:
     return next((touch for touch, another in pairs if touch.conflicts(another)), None)
 
 
-def _delays(trial: Trial) -> Iterator[tuple[str, int]]:
-    """Yield the strand that each disturbance delayed, and the position of the disturbance's
-    line.
-    """
+def _positions(trial: Trial) -> Iterator[int | None]:
+    """Yield the position of each disturbance's line among the lines of its trial; None without one."""
     begin = 0
     for disturbance in trial.fired:
         name = disturbance.detail if disturbance.kind in SWITCHES else disturbance.strand
-        name = "clock" if name == CLOCK else name
+        name = {CLOCK: "clock", RANDOM: "the code"}.get(name, name)
         lines = enumerate(trial.lines[begin:], begin)
-        disturbances = (at for at, line in lines if line.is_disturbance and line.call is None)
-        at = next((at for at in disturbances if trial.lines[at].strand == name), None)
-        if at is not None:
+        own = (at for at, line in lines if line.is_disturbance and line.strand == name)
+        at = next(own, None)
+        yield at
+        begin = begin if at is None else at + 1
+
+
+def _delays(trial: Trial) -> Iterator[tuple[str, int]]:
+    """Yield the strand that each disturbance delayed, and the position of the disturbance's line."""
+    for disturbance, at in zip(trial.fired, _positions(trial), strict=True):
+        if at is not None and trial.lines[at].call is None:
             yield disturbance.strand, at
-            begin = at + 1
 
 
 def _conflicts_between(
     earlier: Sequence[Line], others: Sequence[Line], later: Sequence[Line], places: _Places
-) -> Iterator[Conflict]:
+) -> Iterator[_Conflict]:
     """Yield calls of others between two of the delayed strand, as a write between a read and a write."""
     for late, middle in itertools.product(later, reversed(others)):
         if _conflict(middle, late) is None:
@@ -286,17 +325,17 @@ def _conflicts_between(
             touch = _conflict(middle, early)
             is_reversed = is_second_reversed or _is_reversed(early, middle, places)
             if touch is not None and touch.writes and is_reversed:
-                yield Conflict(middle, late, early, touch)
+                yield _Conflict(middle, late, early, touch)
 
 
 def _conflicts_before(
     others: Sequence[Line], later: Sequence[Line], places: _Places
-) -> Iterator[Conflict]:
+) -> Iterator[_Conflict]:
     """Yield calls of another strand that conflict with a later call of the delayed strand."""
     for late, early in itertools.product(later, reversed(others)):
         touch = _conflict(early, late)
         if touch is not None and _is_reversed(early, late, places):
-            yield Conflict(early, late, None, touch)
+            yield _Conflict(early, late, None, touch)
 
 
 def _usual_places(trial: Trial, undisturbed: Trial) -> _Places:
@@ -330,74 +369,10 @@ def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
 
     A delivery can have another number in another trial, so it is also found by its calls alone.
     """
-    lookups = lookups_of_trial(trial)
-    numbers: dict[str, int] = {}
-    for line in trial.lines:
-        if line.call is None:
-            continue
-        number = numbers[line.strand] = numbers.get(line.strand, 0) + 1
-        text = call_text(line.call, lookups)
-        if line.strand.startswith("delivery"):
-            yield line, [(line.strand, number, text), ("delivery", number, text)]
+    for (strand, number), line in calls_by_place(trial).items():
+        assert line.call is not None
+        if strand.startswith("delivery"):
+            request = request_of(line.call)
+            yield line, [(strand, number, request), ("delivery", number, request)]
         else:
-            yield line, [(line.strand, number, text.partition(" ")[0])]
-
-
-_OF_A_FAKE: frozenset[Kind] = frozenset({
-    "rebalance", "redeliver", "rotate_token", "hold", "moved", "ask",
-})  # fmt: skip
-"""Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
-
-
-def cause_text(cause: Cause, trial: Trial) -> str:
-    """Return the cause of a broken promise in one sentence; empty if it is uncertain."""
-    if cause is None:
-        return ""
-    if not isinstance(cause, Conflict):
-        return _disturbance_text(cause, trial)
-    lookups = lookups_of_trial(trial)
-    decisive, after = _named(cause.decisive, lookups), _named(cause.after, lookups)
-    if cause.before is None:
-        return f"{decisive} came before {after}, on {cause.touch}"
-    before = _named(cause.before, lookups)
-    return f"{decisive} came between {before} and {after}, on {cause.touch}"
-
-
-def _disturbance_text(line: Line, trial: Trial) -> str:
-    kind, lookups = trial.fired[0].kind, lookups_of_trial(trial)
-    if line.call is not None:
-        return f"{_named(line, lookups)} {line.words}"
-    if kind in _OF_A_FAKE:
-        return line.words
-    text = f"{line.strand} {line.words}"
-    is_at_start = not trial.fired[0].point
-    call = None if is_at_start else _nearest_call(line, trial, is_next=kind in PAUSES)
-    if call is None:
-        return text
-    if kind in PAUSES:
-        return f"{text}: {_call_text(call, lookups)}"
-    if kind == "slow":
-        return f"{_named(call, lookups)} {line.words}"
-    return f"{text} after {_call_text(call, lookups)}" if kind == "crash" else text
-
-
-def _nearest_call(line: Line, trial: Trial, *, is_next: bool) -> Line | None:
-    """Return the call at the point of the first disturbance, among those after or before its line;
-    if there is none, the nearest of them.
-    """
-    own = [other for other in trial.lines if other.strand == line.strand]
-    at = own.index(line)
-    near = own[at + 1 :] if is_next else own[:at][::-1]
-    calls = [other for other in near if other.call is not None]
-    of_disturbance = [call for call in calls if call.point == trial.fired[0].point]
-    return next(iter(of_disturbance or calls), None)
-
-
-def _named(line: Line, lookups: Lookups) -> str:
-    return f"{line.strand}'s {_call_text(line, lookups)}"
-
-
-def _call_text(line: Line, lookups: Lookups) -> str:
-    assert line.call is not None
-    place = f" ({line.source})" if line.source else ""
-    return f"{call_text(line.call, lookups)}{place}"
+            yield line, [(strand, number, (line.call.route, command_of(line.call)))]

@@ -14,10 +14,11 @@ from ..schedule import SWITCHES
 from ..search.shrinking import ReplayResult
 from ..search.tally import ShownAnomaly, Tally
 from ..trial import Trial
-from .cause import Cause, cause_text
+from .cause import Cause
+from .changes import Change
 from .failures import Failure
 from .page import page_of_broken_promise
-from .story import story
+from .story import cause_text, story
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
@@ -121,11 +122,12 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and
     ``replay_schedule``; it is empty for the undisturbed trial. ``disturbances`` are those of the
     schedule, as strings. ``inputs`` are the drawn inputs of the clients, by name. ``cause`` describes
-    the disturbance or the conflict that broke the promise, or is empty. ``story`` lists what happened
-    up to the step that broke the promise, on one clock. ``tried`` is the number of schedules tried
-    before. ``trials`` are the failing trial and the undisturbed trial, for the report's page.
-    ``failures`` are the trials of ``every_failure()``, whose story is that of the first that broke the
-    promise. The failed assertion is the ``__cause__``.
+    the disturbance or the order of calls that broke the promise; it is empty if the undisturbed trial
+    breaks it. ``story`` lists what happened up to the step that broke the promise, on one clock, and
+    what each of several disturbances changed. ``tried`` is the number of schedules tried before.
+    ``trials`` are the failing trial and the undisturbed trial, for the report's page. ``failures`` are
+    the trials of ``every_failure()``, whose story is that of the first that broke the promise. The
+    failed assertion is the ``__cause__``.
     """
 
     __module__ = "pytest_fakecloud"
@@ -135,8 +137,9 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         trial: Trial,
         tally: Tally,
         undisturbed: Trial | None = None,
-        cause: Cause = None,
+        cause: Cause | None = None,
         *,
+        changes: Sequence[Change] = (),
         inputs: Inputs | None = None,
         replays: ReplayResult | None = None,
         failures: Results[Failure] = NO_FAILURES,
@@ -146,8 +149,9 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.disturbances = tuple(map(str, trial.schedule))
         self.inputs = dict(inputs or {})
         self._cause = cause
+        self._changes = changes
         self.cause = cause_text(cause, trial)
-        self.story = story(trial, undisturbed)
+        self.story = story(trial, undisturbed, changes)
         self.tried = tally.tried
         self.seconds = tally.seconds
         self.failures = failures

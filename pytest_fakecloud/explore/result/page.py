@@ -11,9 +11,9 @@ from ...reporting.as_json import as_json, row_json
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
 from ...reporting.values import Mask
-from ..trial import Conflict, Line, Trial
-from .cause import Cause, cause_text
-from .story import reason
+from ..trial import Line, Trial
+from .cause import Cause
+from .story import cause_text, reason
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
@@ -27,7 +27,7 @@ def page_of_broken_promise(
     failure: str,
     trial: Trial,
     undisturbed: Trial | None,
-    cause: Cause,
+    cause: Cause | None,
     cloud: BaseCloud,
     report: Report,
     states: Mapping[str, Any],
@@ -132,15 +132,13 @@ class _TrialPage:
         text = {"what": self.mask.text(line.words), "answer": "", "lines": [], "note": ""}
         return {**row_json(row, (), self._report.lookups), "text": text}
 
-    def add_broken_promise(self, page: dict[str, Any], cause: Cause) -> None:
+    def add_broken_promise(self, page: dict[str, Any], cause: Cause | None) -> None:
         """Add the broken promise as the first finding, linked to the step that broke it."""
         trial = self._trial
         # The step after which the promise no longer held, or the cause, or the first disturbance.
         breaking = next((line for line in trial.lines if line.breaks), None)
         disturbance = next((line for line in trial.lines if line.is_disturbance), None)
-        decisive = (
-            breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or disturbance
-        )
+        decisive = breaking or (cause and cause.decisive) or disturbance
         numbered = zip(trial.lines, self._line_numbers, strict=True)
         number = next((number for line, number in numbered if line is decisive), None)
         for row in page["rows"]:

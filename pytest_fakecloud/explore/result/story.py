@@ -1,4 +1,4 @@
-"""The story of a failing trial, on one clock, with the calls that may have broken the promise."""
+"""The words of a failing trial: its story, on one clock, the changes by disturbances, and the cause."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ...core.accesses import Touch
 from ...core.calls import Call
@@ -15,7 +16,12 @@ from ...reporting.calls import SEVERAL, Lookups, command_of, error_of, gathered
 from ...reporting.values import visible
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
+from ..schedule import PAUSES, Disturbance, Kind
 from ..trial import Line, Trial
+
+if TYPE_CHECKING:
+    from .cause import Cause
+    from .changes import Change
 
 _SHOWN = 3
 """Number of calls that an entry shows if fewer are decisive."""
@@ -29,11 +35,11 @@ _LONG = 110
 """Maximum number of characters of a call, and of an error; longer texts are cut."""
 
 
-def story(trial: Trial, undisturbed: Trial | None = None) -> str:
+def story(trial: Trial, undisturbed: Trial | None = None, changes: Sequence[Change] = ()) -> str:
     """Return the story as a numbered list; consecutive calls of one strand share an entry.
 
     A call that has another answer than in the undisturbed trial is shown. The last entry are the calls
-    that the check makes.
+    that the check makes. Of several disturbances, a line each says what it changed.
     """
     entries = _entries(trial.lines)
     broken = next((at for at, entry in enumerate(entries, 1) if entry[0].breaks), len(entries))
@@ -54,6 +60,7 @@ def story(trial: Trial, undisturbed: Trial | None = None) -> str:
     ]
     if later:
         lines.append(f"afterwards: {counted(later, 'more step')}")
+    lines += map(_change_text, changes if len(changes) > 1 else ())
     what = "anomaly" if isinstance(trial.broken, AnomalyError) else "check"
     return visible("\n".join([*lines, f"{what}: {reason(trial.broken)}"]))
 
@@ -261,6 +268,94 @@ def reason(error: BaseException | None) -> str:
         return "an assertion failed"
     # Leave out the details of the assertion, which pytest's report contains.
     return "\n".join([lines[0], *itertools.takewhile(lambda line: line[:2] == "  ", lines[1:])])
+
+
+# -- the cause, and what each disturbance changed --------------------------------------------------
+
+_OF_A_FAKE: frozenset[Kind] = frozenset({
+    "rebalance", "redeliver", "rotate_token", "hold", "moved", "ask",
+})  # fmt: skip
+"""Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
+
+
+def _change_text(change: Change) -> str:
+    """Return the call in which the two sides of a disturbance first differ."""
+    lookups = map(lookups_of_trial, change.sides)
+    sides = zip(change.calls, lookups, strict=True)
+    without, applied = (line and f"{line.strand}'s {line_text(line, of)}" for line, of in sides)
+    disturbed = change.calls[1] is not None and change.calls[1].is_disturbance
+    if not (without or applied):
+        text = "changes no call"
+    elif change.kind == "order":
+        text = f"lets {applied} come before {without}"
+    elif not without:
+        text = f"adds {applied}"
+    elif change.disturbance.kind == "duplicate" and disturbed:
+        text = f"repeats {without}"
+    elif not applied or disturbed:
+        text = f"prevents {without}"
+    else:
+        text = f"leads to {applied} instead of {without}"
+    return f"{change.disturbance}: {text}"
+
+
+def cause_text(cause: Cause | None, trial: Trial) -> str:
+    """Return the cause of a broken promise in one sentence; empty without one."""
+    if cause is None:
+        return ""
+    data = f", on {cause.data}" if cause.data is not None else ""
+    if cause.kind == "disturbance":
+        before = len(cause.decisions) - 1
+        after = f"after {counted(before, 'other disturbance')}, " if before else ""
+        return f"{after}{_disturbance_text(cause, trial)}{data}"
+    lookups = lookups_of_trial(trial)
+    *before_it, decisive, later = (_named(line, lookups) for line in cause.rows)
+    if not before_it:
+        return f"{decisive} came before {later}{data}"
+    return f"{decisive} came between {before_it[0]} and {later}{data}"
+
+
+def _disturbance_text(cause: Cause, trial: Trial) -> str:
+    disturbance, line, lookups = cause.decisions[-1], cause.decisive, lookups_of_trial(trial)
+    if line is None:
+        return f"{disturbance}"
+    if line.call is not None:
+        return f"{_named(line, lookups)} {line.words}"
+    kind = disturbance.kind
+    if kind in _OF_A_FAKE:
+        return line.words
+    text = f"{line.strand} {line.words}"
+    is_at_start = not disturbance.point
+    call = None if is_at_start else _nearest_call(line, disturbance, trial)
+    if call is None:
+        return text
+    if kind in PAUSES:
+        return f"{text}: {_call_text(call, lookups)}"
+    if kind == "slow":
+        return f"{_named(call, lookups)} {line.words}"
+    return f"{text} after {_call_text(call, lookups)}" if kind == "crash" else text
+
+
+def _nearest_call(line: Line, disturbance: Disturbance, trial: Trial) -> Line | None:
+    """Return the call at the point of a disturbance, among those after its line if it is a pause,
+    else before it; if there is none, the nearest of them.
+    """
+    own = [other for other in trial.lines if other.strand == line.strand]
+    at = own.index(line)
+    near = own[at + 1 :] if disturbance.kind in PAUSES else own[:at][::-1]
+    calls = [other for other in near if other.call is not None]
+    of_disturbance = [call for call in calls if call.point == disturbance.point]
+    return next(iter(of_disturbance or calls), None)
+
+
+def _named(line: Line, lookups: Lookups) -> str:
+    return f"{line.strand}'s {_call_text(line, lookups)}"
+
+
+def _call_text(line: Line, lookups: Lookups) -> str:
+    assert line.call is not None
+    place = f" ({line.source})" if line.source else ""
+    return f"{call_text(line.call, lookups)}{place}"
 
 
 # -- decisive calls --------------------------------------------------------------------------------
