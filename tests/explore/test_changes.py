@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.explore.trial import Line
 
 from .bugs import Make, deep
@@ -139,3 +141,20 @@ def test_one_disturbance_has_no_line_of_its_own(cloud: Cloud, kv: KVServer, redi
     )
     assert found_cause(error).data is None
     assert "run.1 duplicate:" not in error.story
+
+
+@pytest.mark.parametrize(
+    "make", [deep.failed_compensation, deep.resumed_import, deep.open_breaker], ids=named
+)
+def test_no_part_of_a_schedule_that_a_search_reports_breaks_the_promise(make: Make) -> None:
+    with opened() as cloud:
+        scenario = make(cloud, False)
+        with pytest.raises(BrokenPromiseError) as caught:
+            explored(cloud, scenario, seed=1)
+        disturbances = caught.value.disturbances
+        assert len(disturbances) >= 3
+        for size in range(1, len(disturbances)):
+            for part in itertools.combinations(disturbances, size):
+                # A disturbance of a later restart has no place if there is none.
+                with contextlib.suppress(ContractError):
+                    explored(cloud, scenario, schedule=", ".join(part))
