@@ -46,6 +46,8 @@ _names_of_data: dict[tuple[str, ...], tuple[str, ...]] = {}
 """The names of the details of events, each combination once."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
+SCRIPT_COMMANDS = 1_000
+"""Maximum number of commands that are kept of the scripts of a call: the first ones."""
 _LOOKS = 1_000
 """Maximum number of a test's looks at the data of fakes that are kept."""
 
@@ -65,6 +67,16 @@ class CallStack(NamedTuple):
 
     places: tuple[CodePlace, ...]
     library: str = ""
+
+
+class ScriptCommand(NamedTuple):
+    """A command that a script executed: the number of its database, its words, and the answer,
+    ``{"result": …}`` or ``{"error": …}``, or None if it is too large.
+    """
+
+    database: int
+    words: list[str]
+    answer: dict[str, Any] | None
 
 
 class Look(NamedTuple):
@@ -90,6 +102,8 @@ class SharedRecords:
     """Returns the stack that may make the current call, given the client's address, if the exact places
     are not recorded; None if no report needs it.
     """
+    records_scripts = False
+    """Whether the commands that scripts execute are recorded."""
     reads: Reads | None = None
     """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
 
@@ -117,10 +131,17 @@ class SharedRecords:
         """The places that made each call, by the call's number."""
         self.stacks: dict[int, CallStack] = {}
         """What ``find_stack`` returned for each call."""
+        self.scripts: dict[int, list[ScriptCommand]] = {}
+        """The commands that the scripts of each call executed, by the call's number."""
         self.looks: deque[Look] = deque(maxlen=_LOOKS)
         """The test's looks at the data of fakes."""
         self.failures: list[str] = []
         """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
+
+    @property
+    def of_calls(self) -> tuple[dict[int, Any], ...]:
+        """What is recorded of calls beside them, by their numbers."""
+        return self.sites, self.stacks, self.scripts
 
     @property
     def actions(self) -> list[Action]:
@@ -152,12 +173,13 @@ class SharedRecords:
                     self.large_bytes -= self.large.pop(call, 0)
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
-        """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
-        # Iterate over a copy, because calls in other threads add their sites without the lock.
-        for number in (*self.sites, *self.stacks):
-            if is_gone(number):
-                self.sites.pop(number, None)
-                self.stacks.pop(number, None)
+        """Forget the source lines, and the commands of the scripts, of the calls for whose numbers
+        ``is_gone`` returns true.
+        """
+        # Iterate over copies, because calls in other threads add theirs without the lock.
+        for of_calls in self.of_calls:
+            for number in filter(is_gone, tuple(of_calls)):
+                of_calls.pop(number, None)
 
 
 class Filterable(Protocol):
@@ -340,6 +362,14 @@ class Recorder:
         for listener in self.shared.listeners.items:
             listener(call)
 
+    def record_script(self, call: Call, command: ScriptCommand | None = None) -> None:
+        """Record that a script of a call began, or a command that it executed, for the report of a
+        failing test.
+        """
+        commands = self.shared.scripts.setdefault(call.number, [])
+        if command is not None and len(commands) < SCRIPT_COMMANDS:
+            commands.append(command)
+
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
             over_limit = self.shared.update_size(call)
@@ -428,13 +458,11 @@ class Recorder:
         with self.shared.lock:
             if newest.entries and newest.entries[-1] is call and call.at_us == at_us:
                 return
-            site = self.shared.sites.pop(call.number, None)
-            stack = self.shared.stacks.pop(call.number, None)
-            call.number, call.at_us = next(self.shared.numbers), at_us
-            if site is not None:
-                self.shared.sites[call.number] = site
-            if stack is not None:
-                self.shared.stacks[call.number] = stack
+            former, shared = call.number, self.shared
+            call.number, call.at_us = next(shared.numbers), at_us
+            for of_calls in shared.of_calls:
+                if former in of_calls:
+                    of_calls[call.number] = of_calls.pop(former)
             for recorder in {self, newest}:
                 entries = recorder.entries
                 for index in range(len(entries) - 1, -1, -1):
@@ -513,6 +541,7 @@ class Recorder:
                 child.entries = [entry for entry in self.entries if entry.fake == child.fake]
             self.shared.sites.update(other.shared.sites)
             self.shared.stacks.update(other.shared.stacks)
+            self.shared.scripts.update(other.shared.scripts)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
 

@@ -39,6 +39,7 @@ from .reply import (
     word,
 )
 from .routes import KVApp, read_only_token
+from .scripting.records import record_command
 from .settings import KVConfig
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class KVServer(Fake):
         config, clock, ids = self._config, self._time, self._context.ids
         self._dialect = config.dialect
         if config.engine is None:
-            self._engine = KVEngine(clock, ids, config)
+            self._engine = engine = KVEngine(clock, ids, config)
+            engine.scripting.listeners.add(partial(record_command, self._recorder))
         else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine

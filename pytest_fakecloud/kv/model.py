@@ -13,6 +13,7 @@ from .reply import LARGEST, Reply
 from .settings import KVConfig
 
 if TYPE_CHECKING:
+    from ..core.calls import Call
     from ..core.clock import Timekeeper
     from .table.registry import Table
 
@@ -119,6 +120,7 @@ class AnySession(Protocol):
 
     user: Any
     connection: ClientConnection | None
+    call: Call | None
 
 
 class CommandLimits:

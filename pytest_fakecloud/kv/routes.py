@@ -345,7 +345,9 @@ class KVApp(App):
         address = "127.0.0.1:0"
         if request.client is not None:
             address = f"{request.client[0]}:{request.client[1]}"
-        return self.engine.session(request.principal, "rest", address, request.call.at_us)
+        session = self.engine.session(request.principal, "rest", address, request.call.at_us)
+        session.call = request.call
+        return session
 
     def _headers(self, request: Request) -> HeaderPairs:
         # Like the service, send the header even if the request has no sync token.

@@ -87,6 +87,9 @@ class Observation:
     def _record_calls(self, cloud: Cloud) -> None:
         recorded = context_of(cloud).recorder.shared
         stacks = self._stacks
+        if self._has_report:
+            self._test_exits.callback(setattr, recorded, "records_scripts", False)
+            recorded.records_scripts = True
         if stacks is not None and self._has_call_sites:
             from ..process.call_sites import call_site
 

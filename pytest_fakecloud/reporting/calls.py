@@ -19,7 +19,7 @@ from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
 from ..core.calls import Call, Entry, Event, on_connection
 from ..core.errors import listed, report_hook_failure
-from ..core.recorder import SharedRecords
+from ..core.recorder import ScriptCommand, SharedRecords
 from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
 
 SEVERAL = ("pipeline", "multi-exec")
@@ -237,6 +237,8 @@ class Lookups:
     - ``steps``: the steps of a workflow run that the deliveries of a message execute, ``results``: the
       step whose result a message has; both as clients send them, by the message's ID.
     - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
+    - ``executed``: the commands that the scripts of a call executed, with their answers, by the call's
+      number; empty if they executed none. Calls whose scripts were not recorded are missing.
     - ``facts``: what fakes know about calls beside their answers, by the call's number; only for the
       report of a test.
     - ``mask``: masks credentials that become visible when values are decoded.
@@ -252,6 +254,7 @@ class Lookups:
     steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
+    executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
     facts: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
     mask: Mask = field(default_factory=Mask)
 
@@ -312,8 +315,14 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
         results={message_id: mask.value(step) for message_id, step in results.items()},
         scripts={hash_of(source)[:8]: source for call in calls if call.service == "kv"
                  for source in _scripts_of(call)},
+        executed={number: [_masked(command, mask) for command in commands]
+                  for number, commands in records_of(cloud).scripts.items()},
         mask=mask,
     )  # fmt: skip
+
+
+def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
+    return command._replace(words=mask.value(command.words), answer=mask.value(command.answer))
 
 
 def facts_of(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ...core.calls import Call
 from ...core.clock import Timekeeper
 from ...core.ids import new_token
 from ..acl import (
@@ -106,6 +107,8 @@ class Session:
         self.line: list[bytes] = []
         """The command line of ``command``."""
         self.in_script = False
+        self.call: Call | None = None
+        """The call that sent the current commands; None if the test runs them itself."""
         self.transaction: Transaction | None = None
         self.watched: list[tuple[Keyspace, bytes, bool]] = []
         """The keys that the client watches, and whether each of them existed when WATCH ran."""

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from ...core.calls import Call
 from ...core.clock import Timekeeper
 from ...core.ids import Ids
 from .. import errors
@@ -127,6 +128,7 @@ class RedisSession:
     aborted: bool = False
     """Whether EXEC will fail, because a command of the open transaction was rejected."""
     connection: ClientConnection | None = None
+    call: Call | None = None
 
     @property
     def login(self) -> Any:

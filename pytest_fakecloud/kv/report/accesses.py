@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, on_connection
+from ...core.recorder import ScriptCommand
 from ...reporting.calls import QUEUED, SEVERAL, Lookups, is_error, reply
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import each_from_base64, hides_words, parsed
@@ -30,7 +31,30 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
         yield from _of_action(entry)
     elif isinstance(entry, Call) and not hides_words(entry):
         for words, answer in commands_of(entry, lookups):
-            yield from _of_command(entry.fake, words, answer)
+            if not (words[0] in kinds.RUNS_SCRIPT and entry.number in lookups.executed):
+                yield from _of_command(entry.fake, words, answer)
+        for command in lookups.executed.get(entry.number, ()):
+            yield from map(_in_script, _of_command(entry.fake, *_with_capitals(command)))
+
+
+def _with_capitals(command: ScriptCommand) -> tuple[list[str], Any]:
+    return [command.words[0].upper(), *command.words[1:]], command.answer
+
+
+def _in_script(access: DataAccess) -> DataAccess:
+    """Return an access by a script, whose call did something even if it read what does not exist."""
+    is_missing = access.succeeded is False and not access.writes
+    return replace(access, succeeded=None) if is_missing else access
+
+
+def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
+    """Yield each command that a call executed, with its reply; in place of its scripts, at the end, what
+    these executed, if that was recorded.
+    """
+    for words, answer in commands_of(call, lookups):
+        if not (words[0] in kinds.RUNS_SCRIPT and call.number in lookups.executed):
+            yield words, answer
+    yield from map(_with_capitals, lookups.executed.get(call.number, ()))
 
 
 def exchanges(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any, list[DataAccess]]]:

@@ -11,7 +11,7 @@ from ...core.errors import ContractError
 from ...reporting.calls import Lookups
 from ...reporting.values import parsed
 from ..table.registry import COMMANDS
-from .accesses import commands_of
+from .accesses import executed_by
 
 _SEARCHES = {name for name, spec in COMMANDS.items() if spec.synopsis.startswith("index filter")}
 """Commands that search an index."""
@@ -25,7 +25,7 @@ def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Ma
     commands = [
         (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
         for call in entries if isinstance(call, Call) and call.fake == fake.name
-        for words, answer in commands_of(call, lookups)
+        for words, answer in executed_by(call, lookups)
     ]  # fmt: skip
     known: dict[int, dict[Line, Any]] = {}
     for number, line, fact in (*_totals(fake, commands), *_before_start(commands)):

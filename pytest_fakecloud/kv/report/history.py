@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from ...core.calls import Action, Call, Entry, on_connection
+from ...core.recorder import ScriptCommand
 from ...reporting.calls import QUEUED, SEVERAL, is_error, reply
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
@@ -265,6 +266,7 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
     lines, answers = _replied(test, call) if on_connection(call) else (lines, _answers(call))
     if answers and len(answers) != len(lines):
         lines, answers = [[""]], []
+    executed = test.lookups.executed
     rejected = call.fault is None and call.status is not None and call.status >= 400
     for line, answer in itertools.zip_longest(lines, answers):
         words = [line[0].upper(), *line[1:]]
@@ -272,12 +274,22 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
         # A script that raises an error may have changed data before.
         if (rejected or "error" in envelope) and words[0] not in kinds.SCRIPTS:
             continue
+        if words[0] in kinds.RUNS_SCRIPT and len(lines) == 1 and call.number in executed:
+            yield from _of_script(call, executed[call.number])
+            continue
         result = envelope.get("result", UNKNOWN)
         if call.facts.get("encoding") == "base64" and result is not UNKNOWN:
             result = each_from_base64(result)
         command = Command(call, words, result, _database_of(test, words, selected))
         selected = _selected_after(command, selected)
         yield command
+
+
+def _of_script(call: Call, executed: Iterable[ScriptCommand]) -> Iterator[Command]:
+    for database, (name, *arguments), answer in executed:
+        if answer is None or not is_error(answer):
+            result = UNKNOWN if answer is None else answer["result"]
+            yield Command(call, [name.upper(), *arguments], result, database)
 
 
 def _answers(call: Call) -> list[Any]:

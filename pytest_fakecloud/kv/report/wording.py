@@ -43,7 +43,23 @@ _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
-    """Describe the commands of a call; return None if the call has none."""
+    """Describe the commands of a call, and what its scripts executed; return None if it has none."""
+    words = _summary(call, lookups)
+    executed = lookups.executed.get(call.number, ())
+    if words is None or not executed:
+        return words
+    texts = [
+        command_text(command.words) + _with_arrow(command.words, command.answer, {}, False)
+        for number, command in enumerate(executed)
+        if number < PIPELINED or _has_failed(command.answer)
+    ]
+    if len(executed) > len(texts):
+        texts.append(f"and {len(executed) - len(texts)} more commands")
+    texts[0] = f"executed {texts[0]}"
+    return replace(words, remarks=[*words.remarks, *texts])
+
+
+def _summary(call: Call, lookups: Lookups) -> Summary | None:
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
         return None

@@ -215,6 +215,7 @@ class PortConnection:
             database=session.db.index,
             node=0 if session.node is None else session.node.node.number,
         )
+        session.call = call
         if session.reply_mode != "on":
             session.begin_command()
         response: AnyResponse

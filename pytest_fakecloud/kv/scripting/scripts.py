@@ -146,8 +146,10 @@ class Scripting:
         """Wall-clock time at which to let other threads use the interpreter."""
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
-        self.listeners: Registry[Callable[[list[bytes], Reply], None]] = Registry()
-        """Functions that are called with each command of a script and its reply."""
+        self.listeners: Registry[Callable[[Session, list[bytes], Reply], None]] = Registry()
+        """Functions that are called with a script's client, and an empty line when it begins, and then
+        each of its command lines and its reply.
+        """
 
     @cached_property
     def host(self) -> LuaHost:
@@ -333,6 +335,8 @@ class Scripting:
         host = self.host
         host.levels = PORT_LEVELS if session.interface == "port" else LEVELS
         self.running = run
+        for listener in self.listeners.items:
+            listener(session, [], None)
         try:
             reply = action(host)
         except ScriptFailure as failure:
@@ -389,14 +393,14 @@ class Scripting:
 
     def command(self, line: list[bytes], resp: int) -> Reply:
         """Run a command line for the running script; return the reply or the error."""
-        reply = self._reply(line, resp)
-        for listener in self.listeners:
-            listener(line, reply)
-        return reply
-
-    def _reply(self, line: list[bytes], resp: int) -> Reply:
         run = self.running
         assert run is not None
+        reply = self._reply(run, line, resp)
+        for listener in self.listeners.items:
+            listener(run.session, line, reply)
+        return reply
+
+    def _reply(self, run: ScriptRun, line: list[bytes], resp: int) -> Reply:
         spec: CommandSpec | None = None
         try:
             named = self.engine.table.find(line)
