@@ -187,6 +187,8 @@ def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding
 
 # -- findings --------------------------------------------------------------------------------------
 
+_FIRST = {"ttl_removed"}
+"""The kinds of the findings that stand first: facts that no answer shows, and that nobody looks for."""
 MOST = 6
 """Maximum number of findings in one report."""
 
@@ -242,7 +244,10 @@ def concerning(
             or any(numbers.get(number, number) in connected for number in finding.rows)
         )
 
-    return sorted(filter(concerns, findings), key=lambda finding: not is_decided(finding))
+    return sorted(
+        filter(concerns, findings),
+        key=lambda finding: (not is_decided(finding), finding.kind not in _FIRST),
+    )
 
 
 def _address(row: ReportRow) -> str:

@@ -127,6 +127,20 @@ class Command:
             return False
         return self.changes and (self.spec is None or not self.spec.keeps_key)
 
+    @cached_property
+    def keys_kept(self) -> list[str]:
+        """The keys that exist after the command and may have lost their TTL by it."""
+        spec = self.spec
+        if spec is None or not self.succeeded or self.database is None:
+            return []
+        if spec.changes_only_ttl:
+            return self.keys
+        if spec.other_ttl:
+            return self.words[2:3] if self.name in _MOVING else []
+        if self.name in _OVERWRITING:
+            return self.keys[:1]
+        return [key for key, key_spec in spec.keys_of(self.words) if "OW" in key_spec.flags]
+
     def drop_replaced(self, by_key: dict[str, Any]) -> None:
         """Remove the keys that the command may have removed or replaced from a mapping."""
         if self.changes_any:
@@ -179,6 +193,8 @@ class Expiries(dict[str, Command]):
 
 _MOVING = {name for name, spec in COMMANDS.items() if spec.other_ttl and len(spec.keys) == 2}
 """Commands that give a key's TTL to another key."""
+_OVERWRITING = {"SET", "GETSET", "SINTERSTORE"}
+"""Commands that overwrite a key without the flag for it (specification)."""
 ServerOrDatabase: TypeAlias = "KVServer | Database"
 """A server or one of its databases, which a detector examines."""
 

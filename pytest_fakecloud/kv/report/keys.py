@@ -17,6 +17,7 @@ from .history import (
     ServerOrDatabase,
     commands,
     has_no_ttl,
+    history,
     with_expiries,
 )
 
@@ -26,18 +27,18 @@ _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
 
 
-def ttl_removed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find SETs that removed the TTL of their key, which has none by now."""
-    for command, expiries in with_expiries(test, fake):
-        has_ttl = command.key in expiries and not expiries.expired(command.key, command.at_us)
-        removes = (
-            command.name == "SET"
-            and command.succeeded
-            and command.deadline_us is None
-            and "KEEPTTL" not in command.options
-        )
-        if has_ttl and removes and has_no_ttl(fake, command.key):
-            yield command.finding("ttl_removed")
+def ttl_removed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
+    """Find commands that left a key without its TTL, if no later one has given it another."""
+    removed: dict[str, Command] = {}
+    expiries = Expiries()
+    for command in history(test, fake):
+        had_ttl = [key for key in command.keys_kept
+                   if key in expiries and not expiries.expired(key, command.at_us)]  # fmt: skip
+        expiries.follow(command)
+        removed |= {key: command for key in had_ttl if key not in expiries}
+        removed = {key: command for key, command in removed.items() if key not in expiries}
+    for key, command in removed.items():
+        yield about_key("ttl_removed", command.entry, key, command=command.name)
 
 
 def expired(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:

@@ -340,9 +340,8 @@ def _expire_not_executed(values: Values, lookups: Lookups) -> str:
 
 
 def _ttl_removed(values: Values, lookups: Lookups) -> str:
-    return (
-        f"this SET removed the TTL of {shortened(values['key'])}: it has neither EX, PX nor KEEPTTL"
-    )
+    why = ": it has neither EX, PX nor KEEPTTL" if values["command"] == "SET" else ""
+    return f"this {values['command']} removed the TTL of {shortened(values['key'])}{why}"
 
 
 def _expired(values: Values, lookups: Lookups) -> str:

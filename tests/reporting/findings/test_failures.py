@@ -213,3 +213,15 @@ def test_findings_that_a_touched_row_decided_come_first() -> None:
         "by its call", "of a", "of a linked row", "of c", "read by a request to the same address",
         "of all",
     ]  # fmt: skip
+
+
+def test_a_removed_ttl_comes_before_newer_findings(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    client = server.client()
+    client.set("a", "1", ex=60)
+    client.set("a", "2")
+    client.set("b", "1", px=60)
+    with pytest.raises(AssertionError) as caught:
+        assert server.contents() == {}
+    report = report_of(cloud, raised=caught.value)
+    assert [finding.kind for finding in report.findings] == ["ttl_removed", "unlikely_ttl"]

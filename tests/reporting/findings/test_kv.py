@@ -60,7 +60,7 @@ def test_equal_findings_are_one_about_several_rows(cloud: Cloud) -> None:
 
 
 def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands("SET a 1 EX 9 | SET a 2 | SET b 1")(cloud)
+    commands("fault 503 EXPIRE | SET a 1 | EXPIRE a 9 | SET b 1")(cloud)
 
     def broken(key: str) -> int:
         raise RuntimeError("no ttl")
