@@ -5,7 +5,7 @@ and rows that are not listed become one line.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -16,6 +16,7 @@ from .model import ReportRow
 
 _LEAST = 3
 """Minimum number of equal rows in succession that become one, except for attempts of a message."""
+_ACTION = attrgetter("at_us", "peer", "operation", "depth")
 _SAME = attrgetter(
     "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
 )
@@ -23,10 +24,14 @@ _SAME = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class FoldedRow:
-    """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row."""
+    """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row.
+
+    ``varies`` is the position of the only argument in which actions differ; None if they are equal.
+    """
 
     rows: tuple[ReportRow, ...]
     effects: tuple[Event, ...] = ()
+    varies: int | None = None
 
     @property
     def row(self) -> ReportRow:
@@ -100,6 +105,39 @@ def _key(block: Sequence[FoldedRow]) -> list[tuple[object, ...]]:
         )
         for line in block
     ]
+
+
+def alike(every: Iterable[FoldedRow | str], apart: Collection[int]) -> list[FoldedRow | str]:
+    """Return the lines with actions of the test joined that follow each other and differ in the same
+    argument alone. The rows with the numbers ``apart`` keep lines of their own.
+    """
+    lines: list[FoldedRow | str] = []
+    for line in every:
+        before = lines[-1] if lines else ""
+        if isinstance(line, FoldedRow) and isinstance(before, FoldedRow):
+            at = _varies(before, line)
+            is_apart = any(row.number in apart for row in (*before.rows, *line.rows))
+            if at is not None and not is_apart:
+                lines[-1] = replace(before, rows=(*before.rows, *line.rows), varies=at)
+                continue
+        lines.append(line)
+    return lines
+
+
+def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
+    """Return the position of the argument in which an action differs from the ones before it."""
+    row, last = line.row, before.rows[-1]
+    if not row.kind == last.kind == "action" or _ACTION(row) != _ACTION(last):
+        return None
+    if isinstance(row.entry, Event) and "fault" in row.entry.data:
+        return None
+    if len(line.rows) > 1 or (len(before.rows) > 1 and before.varies is None):
+        return None  # equal ones, which are counted
+    differing = [at for at, (one, other) in enumerate(zip(row.words, last.words, strict=False))
+                 if one != other]  # fmt: skip
+    if len(row.words) != len(last.words) or len(differing) != 1:
+        return None
+    return differing[0] if before.varies in (None, differing[0]) else None
 
 
 def without_unlisted(

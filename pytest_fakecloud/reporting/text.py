@@ -13,11 +13,20 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .folding import FoldedRow, folded, merged, without_unlisted
+from .folding import FoldedRow, alike, folded, merged, without_unlisted
 from .model import Finding, Place, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
 from .values import shortened, visible
-from .wording import describe, effect, handler_text, sentence, source_of, statement_text
+from .wording import (
+    ShortUrls,
+    describe,
+    describe_together,
+    effect,
+    handler_text,
+    sentence,
+    source_of,
+    statement_text,
+)
 
 WIDTH = 80
 WIDE = 120
@@ -28,7 +37,10 @@ LONG = 60
 """Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
-_STAMP = len("12:00:00.000 ")
+_MOST_LINES = {"statement": 2, "findings": 3}
+"""Maximum number of lines before the rows. Further findings follow the rows."""
+_INDENT = 4
+"""Indentation of the lines below a row, which are longer than rows. It is no wider, so that they fit."""
 
 
 class TextLine(NamedTuple):
@@ -113,27 +125,22 @@ class _Writer:
                 self._marks.setdefault(number, []).append(mark)
         self._shown_rows = ""
         self._shown_texts: set[str] = set()
-        self._shown_scripts: set[str] = set()
+        self._scripts: list[ScriptSource] = []
+        """The scripts of the rows, whose sources follow the rows."""
         self._shown_sources: set[str] = set()
+        self._urls = ShortUrls(report.rows)
         self._callers: dict[Place, set[Place]] = {}
         for row in report.rows:
             if row.where is not None:
                 own = replace(row.where, callers=())
                 self._callers.setdefault(own, set()).update(row.where.callers[:1])
         self._has_gutter = report.statement is not None
-        self._stamp = _STAMP + (2 if self._has_gutter else 0)
 
     def lines(self, link: str) -> list[TextLine]:
         report, width = self._report, self._width
-        begin: list[TextLine] = []
-        if report.statement is not None:
-            text = statement_text(report.statement, self._lookups)
-            begin += [TextLine(line, True) for line in _wrapped(text, "  ", width)]
-        failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
-        waiting = [finding for finding in report.unfinished if finding not in failed]
-        begin += self._listed("Findings:", report.findings, marked=True)
-        begin += self._listed("Unfinished:", waiting)
-        begin += self._listed("Failed:", failed)
+        begin = [TextLine(line, True) for line in self._statement()]
+        first, later = self._findings()
+        begin += first
         for finding in report.violations:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
             begin += [TextLine(line, True) for line in texts]
@@ -141,7 +148,40 @@ class _Writer:
         timeline = list(self._timeline(to_datetime(report.now_us).date()))
         if not report.rows and not report.failures:
             timeline.append(TextLine("no client has made a call"))
-        return [*begin, *timeline, *self._end(link)]
+        return [*begin, *timeline, *later, *self._script_lines(), *self._end(link)]
+
+    def _statement(self) -> list[str]:
+        """Return what the failing statement read, with as many of its names as there is room for."""
+        statement, most = self._report.statement, _MOST_LINES["statement"]
+        lines: list[str] = []
+        for names in (4, 3, 2, 1) if statement is not None else ():
+            assert statement is not None
+            text = statement_text(statement, self._lookups, names)
+            lines = _wrapped_code(text, "  ", self._width)
+            if len(lines) <= most:
+                break
+        return lines
+
+    def _findings(self) -> tuple[list[TextLine], list[TextLine]]:
+        """Return the lines of the first findings, and of those that follow the rows."""
+        unfinished = self._report.unfinished
+        failed = [finding for finding in unfinished if finding.kind == "dead_letter"]
+        waiting = [finding for finding in unfinished if finding not in failed]
+        blocks = [
+            *self._listed("Findings:", self._report.findings, marked=True),
+            *self._listed("Failed:", failed),
+            *self._listed("Unfinished:", waiting),
+        ]
+        count, first = 0, list[TextLine]()
+        while count < len(blocks) and (
+            not first or len(first) + len(blocks[count]) <= _MOST_LINES["findings"]
+        ):
+            first += blocks[count]
+            count += 1
+        later = [line for block in blocks[count:] for line in block]
+        if later and later[0].text.startswith("- "):
+            later.insert(0, TextLine("Further findings:"))
+        return first, later
 
     def _end(self, link: str) -> Iterator[TextLine]:
         """Yield what is equal in most reports: the meaning of the marks, the clock and the addresses."""
@@ -164,16 +204,13 @@ class _Writer:
 
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
-    ) -> list[TextLine]:
-        """Return a list with its title; the rows of ``marked`` findings have their numbers."""
+    ) -> Iterator[list[TextLine]]:
+        """Yield the lines of each finding; the rows of ``marked`` findings have their numbers."""
         numbered = {mark for marks in self._marks.values() for mark in marks} if marked else ()
-        lines = [] if len(findings) == 1 else [TextLine(title)]
         for mark, finding in enumerate(findings, 1):
-            lead = title if len(findings) == 1 else "-"
             number = f"[{mark}] " if mark in numbered else ""
-            text = f"{lead} {number}{sentence(finding, self._lookups)}"
-            lines += [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
-        return lines if findings else []
+            text = f"{'-' if mark > 1 else title} {number}{sentence(finding, self._lookups)}"
+            yield [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
@@ -181,6 +218,7 @@ class _Writer:
         day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
         held_back: list[tuple[int, list[str]]] = []
         lines = list(without_unlisted(folded(merged(every, self._marks)), self._report.listed))
+        lines = alike(lines, {*self._marks, *self._report.touched.read})
         head: _Head | None = None
         for line, nests in zip(lines, _have_nested(lines), strict=True):
             words = Summary("") if isinstance(line, str) else self._described(line)
@@ -251,7 +289,7 @@ class _Writer:
 
     def _head_lines(self, head: _Head) -> Iterator[TextLine]:
         row, marked = head.rows[0], self._is_marked(head.rows)
-        indent = " " * (self._stamp + 2 + 2 * row.depth)
+        indent = " " * (_INDENT + 2 * row.depth)
         parts = head.text.partition(" <-- ")
         whole = f"{self._lead(head.rows)}{head.text}"
         texts = [whole]
@@ -294,12 +332,12 @@ class _Writer:
             return [*lines[:-1], f"{lines[-1]}  {packed[0]}"]
         return lines + [
             line for text in packed
-            for line in _wrapped(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
+            for line in _wrapped_code(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
         ]  # fmt: skip
 
     def _entry(self, line: FoldedRow, words: Summary, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
-        row, indent = line.row, " " * (self._stamp + 2 + 2 * line.row.depth)
+        row, indent = line.row, " " * (_INDENT + 2 * line.row.depth)
         note = [f"note: {words.note}"] if words.note else []
         whole = "\n".join([*words.below, *words.remarks, *note])
         is_known = len(whole) > LONG and whole in self._shown_texts
@@ -312,12 +350,18 @@ class _Writer:
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
             packed = _packed(words.remarks, self._width - len(indent))
-            lines += self._lines_below([*below, *packed], indent)
+            if len(lines) == len(packed) == 1 and not below and self._fits(lines[0], packed[0]):
+                lines[0] += f"  {visible(packed[0])}"
+            else:
+                lines += self._lines_below([*below, *packed], indent)
         lines = self._with_sources(lines, self._sources(row), indent)
         # The scripts of a library are not the application's.
-        if not row.library:
-            lines += self._script_lines(words.script, indent)
+        if words.script is not None and not row.library:
+            self._scripts.append(words.script)
         return lines, [] if is_known else self._lines_below(note, indent)
+
+    def _fits(self, line: str, text: str) -> bool:
+        return len(line) + 2 + len(visible(text)) <= self._width
 
     def _read(self, line: FoldedRow) -> str:
         return (
@@ -333,9 +377,12 @@ class _Writer:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
+        if line.varies is not None:
+            words = describe_together(line.rows, line.varies, self._lookups)
         if row.delivery is not None:
             words = replace(words, what=self._without_known_url(words.what, row.delivery))
         self._shown_rows += f"{words.what} {words.answer}\n"
+        words = replace(words, what=self._urls.shorten(words.what))
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
         if row.actor == row.peer:
@@ -367,19 +414,18 @@ class _Writer:
                 lines += _wrapped(indent + part, f"{indent}    ", self._width, LINES_OF_A_TEXT)
         return lines
 
-    def _script_lines(self, script: ScriptSource | None, indent: str) -> Iterator[str]:
-        """Yield the source of a script that no earlier row has shown."""
-        if script is None or script.sha in self._shown_scripts:
-            return
-        self._shown_scripts.add(script.sha)
-        whole = textwrap.dedent(script.source.replace("\t", "  ")).strip("\n").splitlines()
-        yield f"{indent}script {script.sha}:"
-        for line in whole[:LINES_OF_A_SCRIPT]:
-            lead = " " * (len(line) - len(line.lstrip()))
-            yield from _wrapped(f"{indent}  {line}", f"{indent}    {lead}", self._width) or [""]
-        more = len(whole) - LINES_OF_A_SCRIPT
-        if more > 0:
-            yield f"{indent}  ... {counted(more, 'more line')}"
+    def _script_lines(self) -> Iterator[TextLine]:
+        """Yield the sources of the scripts of the rows."""
+        for sha, source in {script.sha: script.source for script in self._scripts}.items():
+            whole = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
+            yield TextLine(f"script {sha}:")
+            for line in whole[:LINES_OF_A_SCRIPT]:
+                lead = " " * (len(line) - len(line.lstrip()))
+                wrapped = _wrapped(f"  {line}", f"    {lead}", self._width) or [""]
+                yield from map(TextLine, wrapped)
+            more = len(whole) - LINES_OF_A_SCRIPT
+            if more > 0:
+                yield TextLine(f"  ... {counted(more, 'more line')}")
 
 
 def _have_nested(lines: Sequence[FoldedRow | str]) -> list[bool]:
@@ -402,7 +448,7 @@ def _faults(row: ReportRow, nests: bool) -> Iterator[str]:
 def _times(line: FoldedRow) -> str:
     """Return how often a folded row happened, unless the attempt numbers show it."""
     row, last = line.row, line.rows[-1]
-    if len(line.rows) == 1:
+    if len(line.rows) == 1 or line.varies is not None:
         return ""
     days = [to_datetime(timed_row.at_us).date() for timed_row in (row, last)]
     day = "" if days[0] == days[1] else f"{days[1]} "
@@ -424,7 +470,8 @@ def _packed(texts: Sequence[str], room: int) -> list[str]:
 
 def _stamp(row: ReportRow) -> str:
     at = to_datetime(row.at_us)
-    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+    milliseconds = at.microsecond // 1000
+    return f"{at:%H:%M:%S}" + (f".{milliseconds:03}" if milliseconds else "")
 
 
 def _ends(row: ReportRow) -> str:
@@ -436,13 +483,25 @@ def _ends(row: ReportRow) -> str:
     return f"--> {row.peer}"
 
 
-def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
+def _wrapped_code(text: str, indent: str, width: int) -> list[str]:
+    """Return a line of code in as few lines as possible, also broken after opening parentheses."""
+    lines = _wrapped(text, indent, width)
+    broken = _wrapped(text, indent, width, breaks="(")
+    return broken if len(broken) < len(lines) else lines
+
+
+def _wrapped(
+    text: str, indent: str, width: int, most: int | None = None, *, breaks: str = ""
+) -> list[str]:
+    """Return a text as lines, broken at spaces, and after a character of ``breaks``."""
     # An arrow stays with its answer. No text contains this control character any more.
     text = visible(text).replace("<-- ", "<--\0")
     lead = text[: len(text) - len(text.lstrip())]
+    if breaks:
+        text = text.replace(breaks, f"{breaks}\1 ")
     # Do not break words, because users copy them.
     lines = textwrap.wrap(
         text.strip(), width, initial_indent=lead, subsequent_indent=indent, max_lines=most,
         placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
     )  # fmt: skip
-    return [line.replace("\0", " ") for line in lines]
+    return [line.replace("\0", " ").replace("\1 ", "").replace("\1", "") for line in lines]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -138,9 +140,7 @@ def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups)
         return f"{event.fake} faults cleared"
     if event.kind in ("hold", "release"):
         return f"{event.fake}.holding() {'began' if event.kind == 'hold' else 'ended'}"
-    messages = dict.fromkeys(action.data.get("message_id") for action in (event, last))
-    result = " … ".join(lookups.short(message_id) for message_id in messages if message_id)
-    result = f" -> {result}" if result else ""
+    result = _created(event, lookups, last)
     owner, _, name = event.kind.rpartition(".")
     if owner in ("", "faults"):
         return f"{event.fake}.{event.kind}({argument_list}){result}"
@@ -148,13 +148,67 @@ def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups)
     return f"{event.fake}.{owner}({thing}).{name}({', '.join(rest)}){result}"
 
 
+def _created(action: Event, lookups: Lookups, last: Any = None) -> str:
+    """Return the messages that an action created, or the first and the last of equal ones."""
+    messages = dict.fromkeys(each.data.get("message_id") for each in (action, last or action))
+    result = " … ".join(lookups.short(message_id) for message_id in messages if message_id)
+    return f" -> {result}" if result else ""
+
+
+def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) -> Summary:
+    """Describe actions of the test that differ only in one argument, and in the results."""
+    names = {_NAME.match(row.words[varies]) for row in rows}
+    named = {name[0] if name else "" for name in names}
+    prefix = named.pop() if len(named) == 1 else ""
+    row = rows[0]
+    assert isinstance(row.entry, Event)
+    words = [f"{prefix}…" if at == varies else word for at, word in enumerate(row.words)]
+    template = Event(0, 0, row.service, row.peer, row.operation, "")
+    texts = []
+    for each in rows:
+        assert isinstance(each.entry, Event)
+        texts.append(each.words[varies].removeprefix(prefix) + _created(each.entry, lookups))
+    what = f"{_action(template, words, template, lookups)}: {'; '.join(texts)}"
+    return Summary(visible(lookups.mask.text(lookups.with_short_ids(what))))
+
+
+_NAME = re.compile(r"[a-z_]\w*=")
+"""The name of an argument in the text of a call."""
+
+
+class ShortUrls:
+    """Shortens the addresses of deliveries where an earlier text has shown them."""
+
+    def __init__(self, rows: Iterable[ReportRow]) -> None:
+        urls = {str(row.delivery.data.get("url") or "") for row in rows if row.delivery is not None}
+        calls = [row.entry for row in rows if isinstance(row.entry, Call)]
+        urls.update(str(call.facts.get("url") or "") for call in calls if call.service == "queue")
+        ends = {url: f"…/{url.rpartition('/')[2]}" for url in urls if url.count("/") > 2}
+        counts = Counter(ends.values())
+        self._ends = {url: end for url, end in ends.items() if counts[end] == 1 and len(end) > 2}
+        self._shown: set[str] = set()
+
+    def shorten(self, text: str) -> str:
+        for url, end in self._ends.items():
+            if url not in text:
+                continue
+            whole = re.compile(rf"{re.escape(url)}(?![\w/?&=.#%-])")
+            if url in self._shown:
+                text = whole.sub(lambda _, end=end: end, text)
+            elif whole.search(text):
+                self._shown.add(url)
+        return text
+
+
 # -- the failing statement -------------------------------------------------------------------------
 
 
-def statement_text(statement: ReadByStatement, lookups: Lookups) -> str:
-    """Return what a failing statement read, and which of it nothing has written."""
+def statement_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
+    """Return what a failing statement read, and which of it nothing has written, with at most so many
+    names of each.
+    """
     at = "" if statement.place is None else f" ({_name_of(statement.place)})"
-    text = f"{_read_by(statement, lookups)}{at}{_unwritten(statement, lookups)}"
+    text = f"{_read_by(statement, lookups, most)}{at}{_unwritten(statement, lookups, most)}"
     return visible(lookups.mask.text(text))
 
 
@@ -198,7 +252,7 @@ def _name_of(place: Place) -> str:
     return f"{PurePath(place.file).name}:{place.line}"
 
 
-def _read_by(statement: ReadByStatement, lookups: Lookups) -> str:
+def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
     if statement.kind == "last_call":
         if not statement.is_of_statement:
             return "No statement failed; the marks are those of the last call"
@@ -208,9 +262,9 @@ def _read_by(statement: ReadByStatement, lookups: Lookups) -> str:
             )
         return "The failing statement read none of the fakes' data; the marks are those of the last call"
     own = [sought for sought in statement.sought if sought not in statement.earlier]
-    names = _names(own, lookups)
+    names = _names(own, lookups, most)
     if statement.looks:
-        return f"The failing statement read {listed(list(statement.looks), 3)}"
+        return f"The failing statement read {listed(list(statement.looks), min(most, 3))}"
     if statement.kind == "compared":
         return f"The failing statement compared {names}"
     if statement.kind == "changed":
@@ -223,7 +277,7 @@ def _read_by(statement: ReadByStatement, lookups: Lookups) -> str:
     text = f"The failing statement {'read' if statement.is_read else 'wrote'} {names}"
     if not statement.earlier:
         return text
-    return f"{text}; an earlier equal request had read {_names(statement.earlier, lookups)}"
+    return f"{text}; an earlier equal request had read {_names(statement.earlier, lookups, most)}"
 
 
 _UNWRITTEN: dict[UnwrittenKind, str] = {
@@ -232,16 +286,16 @@ _UNWRITTEN: dict[UnwrittenKind, str] = {
 }
 
 
-def _unwritten(statement: ReadByStatement, lookups: Lookups) -> str:
+def _unwritten(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
     texts = []
     for kind in dict.fromkeys(statement.unwritten.values()):
         data = [sought for sought, other in statement.unwritten.items() if other == kind]
         is_all = len(data) == len(statement.sought)
-        texts.append(_UNWRITTEN[kind].format("it" if is_all else _names(data, lookups)))
+        texts.append(_UNWRITTEN[kind].format("it" if is_all else _names(data, lookups, most)))
     return "".join(texts)
 
 
-def _names(every: Iterable[Sought], lookups: Lookups) -> str:
+def _names(every: Iterable[Sought], lookups: Lookups, most: int) -> str:
     """Return the names of data, with ids as short as in the rows."""
     every = list(every)
     with_parts = {sought.subject for sought in every if sought.part}
@@ -253,7 +307,7 @@ def _names(every: Iterable[Sought], lookups: Lookups) -> str:
         default = "the default namespace" if kind == "namespace" else f"the {kind}"
         name = "" if sought.part and not name else lookups.short(name or default)
         names.append(f"{name} {sought.part}".strip())
-    return listed(names, 4)
+    return listed(names, most)
 
 
 # -- findings -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,14 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.reporting.applications import ServedRequest
-from pytest_fakecloud.reporting.folding import FoldedRow, folded, merged, without_unlisted
-from pytest_fakecloud.reporting.model import AppliedFault, ReportRow
+from pytest_fakecloud.reporting.folding import FoldedRow, alike, folded, merged, without_unlisted
+from pytest_fakecloud.reporting.model import (
+    AppliedFault,
+    ReadByStatement,
+    ReportRow,
+    ReportSubject,
+    Sought,
+)
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import about_key, report_of
 from pytest_fakecloud.reporting.text import section, text
@@ -110,7 +117,7 @@ def test_rows_of_other_days_have_their_date(cloud: Cloud) -> None:
     for key in ("a", "b", "b", "b"):
         httpx.post(server.url, json=["GET", key], headers=server.headers)
         cloud.clock.advance("1d")
-    assert "GET b (x3 until 2026-03-04 12:00:00.000)" in section(cloud)
+    assert "GET b (x3 until 2026-03-04 12:00:00)" in section(cloud)
     assert [line for line in section(cloud).splitlines() if line.startswith("--")] == [
         "-- 2026-03-01 --",
         "-- 2026-03-02 --",
@@ -122,7 +129,7 @@ def test_rows_that_repeat_say_until_when(cloud: Cloud) -> None:
     for _ in range(3):
         httpx.post(server.url, json=["GET", "a"], headers=server.headers)
         cloud.clock.advance("1s")
-    assert "GET a (x3 until 12:00:02.000) <-- null" in section(cloud)
+    assert "GET a (x3 until 12:00:02) <-- null" in section(cloud)
 
 
 def test_controls_are_shown_and_not_sent_to_the_terminal(cloud: Cloud) -> None:
@@ -183,13 +190,24 @@ def test_findings_have_the_same_numbers_in_text_and_page(cloud: Cloud) -> None:
         httpx.post(server.url, json=["GET", word], headers=server.headers)
     report = report_of(cloud)
     findings = [
-        about_key("ttl_removed", report_row.entry, f"{report_row.operation} {'of a customer':_<90}")
+        about_key(
+            "ttl_removed",
+            report_row.entry,
+            f"{report_row.operation} {'of a customer':_<90}",
+            command="SET",
+        )
         for report_row in report.rows
         if report_row.entry is not None and not isinstance(report_row.entry, ServedRequest)
     ]
     report = replace(report, findings=findings)
-    listed = text(report, width=100).partition("Findings:\n")[2].splitlines()
-    assert [line[:5] for line in listed if line[0] == "-"] == [f"- [{n}]" for n in range(1, 6)]
+    lines = text(report, width=100).splitlines()
+    numbers = [
+        number for line in lines for number in re.findall(r"^(?:Findings:|-) \[(\d)\]", line)
+    ]
+    assert numbers == list("12345")
+    # The first needs two lines, so the others follow the rows.
+    at = lines.index("Further findings:")
+    assert (lines[0][:13], lines[at + 1][:5]) == ("Findings: [1]", "- [2]")
     shown = page(cloud, report)
     assert [f"<b>▲{n}</b>" in shown for n in range(1, 7)] == [True] * 5 + [False]
 
@@ -201,5 +219,62 @@ def test_a_row_of_two_findings_has_both_numbers(cloud: Cloud) -> None:
     (row,) = [row for row in report_of(cloud).rows if row.operation == "SET"]
     assert row.entry is not None
     assert not isinstance(row.entry, ServedRequest)
-    findings = [about_key("ttl_removed", row.entry, key) for key in "st"]
+    findings = [about_key("ttl_removed", row.entry, key, command="SET") for key in "st"]
     assert "EX 1772370000 [1] [2] <-- OK" in text(replace(report_of(cloud), findings=findings))
+
+
+def joined(cloud: Cloud) -> list[tuple[int, int | None]]:
+    """Return the number of rows of each line, and the position of the argument in which they differ."""
+    lines = alike(folded(merged(report_of(cloud).rows, ())), ())
+    return [(len(line.rows), line.varies) for line in lines if not isinstance(line, str)]
+
+
+def test_actions_that_differ_in_one_argument_share_a_line(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1, "u": 1})
+    broker.produce("t", "a")
+    broker.produce("t", "b")
+    broker.produce("t", "c")
+    broker.produce("u", "c")
+    broker.produce("t", "c", key="k")
+    broker.produce("t", "d", key="l")
+    assert joined(cloud) == [(3, 1), (1, None), (1, None), (1, None)]
+    assert "* test broker.produce('t', …): 'a'; 'b'; 'c'\n" in section(cloud)
+
+
+def test_actions_at_other_times_equal_ones_and_faults_do_not(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    for _ in range(3):
+        broker.produce("t", "a")
+    broker.produce("t", "b")
+    cloud.clock.advance("1s")
+    broker.produce("t", "c")
+    broker.faults.respond(503, times=1)
+    broker.faults.respond(503, times=2)
+    assert joined(cloud) == [(3, None), (1, None), (1, None), (1, None), (1, None)]
+
+
+def test_messages_that_joined_actions_published(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    first, second = (queue.publish("https://a.example.com/x", json=n, delay="1h") for n in (1, 2))
+    ids = [first.id[:8], second.id[:8]]
+    shown = f"queue.publish('https://a.example.com/x', json=…, delay='1h'): 1 -> {ids[0]}; 2 -> {ids[1]}"
+    assert shown in text(report_of(cloud), width=140)
+
+
+def test_an_address_is_whole_once(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    urls = ["https://a.example.com/x/1", "https://a.example.com/x/2", "https://a.example.com/y/2"]
+    for url in (*urls, *urls):
+        with httpx.Client(headers=queue.headers) as client:
+            client.post(f"{queue.url}/v2/publish/{url}", content=b"{}")
+    shown = re.findall(r"publish (\S+)", text(report_of(cloud), width=140))
+    assert shown == [*urls, "…/1", *urls[1:]]
+
+
+def test_no_more_lines_than_needed_for_what_was_read(cloud: Cloud) -> None:
+    report = report_of(cloud)
+    data = [Sought(ReportSubject("key", f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
+    statement = ReadByStatement("called", tuple(data), unwritten=dict.fromkeys(data, "never"))
+    first, second, *_ = text(replace(report, statement=statement), width=80).splitlines()
+    assert "a" + "x" * 50 in first + second
+    assert second.endswith("no call here has written it")

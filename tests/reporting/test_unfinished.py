@@ -113,8 +113,10 @@ def test_four_are_named(cloud: Cloud, count: int, rest: str | None) -> None:
     lines = waiting(cloud)
     assert len(lines) == MOST_UNFINISHED + (rest is not None)
     assert lines[MOST_UNFINISHED:] == ([rest] if rest else [])
-    shown = section(cloud).partition("Unfinished:\n- ")[2].partition("\n12:")[0].split("\n- ")
-    assert [" ".join(line.split()) for line in shown] == lines
+    before, _, after = section(cloud).partition("\n12:")
+    after = after.partition("Further findings:\n")[2].partition("\nclock")[0]
+    shown = f"{before}\n{after}".removeprefix("Unfinished: ").split("\n- ")
+    assert [" ".join(line.removeprefix("- ").split()) for line in shown] == lines
 
 
 @pytest.mark.parametrize(

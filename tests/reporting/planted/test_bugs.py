@@ -41,7 +41,7 @@ DECIDING = {
     "jobs": ["HSET articles tea 5 <-- 1", "HSET articles tea 3 <-- 0"],
     "logged_and_answered": ["the handler logged KeyError: 'USD'"],
     "lost_answer": ["<-- msg_3bb5 (200 answer lost) (fault: lose_response)",
-                    "publish https://mail.example.com/welcome {\"user\":\"ada\"} <-- msg_a2b4"],
+                    "publish …/welcome {\"user\":\"ada\"} <-- msg_a2b4"],
     "marked_before_done": ["SET done:7 1 NX EX 86400 <-- OK", "SET done:7 1 NX EX 86400 <-- null"],
     "not_before_in_milliseconds": ["<-- 400 invalid not before: '1772370000000'"],
     "parcels": ["key sc-107 {\"parcel\":\"P-17\",\"place\":\"Bonn\"} <-- scans-2@0",
