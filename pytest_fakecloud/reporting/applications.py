@@ -19,15 +19,13 @@ from io import BytesIO
 from itertools import islice
 from traceback import walk_stack
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..cloud.base import BaseCloud, context_of
 from ..core.raised import look_up_libraries, raised_text
 from ..core.recorder import CallStack
 from ..process.replace import Replacement, replace
 from ..process.stacks import stack_above
-
-if TYPE_CHECKING:
-    from ..cloud.base import BaseCloud
 
 _MOST = 1000
 """Maximum number of requests that are kept; beyond it, the oldest are dropped."""
@@ -92,7 +90,7 @@ class Listener:
         if cloud is not self.cloud:
             self._unsubscribe()
             if cloud is not None:
-                listeners = cloud.journal._recorder.shared.forget_listeners
+                listeners = context_of(cloud).recorder.shared.forget_listeners
                 self._unsubscribe = listeners.add(self.forget_since)
             self.cloud = cloud
             with self._lock:
@@ -133,7 +131,7 @@ class Listener:
         if thread is None:
             thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
         with self._lock:
-            number = cloud.journal._recorder.reserve()
+            number = context_of(cloud).recorder.reserve()
             request = ServedRequest(number, at_us, target, framework, environ, thread, path=path)
             request.body, request.body_type = _body_of(environ)
             request.stack = stack_above(sys._getframe(1))
@@ -170,8 +168,8 @@ class Listener:
 
     def _end(self, request: ServedRequest) -> None:
         if self.cloud is not None:
-            request.ended_us = self.cloud._context.clock.now_us()
-            request.ended = self.cloud.journal._recorder.reserve()
+            request.ended_us = context_of(self.cloud).clock.now_us()
+            request.ended = context_of(self.cloud).recorder.reserve()
         self._under_way = [other for other in self._under_way if other is not request]
 
     def _find_open(self, environ: object) -> ServedRequest | None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ..cloud.base import BaseCloud
+from ..cloud.base import BaseCloud, context_of
+from ..cloud.fake import core_of
 from ..cloud.services import report_part
 from ..core.calls import Call, Entry, Event, on_connection
 from ..core.errors import listed, report_hook_failure
@@ -347,7 +348,7 @@ def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
 
 def records_of(cloud: BaseCloud) -> SharedRecords:
     """Return the actions and call sites of a cloud."""
-    return cloud.journal._recorder.shared
+    return context_of(cloud).recorder.shared
 
 
 def _tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
@@ -359,7 +360,7 @@ def _tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
 
 def _created(queues: Iterable[Any], calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
     """Yield the ID of each message that a publish request created, with the request."""
-    routes = [route for queue in queues for route in queue._app.table.routes]
+    routes = [route for queue in queues for route in core_of(queue).app.table.routes]
     publishing = {route.name for route in routes if route.publishes}
     for call in calls:
         if call.route in publishing and has_full_answer(call):

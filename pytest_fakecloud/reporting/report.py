@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from ..cloud.base import BaseCloud
-from ..cloud.fake import Fake
+from ..cloud.base import BaseCloud, context_of
+from ..cloud.fake import Fake, core_of
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, on_connection
 from ..core.errors import describe_error, report_hook_failure
@@ -76,7 +76,7 @@ def report_of(
         marks = touched(every, uses, statement, lines)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups)
-    shared, closed = cloud._context, cloud._context.closed_addresses.items()
+    shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     # A delivery has two journal numbers.
     shown = ((entry, row) for row in every for entry in (row, row.delivery) if entry is not None)
     numbers = {entry.number: row.number for entry, row in shown}
@@ -134,7 +134,7 @@ def rejected(
     else. ``meant`` calls are ignored.
     """
     every = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
-    for fake in cloud._context.fakes:
+    for fake in context_of(cloud).fakes:
         calls = [call for call in every if call.fake == fake.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
@@ -166,7 +166,7 @@ def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str
 def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
     """Return the unfinished work, that of each fake in turn."""
     findings: list[Finding] = []
-    for fake in cloud._context.fakes:
+    for fake in context_of(cloud).fakes:
         detect = report_part(fake.fixture, "unfinished")
         failures: list[str] = []
         with report_hook_failure("what waits cannot be shown", failures.append):
@@ -336,12 +336,12 @@ class ObservedTest:
 
     @cached_property
     def fakes(self) -> list[Any]:
-        return list(self.cloud._context.fakes)
+        return list(context_of(self.cloud).fakes)
 
     @cached_property
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {fake.name: fake._rewound for fake in self.fakes}
+        rewound = {fake.name: core_of(fake).rewound for fake in self.fakes}
         every = self.cloud.journal.entries
         return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.fake, 0)]
 
@@ -368,7 +368,7 @@ def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
     if test.idle_s is None or test.idle_s < 1.0 or test.cloud.clock.mode != "frozen":
         return
     # A call that waits for data waits in the fake, in wall-clock time.
-    waiting = {r.name for fake in test.fakes for r in fake._app.table.routes if r.lingers}
+    waiting = {r.name for fake in test.fakes for r in core_of(fake).app.table.routes if r.lingers}
     if any(call.route in waiting or _may_wait(call) for call in test.calls):
         return
     if test.entries and len({entry.at_us for entry in test.entries}) == 1:

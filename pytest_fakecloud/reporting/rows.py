@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..cloud.base import BaseCloud
+from ..cloud.base import BaseCloud, context_of
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, began, faults_end
 from ..core.errors import describe_error
@@ -131,10 +131,10 @@ class _Builder:
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
         self._lookups, self._mask = lookups, mask
-        self._fakes = {fake.name: fake for fake in cloud._context.fakes}
+        self._fakes = {fake.name: fake for fake in context_of(cloud).fakes}
         self._stacks = records_of(cloud).stacks
         self._places = places_of(records_of(cloud))
-        self._names = {url: name for name, (_, url) in cloud._context.closed_addresses.items()}
+        self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
 

@@ -194,7 +194,7 @@ class ShortUrls:
                 continue
             whole = re.compile(rf"{re.escape(url)}(?![\w/?&=.#%-])")
             if url in self._shown:
-                text = whole.sub(lambda _, end=end: end, text)
+                text = whole.sub(end.replace("\\", r"\\"), text)
             elif whole.search(text):
                 self._shown.add(url)
         return text

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from ...cloud.fake import core_of
 from ...core.calls import Action, Call, Entry, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.calls import QUEUED, SEVERAL, is_error, reply
@@ -210,7 +211,7 @@ def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
             test.commands[place] = [
                 replace(command, words=[""], result=UNKNOWN)
                 if command.database is None and command.name in kinds.SCRIPTS else command
-                for command in history(test, fake._fake)
+                for command in history(test, fake.fake)
                 if command.database in (number, None)
             ]  # fmt: skip
     return test.commands[place]
@@ -238,7 +239,7 @@ def _history(test: ObservedTest, fake: KVServer) -> Iterator[Command]:
             continue
         for command in _of_action(test, entry, selected):
             selected = _selected_after(command, selected)
-            if entry.number > fake._rewound:
+            if entry.number > core_of(fake).rewound:
                 yield command
         if entry.kind == "reset":
             selected = 0
@@ -353,14 +354,14 @@ class Database:
     def __init__(self, fake: Any, number: int) -> None:
         self.name = fake.name
         self.number = number
-        self._fake = fake
+        self.fake = fake
 
     def _ttl_ms(self, key: str) -> int:
         ttl_ms: int = self._execute("PTTL", key)
         return ttl_ms
 
     def _execute(self, *words: str) -> Any:
-        engine, session = self._fake._engine, self._fake._new_session()
+        engine, session = core_of(self.fake).engine, self.fake._new_session()
         try:
             if self.number:
                 engine.execute(session, [b"SELECT", b"%d" % self.number])
@@ -376,7 +377,7 @@ def databases_of(test: ObservedTest, fake: Any) -> list[ServerOrDatabase]:
         return [fake]
     # The test itself may have tried to select a database that does not exist. With a real server, a
     # fake has a single database.
-    databases = getattr(fake._engine, "databases", [0])
+    databases = getattr(core_of(fake).engine, "databases", [0])
     return [Database(fake, number) for number in sorted(used & set(range(len(databases))))]
 
 

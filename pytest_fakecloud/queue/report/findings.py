@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event
 from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import Finding, ReportSubject
@@ -83,11 +84,11 @@ FINDINGS = (wrong_signature, unlikely_duration)
 
 def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
-    queue._time.settle()
+    core_of(queue).clock.settle()
     of_kinds = (
-        ("message_waits", unfinished_lines(queue._engine, lookups.named)),
-        ("dead_letter", dead_letter_lines(queue._engine, lookups.named)),
-        ("schedule_waits", schedule_lines(queue._engine, lookups.short)),
+        ("message_waits", unfinished_lines(core_of(queue).engine, lookups.named)),
+        ("dead_letter", dead_letter_lines(core_of(queue).engine, lookups.named)),
+        ("schedule_waits", schedule_lines(core_of(queue).engine, lookups.short)),
     )
     for kind, lines in of_kinds:
         for line in lines:

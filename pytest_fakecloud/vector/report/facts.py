@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import hypot
 from typing import Any
 
+from ...cloud.fake import core_of
 from ...core.calls import Call, Entry
 from ...reporting.calls import Lookups, executed
 from .. import QUERIES
@@ -42,11 +43,12 @@ def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Ma
 def _of_namespace(fake: Any, name: str) -> dict[str, Any]:
     if name not in fake.namespaces():
         return {}
-    count = fake._engine.count(name)
-    records = fake._engine.range(name, 0, _MOST).records if count <= _MOST else ()
+    engine = core_of(fake).engine
+    count = engine.count(name)
+    records = engine.range(name, 0, _MOST).records if count <= _MOST else ()
     lengths = {record.id: length_of(record.vector) for record in records
                if record.vector is not None}  # fmt: skip
-    return {"similarity": str(fake._engine.settings.similarity), "count": count, "lengths": lengths}
+    return {"similarity": str(engine.settings.similarity), "count": count, "lengths": lengths}
 
 
 def length_of(vector: Iterable[float]) -> float:

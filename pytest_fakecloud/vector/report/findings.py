@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ...cloud.fake import core_of
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...core.ids import Ids
@@ -100,22 +101,22 @@ def _unchanged_records(
     written = _written_after(test, fake, query, query.namespace)
     if written is None or query.namespace not in fake.namespaces():
         return {}
-    records = fake._engine.range(query.namespace, 0, None).records
+    records = core_of(fake).engine.range(query.namespace, 0, None).records
     return {record.id: record for record in records if record.id not in written}
 
 
 def _query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
     """Return the query that a client requested with these options, its text embedded."""
-    fields = VectorFields(options, fake._engine.limits)
+    fields = VectorFields(options, core_of(fake).engine.limits)
     query: VectorQuery = (
-        fields.query() if options.get("data") is None else fake._app._text_query(fields)
+        fields.query() if options.get("data") is None else core_of(fake).app._text_query(fields)
     )
     return query
 
 
 def _ids_found(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -> list[str]:
     """Return the IDs that an exact query finds among records that are all indexed, best first."""
-    engine = fake._engine
+    engine = core_of(fake).engine
     space = VectorNamespace(engine.dimension)
     for record in records:
         space.put(record)
@@ -231,7 +232,7 @@ def _shown_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find queries that lack records which were still pending, and would have been among their hits."""
-    settings = fake._engine.settings
+    settings = core_of(fake).engine.settings
     if settings.recall < 1 or settings.filter_budget is not None or settings.shuffle_ties:
         return  # queries can lack other records, too
     delayed = [
@@ -251,7 +252,8 @@ def _delayed_writes(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dic
     """Return the records of a query's namespace that may have been pending during it, with the numbers
     of the calls that wrote them last.
     """
-    delay_us, reads = fake._engine.settings.ready_after_us, fake._engine.settings.ready_after_reads
+    settings = core_of(fake).engine.settings
+    delay_us, reads = settings.ready_after_us, settings.ready_after_reads
     is_held = any(action.kind == "hold" for action in test.actions_on(fake))
     if delay_us is None and reads is None and not is_held:
         return {}
@@ -299,7 +301,7 @@ FINDINGS = (filter_rejected, lacks_records)
 
 def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about vectors that queries do not see yet."""
-    for name, space in index._engine.info()[1].items():
+    for name, space in core_of(index).engine.info()[1].items():
         if count := space.pending_vector_count:
             subject = ReportSubject("namespace", name, index.name)
             values = {"namespace": name, "count": count}
