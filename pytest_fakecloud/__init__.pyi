@@ -67,7 +67,7 @@ from .explore.promises import at_most_one as at_most_one
 from .explore.inputs import drawn as drawn
 from .explore.promises import eventually as eventually
 from .explore.promises import follows as follows
-from .explore.isolation import isolated as isolated
+from .explore.guests.isolation import isolated as isolated
 from .explore.promises import linearizable as linearizable
 from .explore.promises import monotonic_reads as monotonic_reads
 from .explore.promises import never as never

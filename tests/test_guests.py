@@ -1,4 +1,4 @@
-"""Folders that the rest of the package does without: each can be deleted, and one module imports it."""
+"""Parts that the rest of the package does without: each can be deleted, and one module imports it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ REGISTRATIONS = {
     "replay": "reporting.replayed",
 }
 """For each of these folders, the only module outside it that imports it."""
+OF_EXPLORE = {"explore.guests.isolation": ""}
+"""The same for the guests of ``explore()``. No module imports one that is only a public name."""
+GUESTS = REGISTRATIONS | OF_EXPLORE
 TOGETHER = [
     [folder for folder, owner in REGISTRATIONS.items() if (owner == "cli") == has_commands]
     for has_commands in (False, True)
-]
-"""Folders that are left out together. A command of `recordings` needs `standalone`."""
+] + [[*OF_EXPLORE]]
+"""Guests that are left out together. A command of `recordings` needs `standalone`."""
 
 SUITE = """
 import os
@@ -79,6 +82,19 @@ def test_fails(kv_server):
     raise AssertionError
 """
 
+EXPLORED = """
+def test_explore(fakecloud, kv_server):
+    def visit():
+        client = kv_server.client()
+        client.set("visits", int(client.get("visits") or 0) + 1)
+
+    def check():
+        assert kv_server.value("visits") == "2"
+
+    with pytest.raises(pytest_fakecloud.BrokenPromiseError, match="came between"):
+        fakecloud.explore([visit, visit], check)
+"""
+"""What ``explore()`` does without its guests."""
 CALLS = {
     "explore": ["fakecloud.explore(print)"],
     "recordings": ["fakecloud.replay({})"],
@@ -86,7 +102,11 @@ CALLS = {
     "broker.real_kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
 }
 """Expressions that need each folder."""
-NAMES = {"explore": ["always", "BrokenPromiseError"], "recordings": ["Difference"]}
+NAMES = {
+    "explore": ["always", "BrokenPromiseError"],
+    "recordings": ["Difference"],
+    "explore.guests.isolation": ["isolated"],
+}
 """Public names that are defined in a folder."""
 NOTHING = [sys.executable, "-Sc", ""]
 COMMANDS = {
@@ -109,7 +129,7 @@ def inside(name: str, folder: str) -> bool:
     return name == folder or name.startswith(f"{folder}.")
 
 
-@pytest.mark.parametrize("folder", REGISTRATIONS)
+@pytest.mark.parametrize("folder", GUESTS)
 def test_one_module_imports_it(folder: str) -> None:
     importers = {
         name
@@ -119,7 +139,7 @@ def test_one_module_imports_it(folder: str) -> None:
             inside(imported.removeprefix("pytest_fakecloud."), folder) for imported in imports(name)
         )
     }
-    assert importers == {REGISTRATIONS[folder]}
+    assert importers == ({GUESTS[folder]} if GUESTS[folder] else set())
 
 
 def imports(name: str) -> frozenset[str]:
@@ -128,9 +148,9 @@ def imports(name: str) -> frozenset[str]:
     return module_imports.imports if name else module_imports.imports - module_imports.for_types
 
 
-@pytest.mark.parametrize("folder", REGISTRATIONS)
+@pytest.mark.parametrize("folder", [guest for guest, owner in GUESTS.items() if owner])
 def test_its_import_is_late(folder: str) -> None:
-    imports_of_guest = module(REGISTRATIONS[folder])
+    imports_of_guest = module(GUESTS[folder])
     late = imports_of_guest.imports - imports_of_guest.at_import - imports_of_guest.for_types
     assert [
         imported for imported in late if inside(imported.removeprefix("pytest_fakecloud."), folder)
@@ -142,7 +162,7 @@ def test_its_import_is_late(folder: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", REGISTRATIONS)
+@pytest.mark.parametrize("folder", GUESTS)
 def test_no_other_module_names_it_in_a_string(folder: str) -> None:
     path = re.compile(rf"pytest_fakecloud\.{re.escape(folder)}\b")
     naming = [
@@ -158,7 +178,11 @@ def without(folders: Iterable[str], place: Path) -> Callable[..., subprocess.Com
     copy = place / "site" / "pytest_fakecloud"
     shutil.copytree(PACKAGE, copy)
     for folder in folders:
-        shutil.rmtree(copy.joinpath(*folder.split(".")))
+        path = copy.joinpath(*folder.split("."))
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.with_suffix(".py").unlink()
 
     def python(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -204,9 +228,10 @@ def test_the_package_works_without_them(folders: Sequence[str], tmp_path: Path) 
         for folder in folders
         for name in NAMES.get(folder, ())
     )
-    (tmp_path / "test_suite.py").write_text(SUITE + calls + names)
+    suite = SUITE + calls + names + ("" if "explore" in folders else EXPLORED)
+    (tmp_path / "test_suite.py").write_text(suite)
     done = python("pytest", *QUIET, "-Werror", "-q", "test_suite.py")
-    passed = len(re.findall(r"^def test_", SUITE + calls + names, re.M)) - 1
+    passed = len(re.findall(r"^def test_", suite, re.M)) - 1
     assert f"1 failed, {passed} passed" in done.stdout, done.stdout
     assert re.search(r"^-+ fakecloud -+$(\n.*)*GET no-such-key", done.stdout, re.M), done.stdout
 

@@ -19,7 +19,7 @@ from pytest_fakecloud import (
     operations,
     transactions,
 )
-from pytest_fakecloud.explore.isolation import LEVELS, Level
+from pytest_fakecloud.explore.guests.isolation import LEVELS, Level
 from pytest_fakecloud.explore.trial import Operation
 
 from .conftest import failure

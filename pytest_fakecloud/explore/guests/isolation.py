@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from ..core.errors import ContractError, shown, unknown_name
-from .promises import Check, expect
-from .trial import History, Operation
+from ...core.errors import ContractError, shown, unknown_name
+from ..promises import Check, expect
+from ..trial import History, Operation
 
 Level: TypeAlias = Literal[
     "read uncommitted",

@@ -1,0 +1,1 @@
+"""Parts of ``explore()`` that can be deleted, one by one: everything else works without them."""
