@@ -28,7 +28,7 @@ from types import FrameType, MemberDescriptorType, MethodType, SimpleNamespace
 from typing import Any, Literal
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.errors import ContractError, Crash, shown
+from ..core.errors import ContractError, Crash, if_installed, shown
 from ..core.exits import Exits, exiting
 from ..core.frames import is_own, stack_of
 from ..core.libraries import is_library
@@ -50,7 +50,6 @@ from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Strand, carried_strand, innermost
 from .trial import Program
-from .trio_runs import trio_patches
 from .world import World, watch, without_patching
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
@@ -130,7 +129,7 @@ def explored(
             *_process_patches(world),
             *_signal_patches(world),
             *world.randomness.patches(),
-            *trio_patches(world),
+            *_guest_patches(world),
         ):
             swap(exits, owner, name, value)
         # Silence this logger, because it would report a pool's threads that the end of the trial stops.
@@ -476,6 +475,13 @@ def _signal_patches(world: World) -> Iterator[_Patch]:
     for name, result in results.items():
         if hasattr(signal, name):
             yield signal, name, skips(getattr(signal, name), result)
+
+
+def _guest_patches(world: World) -> Iterator[_Patch]:
+    with if_installed("explore.guests.trio_runs"):
+        from .guests.trio_runs import trio_patches
+
+        yield from trio_patches(world)
 
 
 _LOCK, _REENTRANT_LOCK = type(threading.Lock()), type(threading.RLock())

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..core.errors import ContractError
-from .world import World
+from ...core.errors import ContractError
+from ..world import World
 
 _PATIENCE = 0.05
 """Real seconds to wait for a socket or a thread before the clock moves, or is looked at again."""
