@@ -26,7 +26,11 @@ REGISTRATIONS = {
     "replay": "reporting.replayed",
 }
 """For each of these folders, the only module outside it that imports it."""
-OF_EXPLORE = {"explore.guests.isolation": "", "explore.guests.trio_runs": "explore.patches"}
+OF_EXPLORE = {
+    "explore.guests.isolation": "",
+    "explore.guests.trio_runs": "explore.patches",
+    "explore.guests.celery_workers": "explore.patches",
+}
 """The same for the guests of ``explore()``. No module imports one that is only a public name."""
 GUESTS = REGISTRATIONS | OF_EXPLORE
 TOGETHER = [

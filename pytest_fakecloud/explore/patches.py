@@ -53,10 +53,6 @@ from .trial import Program
 from .world import World, watch, without_patching
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
-_CELERY_ADVICE = (
-    "it waits with epoll, which explore() does not control. Make a client that takes messages with "
-    "`channel.basic_get('celery')` of `app.connection()`, calls `app.tasks[...]` and acknowledges them"
-)
 # Keep the originals, because explore() replaces the names.
 _allocate, _monotonic = threading.Lock, time.monotonic
 _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
@@ -427,16 +423,19 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
     yield ThreadPoolExecutor, "shutdown", shutdown
 
 
+def _refusing(
+    world: World, what: str, advice: str, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a function that ends the trial with an error if explored code calls it."""
+
+    def refused(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> None:
+        where = innermost(sys._getframe())
+        simulation.turns.fail(ContractError(f"{strand.title} calls {what} at {where}: {advice}"))
+
+    return _in_strands(world, original, refused)
+
+
 def _process_patches(world: World) -> Iterator[_Patch]:
-    def refuses(what: str, advice: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def refused(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> None:
-            where = innermost(sys._getframe())
-            simulation.turns.fail(
-                ContractError(f"{strand.title} calls {what} at {where}: {advice}")
-            )
-
-        return _in_strands(world, original, refused)
-
     def notes_process(original: Callable[..., Any]) -> Callable[..., Any]:
         def started(simulation: Simulation, strand: Strand, *args: Any, **kwargs: Any) -> Any:
             modules = {frame.f_globals.get("__name__") for frame in stack_of(sys._getframe())}
@@ -450,13 +449,9 @@ def _process_patches(world: World) -> Iterator[_Patch]:
         return _in_strands(world, original, started)
 
     process = multiprocessing.process.BaseProcess
-    yield os, "_exit", refuses("os._exit", _EXIT_ADVICE, os._exit)
+    yield os, "_exit", _refusing(world, "os._exit", _EXIT_ADVICE, os._exit)
     yield subprocess.Popen, "__init__", notes_process(subprocess.Popen.__init__)
     yield process, "start", notes_process(process.start)
-    celery = sys.modules.get("celery.worker")
-    if celery is not None:
-        owner = celery.WorkController
-        yield owner, "start", refuses("Worker.start of Celery", _CELERY_ADVICE, owner.start)
 
 
 def _signal_patches(world: World) -> Iterator[_Patch]:
@@ -482,6 +477,10 @@ def _guest_patches(world: World) -> Iterator[_Patch]:
         from .guests.trio_runs import trio_patches
 
         yield from trio_patches(world)
+    with if_installed("explore.guests.celery_workers"):
+        from .guests.celery_workers import celery_patches
+
+        yield from celery_patches(partial(_refusing, world))
 
 
 _LOCK, _REENTRANT_LOCK = type(threading.Lock()), type(threading.RLock())
