@@ -30,6 +30,7 @@ OF_EXPLORE = {
     "explore.guests.isolation": "",
     "explore.guests.trio_runs": "explore.patches",
     "explore.guests.celery_workers": "explore.patches",
+    "explore.guests.polling": "explore.patches",
 }
 """The same for the guests of ``explore()``. No module imports one that is only a public name."""
 GUESTS = REGISTRATIONS | OF_EXPLORE

@@ -13,7 +13,6 @@ import math
 import multiprocessing.process
 import os
 import queue
-import select
 import signal
 import socket
 import subprocess
@@ -45,7 +44,6 @@ from ..process.clocks import (
 from ..process.process_time import ProcessTime
 from ..process.replace import Everywhere, swap
 from .inputs import functions_of
-from .simulation.polling import Polling
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Strand, carried_strand, innermost
@@ -295,10 +293,10 @@ def _socket_patches(world: World) -> Iterator[_Patch]:
     for name in SOCKET_METHODS:
         if hasattr(socket.socket, name):
             yield socket.socket, name, method(name)
-    polling = Polling(world.connections, sockets.await_news)
-    if hasattr(select, "poll"):
-        yield select, "poll", partial(polling.poll, select.poll)
-        yield select, "select", partial(polling.select, select.select)
+    with if_installed("explore.guests.polling"):
+        from .guests.polling import polling_patches
+
+        yield from polling_patches(world.connections, sockets.await_news)
 
 
 def _task_patches(world: World) -> Iterator[_Patch]:

@@ -9,12 +9,13 @@ While one of them waits, only connections in memory end the wait. Source: decide
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from .connections import Connections, MemoryLink, fileno_of
+from ..simulation.connections import Connections, MemoryLink, fileno_of
 
 # Keep the original, because explore() replaces the name. Windows has none of these.
 _system_poll: Callable[[], Any] = getattr(select, "poll", None)  # type: ignore[assignment]
@@ -24,6 +25,16 @@ _IN, _OUT, _PRIORITY, _ERROR, _END, _HANG_UP = (
 )
 _Await: TypeAlias = Callable[[Callable[[], bool], float | None], None]
 """Waits until a condition is true; raises ``TimeoutError`` if it is not after these seconds."""
+
+
+def polling_patches(
+    connections: Connections, await_news: _Await
+) -> Iterator[tuple[object, str, object]]:
+    """Yield the functions of ``select`` that are replaced, as owner, name and value."""
+    polling = Polling(connections, await_news)
+    if hasattr(select, "poll"):
+        yield select, "poll", partial(polling.poll, select.poll)
+        yield select, "select", partial(polling.select, select.select)
 
 
 class MemoryPoll:
