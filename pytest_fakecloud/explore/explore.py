@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -44,8 +43,9 @@ from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration
 from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
-from .search.ahead import CAN_FORK, Ahead
+from .search.ahead import jobs_in_processes, number_of_processes
 from .search.explorer import Explorer
+from .search.jobs import Jobs
 from .search.joint import JointShrinking
 from .search.lost_writes import examine
 from .search.player import Player
@@ -149,7 +149,7 @@ def explore(
     programs = programs_of(run, workers)
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
-    processes = _number_of_processes(processes)
+    make_jobs = _jobs_in(processes)
     replayed = schedule_to_replay(schedule, programs)
     sources = sources_of(programs)
     only_inputs = _only_inputs(inputs, sources, is_replayed=replayed is not None)
@@ -187,7 +187,7 @@ def explore(
             def shrunk(player: Player, trial: Trial) -> tuple[Player, Trial]:
                 return JointShrinking(player, trial, player_for, sources, drawing).smallest()
 
-            search = partial(_search, seed=seed, cache=cache, processes=processes, shrunk=shrunk)
+            search = partial(_search, seed=seed, cache=cache, make_jobs=make_jobs, shrunk=shrunk)
             if only_inputs is None:
                 inputs_to_try = distinct_inputs(sources, drawing)
             else:
@@ -291,23 +291,11 @@ def _search_inputs(
     return player, undisturbed
 
 
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _number_of_processes(argument: object) -> int:
-    """Return the number of processes; for "auto", the cores for each worker of pytest-xdist."""
-    if argument == "auto":
-        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-        return max(1, _cores() // workers) if CAN_FORK else 1
-    if isinstance(argument, int) and not isinstance(argument, bool) and argument >= 1:
-        return argument
-    raise ContractError(
-        f"processes={shown(argument)} is not a number of processes: pass 1 or more, or 'auto'"
-    )
+def _jobs_in(processes: int | Literal["auto"]) -> Callable[[Player, Trial], Jobs]:
+    """Return a function that makes what plays the trials of a search."""
+    if type(processes) is int and processes == 1:
+        return lambda player, _: Jobs(player)
+    return partial(jobs_in_processes, number_of_processes(processes))
 
 
 def replay_only(player: Player, schedule: Schedule) -> None:
@@ -344,7 +332,7 @@ def _search(
     *,
     seed: int | str,
     cache: Any,
-    processes: int,
+    make_jobs: Callable[[Player, Trial], Jobs],
     shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
 ) -> Trial:
     """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
@@ -371,12 +359,8 @@ def _search(
     player.tally.coverage.kinds.clear()
     if player.examines_promise:
         player.world.note_unwritten(undisturbed)
-    if processes > 1:
-        player.tally.alone = _why_alone(undisturbed)
-    if processes == 1 or player.tally.alone:
-        processes = 0  # This process runs the schedules itself.
-    with contextlib.closing(Ahead(player, processes)) as ahead:
-        broken = Explorer(player, ahead, undisturbed, budget, seed, cache).search()
+    with contextlib.closing(make_jobs(player, undisturbed)) as jobs:
+        broken = Explorer(player, jobs, undisturbed, budget, seed, cache).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True
         # Trials that only show such a pattern have counted as held.
@@ -425,21 +409,6 @@ def _shrunk(
 def _own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
     """Return the exceptions of the code, by client, which are no failed assertions."""
     return [(name, error) for name, error in trial.errors.items() if broken_promise(error) is None]
-
-
-def _why_alone(undisturbed: Trial) -> str:
-    """Return why the search cannot use several processes, or an empty string."""
-    if not CAN_FORK:
-        return "only Linux can copy a process with threads"
-    if undisturbed.notes:
-        return f"a copy of the process would behave differently ({next(iter(undisturbed.notes))})"
-    if any(where == "asgi" for where, _ in undisturbed.handlers):
-        return (
-            "an ASGI application has an event loop in a thread, which a copy of the process lacks"
-        )
-    if "numbers" in undisturbed.flags:
-        return "the code draws random numbers, which differ with the schedules before"
-    return ""
 
 
 def _broken_schedule(

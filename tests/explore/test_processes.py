@@ -200,5 +200,5 @@ def test_the_result_says_why_the_search_used_one_process(
     assert "random numbers" in reason(lambda: client.incrby("n", random.randint(1, 3)))
     publish = publishes_to_asgi(cloud, nothing)
     assert "ASGI" in reason(lambda: (client.incr("n"), publish()))
-    monkeypatch.setattr("pytest_fakecloud.explore.explore.CAN_FORK", False)
+    monkeypatch.setattr(ahead, "CAN_FORK", False)
     assert "Linux" in reason(lambda: client.incr("n"))

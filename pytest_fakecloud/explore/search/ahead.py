@@ -23,11 +23,12 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
+from ...core.errors import ContractError, shown
 from ..schedule import Schedule
 from ..trial import Trial
 from .dpor import Branch, Interleavings
+from .jobs import Job, Jobs, perform
 from .player import Player
 
 CAN_FORK = sys.platform.startswith("linux")
@@ -40,25 +41,52 @@ _MOST_BYTES = 64 * 1024
 """Maximum size of an offer; the search's process plays a longer one itself."""
 
 
-class Job(NamedTuple):
-    """A trial to play: its schedule, whether to record its points, and its strategy."""
-
-    schedule: Schedule
-    notes: bool = False
-    plan: Branch | None = None
-
-
-def perform(player: Player, job: Job) -> Trial:
-    """Play a job in this process."""
-    strategy = None if job.plan is None else job.plan.strategy()
-    return player.play(job.schedule, notes=job.notes, strategy=strategy)
+def number_of_processes(argument: object) -> int:
+    """Return the number of processes; for "auto", the cores for each worker of pytest-xdist."""
+    if argument == "auto":
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        return max(1, _cores() // workers) if CAN_FORK else 1
+    if isinstance(argument, int) and not isinstance(argument, bool) and argument >= 1:
+        return argument
+    raise ContractError(
+        f"processes={shown(argument)} is not a number of processes: pass 1 or more, or 'auto'"
+    )
 
 
-class Ahead:
-    """Plays the trials of a search: in its own process or, ahead of time, in other processes."""
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def jobs_in_processes(processes: int, player: Player, undisturbed: Trial) -> Jobs:
+    """Return what plays trials in several processes or, if that is impossible, in this one."""
+    if processes > 1:
+        player.tally.alone = _why_alone(undisturbed)
+    return Jobs(player) if processes == 1 or player.tally.alone else Ahead(player, processes)
+
+
+def _why_alone(undisturbed: Trial) -> str:
+    """Return why the search cannot use several processes, or an empty string."""
+    if not CAN_FORK:
+        return "only Linux can copy a process with threads"
+    if undisturbed.notes:
+        return f"a copy of the process would behave differently ({next(iter(undisturbed.notes))})"
+    if any(where == "asgi" for where, _ in undisturbed.handlers):
+        return (
+            "an ASGI application has an event loop in a thread, which a copy of the process lacks"
+        )
+    if "numbers" in undisturbed.flags:
+        return "the code draws random numbers, which differ with the schedules before"
+    return ""
+
+
+class Ahead(Jobs):
+    """Plays the trials of a search in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, processes: int) -> None:
-        self._player = player
+        super().__init__(player)
         self.processes = processes
         self._missing = processes
         """The number of processes that have not been started yet."""

@@ -22,9 +22,9 @@ from ...core.timers import monotonic
 from ..inputs import functions_of
 from ..schedule import SWITCHES, Schedule
 from ..trial import Trial
-from .ahead import Ahead, Job
 from .dpor import Branch, Interleavings
 from .extend import Frontier
+from .jobs import Job, Jobs
 from .player import Player
 from .shrinking import smallest
 from .singles import singles
@@ -87,7 +87,7 @@ class Explorer:
     def __init__(
         self,
         player: Player,
-        ahead: Ahead,
+        jobs: Jobs,
         undisturbed: Trial,
         budget: SearchBudget,
         seed: int | str,
@@ -96,7 +96,7 @@ class Explorer:
         self._player = player
         self._cache = cache
         """pytest's cache, for the schedule that failed last time; None if the search does not use it."""
-        self._ahead = ahead
+        self._jobs = jobs
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
         self._has_timers = "timers" in undisturbed.flags
@@ -235,8 +235,8 @@ class Explorer:
     def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally, promises = self._tally, self._player.subject.promises
         had_read_order = promises.reads_order
-        for branch in self._ahead.below(tree):
-            trial = self._ahead.play(Job(Schedule(), plan=branch))
+        for branch in self._jobs.below(tree):
+            trial = self._jobs.play(Job(Schedule(), plan=branch))
             tree.learn(trial)
             if "redundant" in trial.flags:
                 yield None
@@ -262,9 +262,9 @@ class Explorer:
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         jobs = (Job(schedule, notes=True) for schedule in schedules)
-        for job in self._ahead.through(jobs):
+        for job in self._jobs.through(jobs):
             varied = job._replace(schedule=self._player.varied(job.schedule))
-            trial = self._ahead.play(varied)
+            trial = self._jobs.play(varied)
             if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the disturbance.
                 self._tally.drawn += 1
@@ -280,10 +280,10 @@ class Explorer:
             if jobs is True:
                 yield None
                 continue
-            for job in self._ahead.through(jobs):
+            for job in self._jobs.through(jobs):
                 if job.schedule not in outcomes:
                     tally.extended += 1
-                    trial = self._ahead.play(job)
+                    trial = self._jobs.play(job)
                     self._frontier.learn(trial)
                     yield trial
 
@@ -299,4 +299,4 @@ class Explorer:
         pairs = ((alone, schedule) for schedule in schedules or [alone])
         for schedule in itertools.cycle(itertools.chain(*pairs)):
             self._tally.drawn += 1
-            yield self._ahead.play(Job(self._player.varied(schedule)))
+            yield self._jobs.play(Job(self._player.varied(schedule)))
