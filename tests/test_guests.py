@@ -28,6 +28,7 @@ REGISTRATIONS = {
 """For each of these folders, the only module outside it that imports it."""
 OF_EXPLORE = {
     "explore.guests.isolation": "",
+    "explore.guests.ahead": "explore.explore",
     "explore.guests.trio_runs": "explore.patches",
     "explore.guests.celery_workers": "explore.patches",
     "explore.guests.polling": "explore.patches",
@@ -105,6 +106,7 @@ CALLS = {
     "recordings": ["fakecloud.replay({})"],
     "kv.real_redis": ["fakecloud.kv_server(engine='redis://127.0.0.1:1')"],
     "broker.real_kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
+    "explore.guests.ahead": ["fakecloud.explore(print, processes=2)"],
 }
 """Expressions that need each folder."""
 NAMES = {

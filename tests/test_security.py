@@ -255,7 +255,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     assert "reporting/values.py" in users["base64.b64decode"]
     assert "pytest_run/faked_files.py" in users["import_module"]
     # The processes that explore() forks unpickle what its own process puts into their pipe.
-    assert users.pop("pickle.loads") == {"explore/search/ahead.py"}
+    assert users.pop("pickle.loads") == {"explore/guests/ahead.py"}
     for name in ("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads",
                  "marshal.load", "shelve.open", "yaml.load", "os.system", "os.popen"):  # fmt: skip
         assert name not in users, users.get(name)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 
-from ..core.errors import ContractError, brief, broken_promise, counted, shown
+from ..core.errors import ContractError, brief, broken_promise, counted, importing, shown
 from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
@@ -43,7 +43,6 @@ from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration
 from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
-from .search.ahead import jobs_in_processes, number_of_processes
 from .search.explorer import Explorer
 from .search.jobs import Jobs
 from .search.joint import JointShrinking
@@ -295,6 +294,8 @@ def _jobs_in(processes: int | Literal["auto"]) -> Callable[[Player, Trial], Jobs
     """Return a function that makes what plays the trials of a search."""
     if type(processes) is int and processes == 1:
         return lambda player, _: Jobs(player)
+    with importing("processes="):
+        from .guests.ahead import jobs_in_processes, number_of_processes
     return partial(jobs_in_processes, number_of_processes(processes))
 
 

@@ -18,8 +18,8 @@ import redis.asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer, sometimes
-from pytest_fakecloud.explore.search import ahead
-from pytest_fakecloud.explore.search.ahead import Ahead
+from pytest_fakecloud.explore.guests import ahead
+from pytest_fakecloud.explore.guests.ahead import Ahead
 
 from .bugs.deep import open_breaker
 from .bugs.ten import commit_before_work, exactly_once, lost_update, scheduler

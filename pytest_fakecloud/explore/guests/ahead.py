@@ -26,10 +26,10 @@ from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
 from ..schedule import Schedule
+from ..search.dpor import Branch, Interleavings
+from ..search.jobs import Job, Jobs, perform
+from ..search.player import Player
 from ..trial import Trial
-from .dpor import Branch, Interleavings
-from .jobs import Job, Jobs, perform
-from .player import Player
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
