@@ -62,8 +62,8 @@ _PUBLIC_NAMES = {
         "core.journal": "Journal Results",
         "core.timers": "Duration Instant",
         "core.violations": "Violation",
+        "explore.guests.inputs.drawing": "drawn operations transactions",
         "explore.guests.isolation": "isolated",
-        "explore.inputs": "drawn operations transactions",
         "explore.programs": "observed replay_schedule",
         "explore.promises": "always at_most_one eventually follows linearizable monotonic_reads "
         "never nothing_lost once sometimes",

@@ -64,7 +64,7 @@ from .vector.fake import VectorSettings as VectorSettings
 from .core.violations import Violation as Violation
 from .explore.promises import always as always
 from .explore.promises import at_most_one as at_most_one
-from .explore.inputs import drawn as drawn
+from .explore.guests.inputs.drawing import drawn as drawn
 from .explore.promises import eventually as eventually
 from .explore.promises import follows as follows
 from .explore.guests.isolation import isolated as isolated
@@ -74,10 +74,10 @@ from .explore.promises import never as never
 from .explore.promises import nothing_lost as nothing_lost
 from .explore.programs import observed as observed
 from .explore.promises import once as once
-from .explore.inputs import operations as operations
+from .explore.guests.inputs.drawing import operations as operations
 from .explore.programs import replay_schedule as replay_schedule
 from .explore.promises import sometimes as sometimes
-from .explore.inputs import transactions as transactions
+from .explore.guests.inputs.drawing import transactions as transactions
 
 _PUBLIC_NAMES: dict[str, str]
 _PART_NAMES: dict[str, str]

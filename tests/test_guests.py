@@ -27,6 +27,7 @@ REGISTRATIONS = {
 }
 """For each of these folders, the only module outside it that imports it."""
 OF_EXPLORE = {
+    "explore.guests.inputs": "explore.explore",
     "explore.guests.isolation": "",
     "explore.guests.ahead": "explore.explore",
     "explore.guests.trio_runs": "explore.patches",
@@ -106,12 +107,14 @@ CALLS = {
     "recordings": ["fakecloud.replay({})"],
     "kv.real_redis": ["fakecloud.kv_server(engine='redis://127.0.0.1:1')"],
     "broker.real_kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
+    "explore.guests.inputs": ["fakecloud.explore(print, inputs={})"],
     "explore.guests.ahead": ["fakecloud.explore(print, processes=2)"],
 }
 """Expressions that need each folder."""
 NAMES = {
     "explore": ["always", "BrokenPromiseError"],
     "recordings": ["Difference"],
+    "explore.guests.inputs": ["drawn", "operations", "transactions"],
     "explore.guests.isolation": ["isolated"],
 }
 """Public names that are defined in a folder."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ..core.errors import ContractError, shown
 from ..core.journal import Results
+from .clients import has_drawn_inputs
 from .explore import Checks, check_repeats, check_undisturbed, playing, raise_broken, replay_only
-from .inputs import sources_of
 from .programs import names_of, programs_of, schedule_to_replay
 from .result.failures import FAILURES, Failure, FailureName
 from .schedule import Disturbance, Schedule
@@ -63,7 +63,7 @@ def every_failure(
     if not isinstance(status, int) or isinstance(status, bool) or not 400 <= status <= 599:
         raise ContractError(f"status={shown(status)} is not the status of an error: pass e.g. 503")
     programs = programs_of(run, ())
-    if sources_of(programs):
+    if has_drawn_inputs(programs):
         raise ContractError(
             "every_failure() runs with one input: pass a function that calls the code with it, or use "
             "explore(), which draws inputs"

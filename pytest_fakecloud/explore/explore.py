@@ -16,16 +16,7 @@ from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
 from .assertions import may_assert
-from .inputs import (
-    Drawing,
-    DrawnClient,
-    Inputs,
-    check_inputs,
-    distinct_inputs,
-    functions_of,
-    sources_of,
-    text_of_inputs,
-)
+from .clients import functions_of, has_drawn_inputs, text_of_inputs
 from .patches import explored
 from .programs import (
     Functions,
@@ -45,7 +36,6 @@ from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.explorer import Explorer
 from .search.jobs import Jobs
-from .search.joint import JointShrinking
 from .search.lost_writes import examine
 from .search.player import Player
 from .search.shrinking import ReplayResult, replay, smallest
@@ -58,8 +48,6 @@ if TYPE_CHECKING:
 
 TRIALS = 1_000
 """Default budget: the number of trials of one ``explore()`` call."""
-INPUTS = 40
-"""Number of drawn inputs among which the budget is divided (decided here): 40 trials each by default."""
 _OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
 """asyncio's errors for a connection or a lock that another event loop has used."""
 
@@ -150,13 +138,19 @@ def explore(
         raise ContractError(f"setup={shown(setup)} is not a function")
     make_jobs = _jobs_in(processes)
     replayed = schedule_to_replay(schedule, programs)
-    sources = sources_of(programs)
-    only_inputs = _only_inputs(inputs, sources, is_replayed=replayed is not None)
-    allowed = budget_of(budget)
-    named_kinds = () if kinds is None else names_of("kinds", kinds)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if seed is None else None
     seed = cloud.seed if seed is None else seed
+    replay = current_replay.get()
+    if inputs is None and replay is not None:
+        inputs = replay.inputs
+    input_search = None
+    if inputs is not None or has_drawn_inputs(programs):
+        with importing("inputs="):
+            from .guests.inputs.search import InputSearch
+        input_search = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+    allowed = budget_of(budget)
+    named_kinds = () if kinds is None else names_of("kinds", kinds)
     with playing(
         cloud,
         programs,
@@ -177,21 +171,14 @@ def explore(
             for function in functions_of(program.function)
         )
         if replayed is not None:
-            player = player.with_inputs(only_inputs or {})
+            player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
         else:
-            drawing = Drawing(seed)
-            player_for = player.with_inputs
-
-            def shrunk(player: Player, trial: Trial) -> tuple[Player, Trial]:
-                return JointShrinking(player, trial, player_for, sources, drawing).smallest()
-
-            search = partial(_search, seed=seed, cache=cache, make_jobs=make_jobs, shrunk=shrunk)
-            if only_inputs is None:
-                inputs_to_try = distinct_inputs(sources, drawing)
+            search = partial(_search, seed=seed, cache=cache, make_jobs=make_jobs)
+            if input_search is None:
+                undisturbed = search(player, allowed, None)
             else:
-                inputs_to_try = iter([only_inputs])
-            player, undisturbed = _search_inputs(inputs_to_try, player_for, allowed, search)
+                player, undisturbed = input_search.run(player, allowed, search)
             _check_budget(player.tally, allowed)
             _check_covered(player, named_kinds)
             player.subject.promises.finish()
@@ -242,54 +229,6 @@ def playing(
         yield Player(world, subject, setup, allowed_anomalies)
 
 
-def _only_inputs(
-    argument: Mapping[str, Any] | None, sources: Mapping[str, DrawnClient], *, is_replayed: bool
-) -> Inputs | None:
-    """Return the only inputs to run with: those of the argument, or those of ``replay_schedule``."""
-    replay = current_replay.get()
-    inputs = argument if argument is not None or replay is None else replay.inputs
-    if inputs is not None:
-        return check_inputs(inputs, sources)
-    if is_replayed and sources:
-        raise ContractError(
-            "a schedule of clients with drawn inputs needs these inputs: pass inputs= as the failure "
-            "has printed it"
-        )
-    return None
-
-
-def _search_inputs(
-    inputs: Iterator[Inputs],
-    player_for: Callable[[Inputs], Player],
-    budget: SearchBudget,
-    search: Callable[[Player, SearchBudget, Tally | None], Trial],
-) -> tuple[Player, Trial]:
-    """Search with one input after the other, and divide the budget among them.
-
-    Returns the player with the input of most calls, whose tally is that of all inputs, and its
-    undisturbed trial.
-    """
-    __tracebackhide__ = True
-    first_inputs = list(itertools.islice(inputs, INPUTS))
-    total: Tally | None = None
-    searched: list[tuple[Player, Trial]] = []
-    for values in itertools.chain(first_inputs, inputs):
-        used = 0 if total is None else total.tried
-        if searched and budget.remaining(used) <= 0:
-            break
-        player = player_for(values)
-        part = budget.for_inputs(used, len(first_inputs)) if values else budget
-        searched.append((player, search(player, part, total)))
-        if total is None:
-            total = player.tally
-        else:
-            total.merge(player.tally)
-    assert total is not None
-    player, undisturbed = max(searched, key=lambda search: len(search[1].call_lines))
-    player.tally = total
-    return player, undisturbed
-
-
 def _jobs_in(processes: int | Literal["auto"]) -> Callable[[Player, Trial], Jobs]:
     """Return a function that makes what plays the trials of a search."""
     if type(processes) is int and processes == 1:
@@ -334,7 +273,7 @@ def _search(
     seed: int | str,
     cache: Any,
     make_jobs: Callable[[Player, Trial], Jobs],
-    shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
+    shrunk: Callable[[Player, Trial], tuple[Player, Trial]] = lambda player, trial: (player, trial),
 ) -> Trial:
     """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
 

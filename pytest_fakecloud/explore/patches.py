@@ -43,7 +43,7 @@ from ..process.clocks import (
 )
 from ..process.process_time import ProcessTime
 from ..process.replace import Everywhere, swap
-from .inputs import functions_of
+from .clients import functions_of
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Strand, carried_strand, innermost

@@ -24,7 +24,7 @@ from pytest_fakecloud import (
     replay_schedule,
     transactions,
 )
-from pytest_fakecloud.explore.inputs import Drawing, distinct_inputs
+from pytest_fakecloud.explore.guests.inputs.drawing import Drawing, distinct_inputs
 
 from .conftest import failure, holds
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
-from ..inputs import Inputs, replay_text, text_of_inputs
+from ..clients import Inputs, replay_text, text_of_inputs
 from ..schedule import SWITCHES
 from ..search.shrinking import ReplayResult
 from ..search.tally import ShownAnomaly, Tally

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.timers import monotonic
-from ..inputs import functions_of
+from ..clients import functions_of
 from ..schedule import SWITCHES, Schedule
 from ..trial import Trial
 from .dpor import Branch, Interleavings

@@ -13,8 +13,8 @@ from ...core.calls import Call
 from ...core.errors import breaks_a_check, broken_promise, ends_the_test
 from ...core.field_types import check_returned
 from ..anomalies import LAST, Allowed, AnomalyError, find_anomalies
+from ..clients import Inputs, with_inputs
 from ..evidence import Evidence
-from ..inputs import Inputs, with_inputs
 from ..observers import mark
 from ..schedule import Schedule
 from ..simulation.state import Subject, TrialHistory, add_schedule

@@ -6,21 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from time import process_time
 
-from ...core.errors import broken_promise
-from ...core.timers import monotonic
-from ..inputs import (
-    Drawing,
-    DrawnClient,
-    Inputs,
-    inputs_with_operations,
-    number_of_operations,
-    shrunk_inputs,
-)
-from ..schedule import Disturbance, Schedule
-from ..trial import Trial
-from .player import Player
-from .shrinking import smallest
-from .singles import singles
+from ....core.errors import broken_promise
+from ....core.timers import monotonic
+from ...clients import Inputs
+from ...schedule import Disturbance, Schedule
+from ...search.player import Player
+from ...search.shrinking import smallest
+from ...search.singles import singles
+from ...trial import Trial
+from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk_inputs
 
 SECONDS = 10.0
 """Processor seconds for shrinking inputs, in addition to the budget, so that the result does not
@@ -40,7 +34,7 @@ class JointShrinking:
         player: Player,
         trial: Trial,
         player_for: Callable[[Inputs], Player],
-        sources: Mapping[str, DrawnClient],
+        sources: Mapping[str, Source],
         drawing: Drawing,
     ) -> None:
         self._player = player

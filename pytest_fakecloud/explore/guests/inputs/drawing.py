@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from ..core.errors import ContractError, shown, unknown_name
-from .programs import Functions, named_functions
-from .trial import Program
+from ....core.errors import ContractError, shown, unknown_name
+from ...clients import DrawnClient, Inputs
+from ...programs import Functions, named_functions
+from ...trial import Program
 
-Inputs: TypeAlias = Mapping[str, Any]
-"""The input of each client that has drawn ones, by the name of the client."""
 Call: TypeAlias = tuple[str, dict[str, Any]]
 """A call of an operation: its name, and its drawn arguments."""
 
@@ -173,18 +172,8 @@ def _choices_of(name: str, argument: object) -> _Choices:
     )
 
 
-class DrawnClient:
-    """A client whose input is drawn."""
-
-    __name__ = "client"
-    functions: Sequence[Callable[..., object]]
-    """The functions that the client calls."""
-
-    def __call__(self) -> object:
-        raise ContractError(
-            "drawn() and operations() are clients of explore(), which draws their input: pass them "
-            "to explore(), or call your function itself"
-        )
+class Source(DrawnClient):
+    """A client that draws its input."""
 
     def draw(self, drawing: Drawing) -> Any:
         raise NotImplementedError
@@ -196,12 +185,8 @@ class DrawnClient:
         """Raise ``ContractError`` for a value that cannot be the input of this client."""
         raise NotImplementedError
 
-    def call(self, value: Any) -> object:
-        """Run the client with an input, which a copy protects from changes."""
-        raise NotImplementedError
 
-
-class DrawnCall(DrawnClient):
+class DrawnCall(Source):
     """A call of a function with drawn arguments."""
 
     def __init__(self, function: Callable[..., object], choices: Mapping[str, _Choices]) -> None:
@@ -256,7 +241,7 @@ def drawn(function: Callable[..., object], **choices: Any) -> DrawnCall:
     )
 
 
-class Operations(DrawnClient):
+class Operations(Source):
     """Calls of several operations, of which any are made in any order."""
 
     def __init__(self, operations: Mapping[str, DrawnCall], most: int) -> None:
@@ -377,16 +362,16 @@ def _fewest(items: list[Any], breaks: Callable[[list[Any]], bool]) -> list[Any]:
 # -- the inputs of all clients ---------------------------------------------------------------------
 
 
-def sources_of(programs: Sequence[Program]) -> dict[str, DrawnClient]:
+def sources_of(programs: Sequence[Program]) -> dict[str, Source]:
     """Return the clients whose input is drawn, by name."""
     return {
         program.name: program.function
         for program in programs
-        if isinstance(program.function, DrawnClient)
+        if isinstance(program.function, Source)
     }
 
 
-def distinct_inputs(sources: Mapping[str, DrawnClient], drawing: Drawing) -> Iterator[Inputs]:
+def distinct_inputs(sources: Mapping[str, Source], drawing: Drawing) -> Iterator[Inputs]:
     """Yield inputs, none of them twice, until no new ones are drawn; without sources, the empty one."""
     if not sources:
         return iter([{}])
@@ -396,7 +381,7 @@ def distinct_inputs(sources: Mapping[str, DrawnClient], drawing: Drawing) -> Ite
 
 
 def inputs_with_operations(
-    count: int, sources: Mapping[str, DrawnClient], drawing: Drawing
+    count: int, sources: Mapping[str, Source], drawing: Drawing
 ) -> Iterator[Inputs]:
     """Yield inputs, none of them twice, whose ``operations()`` clients make ``count`` calls together."""
     most = {name: source.most for name, source in sources.items() if isinstance(source, Operations)}
@@ -413,7 +398,7 @@ def inputs_with_operations(
     return _distinct(draw, drawing)
 
 
-def number_of_operations(inputs: Inputs, sources: Mapping[str, DrawnClient]) -> int:
+def number_of_operations(inputs: Inputs, sources: Mapping[str, Source]) -> int:
     """Return the number of calls that the ``operations()`` clients make together."""
     return sum(
         len(inputs[name]) for name, source in sources.items() if isinstance(source, Operations)
@@ -437,7 +422,7 @@ def _distinct(draw: Callable[[], Inputs], drawing: Drawing) -> Iterator[Inputs]:
 
 def shrunk_inputs(
     inputs: Inputs,
-    sources: Mapping[str, DrawnClient],
+    sources: Mapping[str, Source],
     breaks: Callable[[Inputs], bool],
     drawing: Drawing,
 ) -> Inputs:
@@ -448,7 +433,7 @@ def shrunk_inputs(
     return inputs
 
 
-def check_inputs(inputs: object, sources: Mapping[str, DrawnClient]) -> Inputs:
+def check_inputs(inputs: object, sources: Mapping[str, Source]) -> Inputs:
     """Return inputs that the caller passed; raise ``ContractError`` if they do not fit the clients."""
     if not isinstance(inputs, Mapping) or set(inputs) != set(sources):
         names = ", ".join(sources)
@@ -457,42 +442,3 @@ def check_inputs(inputs: object, sources: Mapping[str, DrawnClient]) -> Inputs:
     for name, source in sources.items():
         source.check(inputs[name])
     return inputs
-
-
-def with_inputs(programs: Sequence[Program], inputs: Inputs) -> list[Program]:
-    """Return programs that run with these inputs."""
-    return [
-        Program(
-            program.name, partial(program.function.call, inputs[program.name]), program.is_worker
-        )
-        if isinstance(program.function, DrawnClient)
-        else program
-        for program in programs
-    ]
-
-
-def functions_of(function: Callable[..., object]) -> Sequence[Callable[..., object]]:
-    """Return the functions that a client calls, or the client itself if its input is not drawn."""
-    source = getattr(getattr(function, "func", function), "__self__", function)
-    return source.functions if isinstance(source, DrawnClient) else [function]
-
-
-def text_of_inputs(inputs: Inputs) -> str:
-    """Return inputs as calls: ``ann: deposit(amount=5), balance(); bob: balance()``."""
-    texts = []
-    for name, value in inputs.items():
-        if isinstance(value, Mapping):
-            texts.append(f"{name}: {_arguments(value)}")
-        else:
-            calls = [f"{operation}({_arguments(arguments)})" for operation, arguments in value]
-            texts.append(f"{name}: {', '.join(calls) or 'nothing'}")
-    return "; ".join(texts)
-
-
-def _arguments(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-
-
-def replay_text(schedule: str, inputs: Inputs) -> str:
-    """Return the arguments of ``replay_schedule`` that replay a trial."""
-    return f'"{schedule}"' + (f", inputs={dict(inputs)!r}" if inputs else "")

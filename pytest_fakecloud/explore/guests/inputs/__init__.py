@@ -1,0 +1,1 @@
+"""Drawn inputs of clients: drawing, searching with and shrinking them."""
