@@ -401,10 +401,12 @@ def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer, redi
     clients = {"ann": client(first, second), "bob": client(second, first)}
     error = failure(cloud, clients, expects(kv, "4"), kinds=ORDERS)
     assert "deadlock: ann waits forever at test_exact.py" in str(error)
-    assert "with other:, which bob holds" in str(error)
+    assert str(error).count(": with other:") == 2
 
 
-def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, redis: Redis) -> None:
+def test_a_strand_that_waits_for_a_lock_that_it_holds_is_reported(
+    cloud: Cloud, redis: Redis
+) -> None:
     box = SimpleNamespace(lock=threading.Lock())
 
     def client() -> None:
@@ -413,7 +415,7 @@ def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, redis: Redis) -
             with box.lock:
                 pass
 
-    failure(cloud, client, holds, match=r"with box\.lock:, which it holds itself")
+    failure(cloud, client, holds, match=r"stuck: client waits forever at .*: with box\.lock:")
     assert not box.lock.locked(), "the strand has ended"
 
 

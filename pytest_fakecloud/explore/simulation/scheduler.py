@@ -393,7 +393,7 @@ class Simulation:
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
-        text = describe_stuck(self.state.strands, strands)
+        text = describe_stuck(strands)
         self._log.flags.add("stuck")
         self._log.breaks(AssertionError(text))
 

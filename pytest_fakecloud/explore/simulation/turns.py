@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import contextvars
 import linecache
@@ -10,7 +9,7 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.thread import _threads_queues
 from pathlib import Path
 from types import FrameType
@@ -594,76 +593,18 @@ def describe_places(strands: Sequence[Strand]) -> str:
     return ", ".join(places)
 
 
-def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
-    """Return a description of where each strand waits, and which strand holds the lock."""
+def describe_stuck(waiting: Sequence[Strand]) -> str:
+    """Return a description of where each strand waits."""
     frames = sys._current_frames()
     parts: list[str] = []
-    # The walk reads objects of the application, whose attributes may be computed.
     with report_failure(f"the places of {describe_places(waiting)} are unknown", parts.append):
-        held = {
-            id(lock): strand
-            for strand in strands
-            if strand.state != "ended"
-            for lock in _held(frames.get(strand.host.thread))
-        }
-        parts += [
-            _describe_wait(strand, frames.get(strand.host.thread), held) for strand in waiting
-        ]
+        parts += [_describe_wait(strand, frames.get(strand.host.thread)) for strand in waiting]
     return f"{'deadlock' if len(waiting) > 1 else 'stuck'}: {'; '.join(parts)}"
 
 
-def _describe_wait(strand: Strand, frame: FrameType | None, held: Mapping[int, Strand]) -> str:
-    """Describe where a strand waits; ``held`` maps the ID of each lock to the strand that holds it."""
+def _describe_wait(strand: Strand, frame: FrameType | None) -> str:
     frame = application_frame(frame)
     if frame is None:
         return f"{strand.title} waits forever"
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    text = f"{strand.title} waits forever at {source_of(frame)[0]}: {line}"
-    holder = held.get(id(_wanted(frame, line)))
-    if holder is None:
-        return text
-    return f"{text}, which {'it holds itself' if holder is strand else f'{holder.title} holds'}"
-
-
-def _wanted(frame: FrameType, line: str) -> Any:
-    """Return the object that a line such as ``with lock:`` or ``done.wait()`` waits for."""
-    text = line.removeprefix("async ").removeprefix("with ").rstrip(":")
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except SyntaxError:
-        return None
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute):
-        tree = tree.func.value
-    return _value(frame, tree)
-
-
-def _value(frame: FrameType, node: ast.AST) -> Any:
-    """Return the value of a name or attribute chain without running application code."""
-    if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
-    if isinstance(node, ast.Attribute):
-        return getattr(_value(frame, node.value), "__dict__", {}).get(node.attr)
-    return None
-
-
-def _held(frame: FrameType | None) -> Iterator[Any]:
-    """Yield the objects of the ``with`` blocks that a stack is inside."""
-    while (frame := application_frame(frame)) is not None:
-        yield from _held_in(frame)
-        frame = frame.f_back
-
-
-def _held_in(frame: FrameType) -> Iterator[Any]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.With | ast.AsyncWith):
-            continue
-        first, last = node.body[0].lineno, node.end_lineno or 0
-        if first <= frame.f_lineno <= last and node.lineno >= frame.f_code.co_firstlineno:
-            for item in node.items:
-                value = _value(frame, item.context_expr)
-                if value is not None:
-                    yield value
+    return f"{strand.title} waits forever at {source_of(frame)[0]}: {line}"
