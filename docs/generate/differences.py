@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.table.versions import LATER_OPTIONS, MODULES, VENDOR, is_later
+from pytest_fakecloud.kv.table.versions import LATER_OPTIONS, MODULES, ONLY_STOCK, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
@@ -54,37 +54,27 @@ MISSING = {
         ("CLUSTER SLOT-STATS", "VISMEMBER"),
         others=(
             "the section `keysizes` of `INFO`",
-            "the limit of `ENTRIESREAD` in `XGROUP SETID` (8.2.2)",
             "the parameter `cluster-slot-stats-enabled`",
         ),
     ),
     "8.4": Missing(
         ("CLUSTER MIGRATION", "CLUSTER SYNCSLOTS", "TRIMSLOTS", "VRANGE"),
-        ("XREADGROUP CLAIM",),
-        ("`cjson.decode_array_with_array_mt` in scripts", "the parameter `lookahead`"),
+        others=("`cjson.decode_array_with_array_mt` in scripts", "the parameter `lookahead`"),
     ),
     "8.6": Missing(
         (
-            "HOTKEYS GET", "HOTKEYS HELP", "HOTKEYS RESET", "HOTKEYS START", "HOTKEYS STOP", "XCFGSET",
-            "XIDMPRECORD",
+            "HOTKEYS GET", "HOTKEYS HELP", "HOTKEYS RESET", "HOTKEYS START", "HOTKEYS STOP",
         ),
-        ("XADD IDMP", "XADD IDMPAUTO"),
-        (
-            "six fields of `XINFO STREAM` about producers",
+        others=(
             "the policies `allkeys-lrm` and `volatile-lrm`",
             "the parameter `key-memory-histograms`",
         ),
     ),
     "8.8": Missing(
-        ("INCREX", "XNACK"),
-        (
-            "JSON.SET FPHA", "ZINTER AGGREGATE COUNT", "ZINTERSTORE AGGREGATE COUNT",
-            "ZUNION AGGREGATE COUNT", "ZUNIONSTORE AGGREGATE COUNT",
-        ),
-        (
+        options=("JSON.SET FPHA",),
+        others=(
             "notifications about fields (the letters `S`, `T`, `I` and `V` of "
             "`notify-keyspace-events`)",
-            "`nacked-count` in `XINFO STREAM FULL`, and entries without an owner in `XPENDING`",
             "the fields `read-events`, `parse-batch-cmd-sum` and `parse-batch-cnt` of `CLIENT LIST`",
             "the parameters `slowlog-entry-max-argc` and `slowlog-entry-max-string-len`",
         ),
@@ -139,11 +129,15 @@ def page() -> str:
 
 def _versions() -> Iterator[str]:
     announced = VERSION["vendor"]
-    words = {word: since for word, since in LATER_OPTIONS.items() if since != VENDOR} | {
+    words = {
+        word: since
+        for word, since in LATER_OPTIONS.items()
+        if since != VENDOR and word not in ONLY_STOCK
+    } | {
         spec.name: spec.since
         for spec in COMMANDS.values()
         if spec.group not in MODULES.values()
-        and spec.only_in != "vendor"
+        and spec.only_in not in ("vendor", "stock")
         and spec.name not in VALKEYS
     }
     later = {word: since for word, since in words.items() if is_later(since, announced)}

@@ -61,6 +61,8 @@ def _available(spec: CommandSpec) -> str:
         return "missing"
     if not spec.rest:
         return "no"
+    if spec.only_in == "stock":
+        return 'no: only `kv_server(dialect="redis", version=…)` has it'
     reason = REASONS.get(spec.name) or REASONS.get(spec.name.split()[0])
     if reason and reason.startswith("accepted"):
         return f"yes, {reason}"

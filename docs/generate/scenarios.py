@@ -55,6 +55,7 @@ COMMANDS_NOT_SENT = {
     **dict.fromkeys(("FUNCTION", "SCRIPT FLUSH"), "changes what every user of the server has"),
     **dict.fromkeys(("SCRIPT DEBUG", "SCRIPT KILL"), "is about running scripts"),
     **dict.fromkeys(("OBJECT FREQ", "OBJECT IDLETIME"), "depends on settings or on the time"),
+    **{name: "only Redis 8 has it" for name, spec in COMMANDS.items() if spec.only_in == "stock"},
 }
 """Other commands that are not sent, with the reasons."""
 ENDPOINTS_NOT_SENT = {

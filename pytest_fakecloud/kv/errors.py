@@ -10,6 +10,7 @@ users of the vendor's service have published. Decided here, because none is publ
   GENTOKEN, and for arrays and objects as arguments;
 - the errors of array, vector and search commands, of MSETEX, SDIFFCARD, SUNIONCARD, XDELEX and XACKDEL,
   except those that the vendor's documentation quotes;
+- those of commands and options that Redis has added since 8.0, unless its documentation quotes them;
 - that a command without REST, such as CLIENT ID, has the error there of a command that the service
   does not offer.
 """
@@ -114,6 +115,7 @@ SAME_OBJECT = b"ERR source and destination objects are the same"
 INDEX_OUT_OF_RANGE = b"ERR index out of range"
 OVERFLOW = b"ERR increment or decrement would overflow"
 NAN_OR_INFINITY = b"ERR increment would produce NaN or Infinity"
+INCREX_BOUNDS = b"ERR LBOUND must not be greater than UBOUND"
 TOO_MANY_MATCHES = b"ERR too many keys to fetch, please use SCAN"
 INVALID_CURSOR = b"ERR invalid cursor"
 NUMKEYS_NOT_POSITIVE = b"ERR numkeys should be greater than 0"
@@ -322,6 +324,12 @@ XSETID_BELOW_DELETED = (
 XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # wording decided here
 XDELEX_IDS = b"ERR The `numids` parameter must match the number of arguments"
 """The wording is decided here."""
+IDMP_DURATION = b"ERR invalid duration, it must be between 1 and 86400 seconds"
+IDMP_MAXSIZE = b"ERR invalid maxsize, it must be between 1 and 10000"
+IDMP_EMPTY = b"ERR the ids of a producer and of its entry must not be empty"
+IDMP_NEEDS_NEW_ID = b"ERR IDMP and IDMPAUTO can only be used with the ID *"
+IDMP_NO_ENTRY = b"ERR the stream has no entry with this ID"
+IDMP_OTHER_ENTRY = b"ERR the producer has added another entry with this id"
 STREAM_GONE = b"UNBLOCKED the stream key no longer exists"
 GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer exists"
 

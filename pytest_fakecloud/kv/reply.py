@@ -136,7 +136,8 @@ class Blocked:
     none). ``attempt`` takes the keys that are ready, retries the command under the engine's lock,
     and returns None if the command still has to wait. ``awaits`` is what has to happen to a key: the
     creation of a value of a type, or ``"gone"`` for the end of a stream. ``on_timeout`` is the reply
-    at the time limit. Commands return this only to sessions with ``may_block``.
+    at the time limit. ``retry_at_ms`` returns the time at which the command can be retried without a
+    change of its keys, or None. Commands return this only to sessions with ``may_block``.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class Blocked:
         on_timeout: Reply = None,
         is_delay: bool = False,
         awaits: tuple[str, ...] = (),
+        retry_at_ms: Callable[[], int | None] | None = None,
     ) -> None:
         self.keys = keys
         self.timeout_ms = timeout_ms
@@ -154,6 +156,7 @@ class Blocked:
         self.on_timeout = on_timeout
         self.is_delay = is_delay
         self.awaits = awaits
+        self.retry_at_ms = retry_at_ms
 
 
 NIL_ARRAY = _Marker.NIL_ARRAY

@@ -2,7 +2,9 @@
 
 Keys and function libraries are an ``.rdb`` file. What it cannot contain are commands that create it:
 indexes, scripts, ACL users and changed parameters. A search index is built anew from the keys that
-it covers. REST tokens are kept with the hashes of the passwords for which they were made. Counters
+it covers. Of streams, the commands create the entries that consumers have released, and those that
+producers have added idempotently, if the stream still has them. REST tokens are kept with the
+hashes of the passwords for which they were made. Counters
 and logs are not kept. Decided here.
 """
 
@@ -18,13 +20,14 @@ from ..cloud.fake import core_of
 from ..core.errors import ContractError
 from ..core.plain_data import from_plain, to_plain
 from .acl import RestToken, describe_user
-from .dump_files import load_rdb, rdb_of
+from .dump_files import load_rdb, rdb_of, records_of
 from .engine.engine import KVEngine
 from .errors import CommandError
 from .fake import KVServer
 from .rdb.payloads import KeyRecord
 from .search.schema import Definition
 from .syntax import encoded
+from .values.stream import StreamValue, format_id
 from .values.types import type_name
 
 
@@ -45,6 +48,7 @@ def saved(fake: KVServer) -> Any:
         rdb, indexes = rdb_of(engine)
         lines = [*_settings(engine), *(line for index in indexes for line in _index(index))]
         lines += _aliases(engine)
+        lines += [line for record in records_of(engine) for line in _stream_parts(record)]
         tokens = engine.users.tokens()
     return to_plain(SavedKeys(rdb, lines, tokens))
 
@@ -113,6 +117,32 @@ def _index(record: KeyRecord) -> Iterator[list[bytes]]:
     if record.expires_ms is not None:
         yield from select
         yield [b"PEXPIREAT", key, b"%d" % record.expires_ms]
+
+
+def _stream_parts(record: KeyRecord) -> Iterator[list[bytes]]:
+    """Yield the commands that add to a stream what the ``.rdb`` file lacks: entries that consumers have
+    released, and those that producers have added idempotently.
+    """
+    key, stream = record.key, record.value
+    if not isinstance(stream, StreamValue):
+        return
+    if record.database:
+        yield [b"SELECT", b"%d" % record.database]
+    for name, group in stream.groups.items():
+        for entry_id, pending in group.released.pending.items():
+            if stream.get(entry_id) is not None:
+                ids = [b"IDS", b"1", format_id(entry_id)]
+                count = [b"RETRYCOUNT", b"%d" % pending.deliveries]
+                yield [b"XNACK", key, name, b"FAIL", *ids, *count, b"FORCE"]
+    producers = stream.producers
+    if producers is None:
+        return
+    duration = [b"IDMP-DURATION", b"%d" % producers.duration_s]
+    yield [b"XCFGSET", key, *duration, b"IDMP-MAXSIZE", b"%d" % producers.most]
+    for producer, names in producers.ids.items():
+        for iid, entry_id in names.items():
+            if stream.get(entry_id) is not None:
+                yield [b"XIDMPRECORD", key, producer, iid, format_id(entry_id)]
 
 
 def _definition(definition: Definition) -> Iterator[str]:

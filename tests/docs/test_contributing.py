@@ -15,9 +15,9 @@ import pytest
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
-from pytest_fakecloud.kv.settings import KVConfig
+from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table import registry
-from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING, _specs_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, _specs_of, command_table
 from pytest_fakecloud.kv.table.rows import read
 from pytest_fakecloud.queue.engine.queues import Queues
 from pytest_fakecloud.queue.model import OrderedQueue
@@ -89,11 +89,13 @@ def test_tests_that_pages_name_exist() -> None:
 
 def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (heading, rows), *others = parts("Add a key-value command")
+    vendors = command_table("vendor", VERSION["vendor"], ())
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
         for name, spec in _specs_of(read(f"[{group}]\n{row}").values()).items():
             monkeypatch.setitem(COMMANDS, name, spec)
+            monkeypatch.setitem(vendors.commands, name, spec)
     # ACL categories and functions, which contain those of the new commands.
-    monkeypatch.setattr(EVERYTHING, "_members", {})
+    monkeypatch.setattr(vendors, "_members", {})
     monkeypatch.setattr(registry, "FUNCTIONS", {**registry.FUNCTIONS})
     monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
     played = 0

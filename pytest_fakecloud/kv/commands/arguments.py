@@ -343,11 +343,13 @@ def try_or_wait(
     attempt: Callable[[list[bytes]], Reply],
     kind: type[Any],
     empty: Reply = NIL_ARRAY,
+    retry_at_ms: Callable[[], int | None] | None = None,
 ) -> Reply:
     """Run a command that may block; return its reply or, without one, ``Blocked`` or ``empty``.
 
     ``attempt`` takes the keys to check, and returns None if there is nothing to reply yet.
-    ``empty`` is the reply without a timeout, and to a session that may not block.
+    ``empty`` is the reply without a timeout, and to a session that may not block. ``retry_at_ms`` is
+    that of ``Blocked``.
 
     As in Redis, the first attempt may raise WRONGTYPE. A client that is already blocked keeps
     waiting if a key is created with a type other than ``kind``. Any other error, e.g. about the
@@ -368,7 +370,7 @@ def try_or_wait(
 
     # A reader of a group also waits for the end of its stream, and matches values of any type.
     awaits = ("stream", "gone") if kind is object else (kind.type_name,)
-    return Blocked(keys, timeout_ms, again, NIL_ARRAY, awaits=awaits)
+    return Blocked(keys, timeout_ms, again, NIL_ARRAY, awaits=awaits, retry_at_ms=retry_at_ms)
 
 
 def pop_several(

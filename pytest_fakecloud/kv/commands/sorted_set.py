@@ -447,26 +447,31 @@ def _sum(left: float, right: float) -> float:
     return 0.0 if math.isnan(total) else total
 
 
-_AGGREGATES: dict[bytes, Callable[[float, float], float]] = {b"SUM": _sum, b"MIN": min, b"MAX": max}
+_AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
+    b"SUM": _sum, b"MIN": min, b"MAX": max, b"COUNT": _sum,
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Source:
-    """An input: the scores of a sorted set or a set, whose scores are all 1, and a weight."""
+    """An input: the scores of a sorted set or a set, whose scores are all 1, and a weight. If it is only
+    counted, the scores of a sorted set are 1, too.
+    """
 
     members: Mapping[bytes, float] | SetValue
     weight: float = 1.0
+    is_counted: bool = False
 
     def __len__(self) -> int:
         return len(self.members)
 
     def items(self) -> Iterable[tuple[bytes, float]]:
-        if isinstance(self.members, SetValue):
+        if isinstance(self.members, SetValue) or self.is_counted:
             return zip(self.members, repeat(1.0))
         return self.members.items()
 
     def score(self, member: bytes) -> float | None:
-        if isinstance(self.members, SetValue):
+        if isinstance(self.members, SetValue) or self.is_counted:
             return 1.0 if member in self.members else None
         return self.members.get(member)
 
@@ -511,7 +516,10 @@ def _parse(session: Session, args: Args) -> _Request:
             for source, text in zip(request.sources, values, strict=True):
                 source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)
         elif word == b"AGGREGATE":
-            request.aggregate = _AGGREGATES[choice(values, _AGGREGATES)]
+            aggregate = choice(values, session.command.option_words & _AGGREGATES.keys())
+            request.aggregate = _AGGREGATES[aggregate]
+            for source in request.sources:
+                source.is_counted = aggregate == b"COUNT"
         elif word == b"WITHSCORES":
             request.with_scores = True
         else:

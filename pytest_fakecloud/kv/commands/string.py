@@ -12,6 +12,9 @@ length, but not the one that Redis finds (731 runs against 765).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
+
 from ...core.budget import spend
 from .. import errors
 from ..engine.keyspace import String
@@ -360,6 +363,74 @@ def incrbyfloat(session: Session, args: Args) -> Reply:
     is_integer = try_int(text) is not None
     session.db.set(args[0], UnpackedInteger(text) if is_integer else text, keep_ttl=True)
     return text
+
+
+_BOUNDS = {b"LBOUND": -inf, b"UBOUND": inf}
+
+
+@command("INCREX")
+def increx(session: Session, args: Args) -> Reply:
+    """Increment the number at a key within bounds; return its new value and the applied increment.
+
+    Decided here, because the documentation of Redis says nothing about it: bounds are inclusive, an
+    option that is repeated counts once, with its last value, and the events of the key are those of
+    INCRBY and INCRBYFLOAT. Floating-point numbers have 80 bits, as in INCRBYFLOAT.
+    """
+    numbers: dict[bytes, bytes] = {}
+    others: Args = []
+    for word, values in parse_options(args, 1, session.command.option_sizes):
+        if word in _BOUNDS or word in (b"BYINT", b"BYFLOAT"):
+            numbers[word] = values[0]
+        else:
+            others += [word, *values]
+    set_options = parse_set_options(session, others, 0)
+    at_ms = set_options.expires_at(session)
+    only_without_ttl = b"ENX" in set_options.flags
+    if (only_without_ttl and at_ms is None) or {b"BYINT", b"BYFLOAT"} <= numbers.keys():
+        raise CommandError(errors.SYNTAX)
+    is_float = b"BYFLOAT" in numbers
+    parse: Callable[[bytes], LongDouble] = parse_long_double if is_float else parse_int
+    amount = parse(numbers.get(b"BYFLOAT", numbers.get(b"BYINT", b"1")))
+    low, high = (
+        parse(numbers[word]) if word in numbers else extreme for word, extreme in _BOUNDS.items()
+    )
+    if low > high:
+        raise CommandError(errors.INCREX_BOUNDS)
+    value = session.db.string(args[0])
+    present = parse(b"0" if value is None else bytes(value))
+    total = long_double_sum(present, amount)
+    if not is_float:
+        low, high = max(low, I64_MIN), min(high, I64_MAX)
+        total = present + amount
+    elif isinstance(total, float):
+        raise CommandError(errors.NAN_OR_INFINITY)
+    reached = min(max(total, low), high)
+    if reached != total and b"SATURATE" not in set_options.flags:
+        return _step_reply(session, present, 0, is_float)
+    applied = reached - present
+    if is_float:
+        applied = long_double_sum(reached, -present)
+        if isinstance(applied, float):
+            raise CommandError(errors.NAN_OR_INFINITY)
+    elif not I64_MIN <= applied <= I64_MAX:
+        raise CommandError(errors.OVERFLOW)
+    text = format_long_double(reached) if is_float else b"%d" % int(reached)
+    event = "incrbyfloat" if is_float else "incrby"
+    session.db.set(args[0], text, keep_ttl=True, event=event)
+    if at_ms is not None and not (only_without_ttl and args[0] in session.db.expires):
+        _expire_or_delete(session, args[0], at_ms)
+    elif set_options.ttl_word == b"PERSIST":
+        session.db.persist(args[0])
+    return _step_reply(session, reached, applied, is_float)
+
+
+def _step_reply(session: Session, number: LongDouble, applied: LongDouble, is_float: bool) -> Reply:
+    """Return a number and how it has changed: integers, or in RESP3 doubles, or their texts."""
+    if not is_float:
+        return [int(number), int(applied)]
+    if session.resp > 2:
+        return [float(number), float(applied)]
+    return [format_long_double(number), format_long_double(applied)]
 
 
 # -- LCS -----------------------------------------------------------------------------------------

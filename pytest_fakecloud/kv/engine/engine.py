@@ -585,16 +585,28 @@ class KVEngine:
         )
 
     def _plan_expiry(self) -> None:
-        """Set a timer for the next expiry, so that its effect does not need an access to the key."""
+        """Set a timer for the next expiry, so that its effect does not need an access to the key, and
+        for the next retry of a blocked command.
+        """
         needs_timer = self.notifications.include_expiry or self.tracking or self.waiters
         if not needs_timer or not self.active_expire:
             return
         dues = [due for db in self.databases if (due := db.next_expiry()) is not None]
+        dues += [due for due, _ in self._retries()]
         due_us = min(dues, default=0) * 1000
         if dues and (self._expiry_timer_us is None or due_us < self._expiry_timer_us):
             self._expiry_timer_us = due_us
             expire = partial(KVEngine._expire, weakref.ref(self))
             self.clock.call_at(due_us, expire, lane="background", label="keys expire")
+
+    def _retries(self) -> list[tuple[int, Waiter]]:
+        """Return the time in milliseconds at which each blocked command can be retried that has one."""
+        return [
+            (due, waiter)
+            for waiter in self.waiters.values()
+            if waiter.blocked.retry_at_ms is not None
+            and (due := waiter.blocked.retry_at_ms()) is not None
+        ]
 
     @staticmethod
     def _expire(engine: weakref.ref[KVEngine], due_us: int) -> None:
@@ -706,13 +718,19 @@ class KVEngine:
             self.topology.follow(self)
 
     def remove_expired(self) -> None:
-        """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""
+        """Remove all expired keys, and retry the blocked commands whose time has come, unless ``DEBUG
+        SET-ACTIVE-EXPIRE 0`` is in effect.
+        """
         if not self.active_expire:
             return
         with self.lock:
             self.update_time()
             for keyspace in self.databases:
                 keyspace.purge()
+            for due_ms, waiter in self._retries():
+                if due_ms <= self.execution.now_ms:
+                    for key in waiter.blocked.keys:
+                        waiter.session.db.signal(key, "stream")
             if self._records_changes:
                 self.process_changes()
 

@@ -123,7 +123,7 @@ class _InMemory:
                     _Pending(
                         entry_id,
                         pending.consumer.name,
-                        self.now_ms - pending.delivered_ms,
+                        group.idle_ms(pending, self.now_ms),
                         pending.deliveries,
                     )
                     for entry_id, pending in group.pending.between()
@@ -646,7 +646,7 @@ def _pending_row(keys: _InMemory | _OnServer, record: _Received) -> View:
         "is_text": all(isinstance(word(name), str) for name in names),
         "consumer": _text(record.pending.consumer),
         "idle_ms": record.pending.idle_ms,
-        "delivered": _before(keys, record.pending.idle_ms),
+        "delivered": None if record.pending.idle_ms < 0 else _before(keys, record.pending.idle_ms),
         "deliveries": record.pending.deliveries,
         "preview": "" if fields is None else _json(fields)[:PREVIEW],
     }

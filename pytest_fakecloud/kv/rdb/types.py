@@ -29,7 +29,7 @@ from ..values.stream import (
     Consumer,
     Group,
     Node,
-    PendingList,
+    Pending,
     StreamValue,
     entries_up_to,
     make_id,
@@ -607,18 +607,21 @@ class Writer:
     def _group(self, group: Group, with_activity: bool) -> None:
         self._id(group.last_id)
         self.length(group.entries_read & SEQUENCE_MAX)
-        self._pending_ids(group.pending, with_times=True)
+        owned = [
+            (at, entry) for at, entry in group.pending.between() if at not in group.released.pending
+        ]
+        self._pending_ids(owned, with_times=True)
         self.length(len(group.consumers))
         for consumer in group.sorted_consumers():
             self.string(consumer.name)
             self.raw(consumer.seen_ms.to_bytes(8, "little", signed=True))
             if with_activity:
                 self.raw(consumer.active_ms.to_bytes(8, "little", signed=True))
-            self._pending_ids(consumer.pending, with_times=False)
+            self._pending_ids([*consumer.pending.between()], with_times=False)
 
-    def _pending_ids(self, pending: PendingList, *, with_times: bool) -> None:
+    def _pending_ids(self, pending: list[tuple[int, Pending]], *, with_times: bool) -> None:
         self.length(len(pending))
-        for entry_id, delivery in pending.between():
+        for entry_id, delivery in pending:
             self.raw(entry_id.to_bytes(16, "big"))
             if with_times:
                 self.raw(delivery.delivered_ms.to_bytes(8, "little", signed=True))

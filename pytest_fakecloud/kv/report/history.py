@@ -92,6 +92,10 @@ class Command:
         if self.name == "SET" and "GET" in self.options:
             # The result is the former value, also if NX or XX prevented the write.
             return self.result is not UNKNOWN and not self.options & {"NX", "XX"}
+        if self.name == "INCREX":
+            # It changes nothing, and adds 0, if the bounds exclude the new number.
+            added = self.result[1] if isinstance(self.result, list) else 0
+            return added not in (0, "0") or "SATURATE" in self.options
         return self.result is not UNKNOWN and self.result not in (None, 0)
 
     @cached_property
@@ -181,7 +185,10 @@ class Expiries(dict[str, Command]):
                 del self[key]
         setter = self.get(command.key) if command.name in _MOVING else None
         if command.deadline_us is not None and command.succeeded:
-            self.update(dict.fromkeys(command.keys, command))
+            if not ("ENX" in command.options and command.key in self):
+                self.update(dict.fromkeys(command.keys, command))
+        elif command.name == "INCREX" and "PERSIST" in command.options and command.succeeded:
+            self.pop(command.key, None)
         elif command.changes_only_ttl:
             keeps = command.name == "GETEX" and len(command.words) == 2
             if not keeps and (command.result is UNKNOWN or command.succeeded):

@@ -73,12 +73,12 @@ ARGUMENTS = {
     **_all(
         "string",
         "aggregations alias arg blob capability category channel clientname close command command-name "
-        "connection-name consumer digest dimension encoding end entries-read event factor filter "
-        "function function-code group host increment indent ip ip:port language last-id lastid length "
-        "libname library-name library-name-pattern libver max max-deleted-id message min mode modifier "
-        "module-name name newline node-id number numprefixes open option parameter password pivot "
-        "prefix regex replicationid rule script section sha1 size space start stop stream subcommand "
-        "substring text threshold timeout type username yes/no",
+        "connection-name consumer digest dimension duration encoding end entries-read event factor "
+        "filter function function-code group host iid increment indent ip ip:port language last-id "
+        "lastid length libname library-name library-name-pattern libver max max-deleted-id message min "
+        "mode modifier module-name name newline node-id number numprefixes open option parameter "
+        "password pid pivot prefix regex replicationid rule script section sha1 size space start stop "
+        "stream subcommand substring text threshold timeout type username yes/no",
     ),
 }
 """The names of arguments in synopses."""

@@ -27,7 +27,7 @@ UNAVAILABLE_OVER_REST = frozenset({
     "SUNSUBSCRIBE", "UNSUBSCRIBE", "UNWATCH", "WATCH",
 })  # fmt: skip
 """Commands that are not, although they do not block and others of their group are available."""
-OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
+OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2, b"CLAIM": 2}
 """Options with arguments, and their numbers of words with the name, that servers look for in XREAD and
 XREADGROUP alike. Over REST, these commands are available without BLOCK.
 """
@@ -46,6 +46,9 @@ PUBLISHES = frozenset({"PUBLISH", "SPUBLISH"})
 
 ASSIGNS_ENTRIES = frozenset({"XREADGROUP"})
 """Commands that take entries from a stream for a consumer, but change no data of the user there."""
+
+RELEASES_ENTRIES = frozenset({"XNACK"})
+"""Commands that return pending entries of a stream to its group, where other consumers claim them."""
 
 DELETES_RANGES = frozenset({"ARDELRANGE"})
 """Commands that overwrite indexes between their arguments. Explorations do not compare these."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .exceptions import ASSIGNS_ENTRIES, DELETES_RANGES, READ_OTHERS
+from .exceptions import ASSIGNS_ENTRIES, DELETES_RANGES, READ_OTHERS, RELEASES_ENTRIES
 from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
 from .synopsis import all_arguments
@@ -115,13 +115,13 @@ FINISHES = _all(
     lambda spec: (
         spec.changes_keys
         and any(arg.role == "entry" and arg.multiple for arg in all_arguments(spec.arguments))
-        and spec.name not in CLAIMS
+        and spec.name not in CLAIMS | RELEASES_ENTRIES
     )
 )
 """Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-OF_QUEUES = (CONSUMES | MOVES | CLAIMS | ASSIGNS_ENTRIES) | _all(
+OF_QUEUES = (CONSUMES | MOVES | CLAIMS | ASSIGNS_ENTRIES | RELEASES_ENTRIES) | _all(
     lambda spec: GROUPS[spec.group].is_queue and _removes(spec)
 )
 """Commands that take certain elements from a list or a stream, whatever others append to it."""

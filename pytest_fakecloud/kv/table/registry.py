@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy as shallow_copy
 from difflib import get_close_matches
 from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
@@ -23,7 +24,7 @@ from .keys import KeySpec
 from .rows import ROWS, Row, naming
 from .synopsis import Argument, BoundLine, all_arguments
 from .ttl import TTL_OPTIONS
-from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, is_later
+from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, ONLY_STOCK, is_later
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
@@ -351,11 +352,18 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
     return specs
 
 
+def _without(row: Row, options: Iterable[str]) -> Row:
+    """Return a row for servers that lack options, each of which is after the name of its command."""
+    start = f"{row.name} "
+    later = {option.removeprefix(start) for option in options if option.startswith(start)}
+    return row._replace(later=frozenset(later))
+
+
 class Table:
     """The commands and behaviours of servers that announce a certain version.
 
-    If the version is None, the server is the vendor's, which has all commands and behaviours.
-    ``modules`` are the modules that a server with a version has loaded, by their names in
+    If the version is None, the table has those of all versions, and the vendor's if `of_vendor()`
+    returned it. ``modules`` are the modules that a server with a version has loaded, by their names in
     ``versions.MODULES``.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
@@ -370,6 +378,21 @@ class Table:
             self.commands = _specs_of(ROWS.values())
         else:
             self.commands = _specs_of(self._rows_of(modules))
+
+    def of_vendor(self) -> Table:
+        """Return the table of the vendor, which lacks what only stock servers have. Most of its specs
+        are those of this table.
+        """
+        table = shallow_copy(self)
+        table.knows = {name: known and name not in ONLY_STOCK for name, known in self.knows.items()}
+        table._members = {}
+        shorter = {option.rpartition(" ")[0] for option in ONLY_STOCK}
+        table.commands = {
+            name: CommandSpec(_without(ROWS[name], ONLY_STOCK)) if name in shorter else spec
+            for name, spec in self.commands.items()
+            if spec.only_in != "stock"
+        }
+        return table
 
     def has(self, since: str) -> bool:
         """Return whether servers with this table have what a version added."""
@@ -388,9 +411,7 @@ class Table:
                 since, flags, effects = earlier
                 if not self.has(since):
                     row = row._replace(flags=flags, effects=effects)
-            start = f"{row.name} "
-            later = {option.removeprefix(start) for option in missing if option.startswith(start)}
-            yield row._replace(later=frozenset(later))
+            yield _without(row, missing)
 
     def find(self, line: Sequence[bytes]) -> CommandSpec | None:
         """Return the command or subcommand that ``line`` calls, or None if it is unknown. The name of a
@@ -424,7 +445,7 @@ class Table:
 
 
 EVERYTHING = Table()
-"""The table of the vendor's dialect, which contains all commands and behaviours."""
+"""The table of a server that has all commands and behaviours, which no single server has."""
 COMMANDS = EVERYTHING.commands
 """All commands and subcommands, by name."""
 FUNCTIONS: dict[str, Function] = {}
@@ -442,7 +463,7 @@ def spec_of(line: Sequence[str]) -> CommandSpec | None:
 def command_table(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
     """Return the table of a server. The vendor has more commands than the version it announces."""
     import_module("..commands", __package__)  # fills FUNCTIONS
-    return EVERYTHING if dialect == "vendor" else Table(version, modules)
+    return EVERYTHING.of_vendor() if dialect == "vendor" else Table(version, modules)
 
 
 def command(*names: str) -> Callable[[F], F]:

@@ -19,9 +19,9 @@ from .groups import GROUPS
 
 class Row(NamedTuple):
     """A row of the table. ``documented`` says whether the vendor documents the command. ``only_in`` is
-    ``redis``, ``valkey`` or ``vendor`` if the others lack the command, or empty. ``flags``, ``keys``,
-    ``arguments`` and ``effects`` are unparsed. ``later`` are option words that a server of an earlier
-    version lacks.
+    ``redis``, ``stock``, ``valkey`` or ``vendor`` if some servers lack the command, as the head of
+    ``commands.txt`` explains, or empty. ``flags``, ``keys``, ``arguments`` and ``effects`` are unparsed.
+    ``later`` are option words that the server lacks.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 _HEAD = re.compile(
     r"(?P<names>\*?[A-Z][\w.|-]*(?: \*?[A-Z][\w.|-]*)*) "
-    r"(?:(?P<only_in>redis|valkey|vendor)-)?(?P<since>\d+\.\d+\.\d+)",
+    r"(?:(?P<only_in>redis|stock|valkey|vendor)-)?(?P<since>\d+\.\d+\.\d+)",
     re.ASCII,
 )
 _COLUMNS = ("flags", "keys", "arguments", "effects")

@@ -2,8 +2,8 @@
 
 The versions of commands are in the column *since* of ``commands.txt``. This module has the versions of
 option words, flags and behaviours. A stock server has everything up to the version that it
-announces, and the vendor's service has everything. Versions are those of Redis. Additions that only
-Valkey has are listed with Valkey's versions, which continue after 7.2.
+announces, and the vendor's service has everything but what only stock servers have. Versions are those
+of Redis. Additions that only Valkey has are listed with Valkey's versions, which continue after 7.2.
 """
 
 from __future__ import annotations
@@ -26,9 +26,24 @@ LATER_OPTIONS = {
     "XADD ACKED": "8.2.0", "XADD DELREF": "8.2.0", "XADD KEEPREF": "8.2.0",
     "XTRIM ACKED": "8.2.0", "XTRIM DELREF": "8.2.0", "XTRIM KEEPREF": "8.2.0",
     "SET IFDEQ": "8.4.0", "SET IFDNE": "8.4.0", "SET IFEQ": "8.4.0", "SET IFNE": "8.4.0",
+    "XREADGROUP CLAIM": "8.4.0",
+    "XADD IDMP": "8.6.0", "XADD IDMPAUTO": "8.6.0",
+    "ZINTER COUNT": "8.8.0", "ZINTERSTORE COUNT": "8.8.0",
+    "ZUNION COUNT": "8.8.0", "ZUNIONSTORE COUNT": "8.8.0",
     "SCAN WITHTYPE": VENDOR,
 }  # fmt: skip
 """The first version that has an option word, which came later than its command."""
+
+IDEMPOTENT_PRODUCERS = "XINFO STREAM reports idempotent producers"
+RELEASED_ENTRIES = "XINFO STREAM FULL counts entries that consumers have released"
+ENTRIES_READ_BELOW_ADDED = "XGROUP SETID limits the entries read to those added"
+
+ONLY_STOCK = frozenset({
+    ENTRIES_READ_BELOW_ADDED, IDEMPOTENT_PRODUCERS, RELEASED_ENTRIES,
+    "XREADGROUP CLAIM", "XADD IDMP", "XADD IDMPAUTO", "ZINTER COUNT", "ZINTERSTORE COUNT",
+    "ZUNION COUNT", "ZUNIONSTORE COUNT",
+})  # fmt: skip
+"""The option words and behaviours that stock servers of a version have, and the vendor does not."""
 
 LATER_PARAMETERS = {
     "set-max-listpack-entries": "7.2.0", "set-max-listpack-value": "7.2.0",
@@ -49,9 +64,12 @@ LATER_BEHAVIOURS = {
     ALL_KEYS_AGAIN: "7.2.0",
     ANY_OF_SEVERAL: "8.8.0",
     EARLY_CONSUMERS: "7.2.0",
+    ENTRIES_READ_BELOW_ADDED: "8.2.2",
     ESTIMATED_COUNTERS: "7.2.0",
+    IDEMPOTENT_PRODUCERS: "8.6.0",
     MESSAGES_FOLLOW: "7.2.0",
     NO_EMPTY_DOCUMENTS: "8.0.0",
+    RELEASED_ENTRIES: "8.8.0",
     SHORTEST_DOUBLES: "7.2.0",
     "the API of scripts as `server`": "7.2.5",
     "XREAD +": "7.4.0",

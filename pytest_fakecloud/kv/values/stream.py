@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from copy import copy as shallow_copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import ClassVar
@@ -28,6 +28,8 @@ from .measures import LISTPACK_OVERHEAD, NUMBER, entry_size, integer_size
 SEQUENCE_MAX = (1 << 64) - 1
 ID_MAX = (1 << 128) - 1
 """The highest entry ID: milliseconds in the high, the sequence number in the low 64 bits."""
+MOST_DELIVERIES = (1 << 63) - 1
+"""The highest number of deliveries of an entry, which XNACK FATAL sets."""
 UNKNOWN_ENTRIES_READ = -1
 """The value of a group's ``entries_read`` if the number of entries up to its last ID is unknown."""
 
@@ -80,6 +82,46 @@ class Node:
         return twin
 
 
+@dataclass(slots=True)
+class Producers:
+    """The entries that producers of a stream have added idempotently: for each producer, the IDs of its
+    latest entries by the names that it gave them, in the order in which it added them.
+
+    A name is forgotten ``duration_s`` after the time in the ID of its entry, or if its producer has
+    added ``most`` entries since. ``added`` counts the entries, and ``duplicates`` those that were not
+    added.
+    """
+
+    duration_s: int = 100
+    most: int = 100
+    ids: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
+    added: int = 0
+    duplicates: int = 0
+
+    def copy(self) -> Producers:
+        ids = {producer: names.copy() for producer, names in self.ids.items()}
+        return replace(self, ids=ids)
+
+    def find(self, producer: bytes, name: bytes) -> int | None:
+        return self.ids.get(producer, {}).get(name)
+
+    def record(self, producer: bytes, name: bytes, entry_id: int) -> None:
+        names = self.ids.setdefault(producer, {})
+        names[name] = entry_id
+        self.added += 1
+        while len(names) > self.most:
+            del names[next(iter(names))]
+
+    def forget(self, now_ms: int) -> None:
+        """Forget the names whose time is over, and the producers without other names."""
+        since_ms = now_ms - 1000 * self.duration_s
+        for names in self.ids.values():
+            old = [name for name, entry_id in names.items() if entry_id >> 64 <= since_ms]
+            for name in old:
+                del names[name]
+        self.ids = {producer: names for producer, names in self.ids.items() if names}
+
+
 _key = attrgetter("key")
 
 
@@ -90,11 +132,13 @@ class StreamValue:
     was deleted individually, not trimmed. ``entries_added`` is the number of entries ever added.
     ``size`` is the length in bytes of all entries and their IDs. A search index takes the IDs of the
     entries that were added or removed; until it does so for the first time, they are not recorded.
+    ``producers`` is None until an entry is added idempotently, or XCFGSET changes its limits.
     """
 
     type_name: ClassVar[str] = "stream"
     __slots__ = (
-        "_changed", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes", "size",
+        "_changed", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes",
+        "producers", "size",
     )  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
@@ -104,6 +148,7 @@ class StreamValue:
         self.size = sum(map(Node.content_size, self.nodes))
         self.entries_added = self.last_id = self.max_deleted_id = 0
         self.groups: dict[bytes, Group] = {}
+        self.producers: Producers | None = None
         self._changed: list[int] | None = None
 
     def __len__(self) -> int:
@@ -119,6 +164,7 @@ class StreamValue:
         twin = shallow_copy(self)
         twin.nodes = [node.copy() for node in self.nodes]
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
+        twin.producers = None if self.producers is None else self.producers.copy()
         twin._changed = None if self._changed is None else list(self._changed)
         return twin
 
@@ -342,6 +388,9 @@ class Pending:
     delivered_ms: int
     deliveries: int
 
+    def count_delivery(self) -> None:
+        self.deliveries = min(self.deliveries + 1, MOST_DELIVERIES)
+
 
 class PendingList(dict[int, Pending]):
     """Pending entries by their IDs, and the order of these. Change it with `put()` and `take()`.
@@ -389,12 +438,17 @@ class Consumer:
 
 @dataclass(slots=True)
 class Group:
-    """A consumer group: its last delivered ID, its consumers and their pending entries."""
+    """A consumer group: its last delivered ID, its consumers and their pending entries.
+
+    ``released`` has the pending entries that belong to no consumer, in the order of their release. They
+    were last delivered at time 0.
+    """
 
     last_id: int
     entries_read: int = UNKNOWN_ENTRIES_READ
     consumers: dict[bytes, Consumer] = field(default_factory=dict)
     pending: PendingList = field(default_factory=PendingList)
+    released: Consumer = field(default_factory=lambda: Consumer(b"", 0))
 
     def sorted_consumers(self) -> list[Consumer]:
         return [self.consumers[name] for name in sorted(self.consumers)]
@@ -418,6 +472,36 @@ class Group:
             pending.consumer = consumer
             consumer.pending.put(entry_id, pending)
 
+    def release(self, entry_id: int, pending: Pending, deliveries: int) -> None:
+        """Take a pending entry from its consumer, or release it again, after those released before."""
+        pending.consumer.pending.take(entry_id)
+        pending.consumer, pending.delivered_ms = self.released, 0
+        pending.deliveries = deliveries
+        self.released.pending.put(entry_id, pending)
+
+    def idle_ms(self, pending: Pending, now_ms: int) -> int:
+        """Return how long ago a pending entry was delivered; -1 if it was released."""
+        return -1 if pending.consumer is self.released else max(now_ms - pending.delivered_ms, 0)
+
+    def may_claim(self, pending: Pending, now_ms: int, min_idle_ms: int) -> bool:
+        """Return whether a pending entry was released, or delivered long enough ago."""
+        if not min_idle_ms or pending.consumer is self.released:
+            return True
+        return now_ms - pending.delivered_ms >= min_idle_ms
+
+    def claimable(self, now_ms: int, min_idle_ms: int) -> list[tuple[int, Pending]]:
+        """Return the pending entries that may be claimed: those that were released, in the order of
+        their release, and then the others, beginning with the one delivered first.
+        """
+        delivered = [
+            (entry_id, pending)
+            for entry_id, pending in self.pending.between()
+            if pending.consumer is not self.released
+            and self.may_claim(pending, now_ms, min_idle_ms)
+        ]
+        delivered.sort(key=lambda item: item[1].delivered_ms)
+        return [*self.released.pending.items(), *delivered]
+
     def acknowledge(self, entry_id: int) -> bool:
         """Remove a pending entry; return whether it was pending."""
         pending = self.pending.take(entry_id)
@@ -431,8 +515,11 @@ class Group:
         for name, consumer in self.consumers.items():
             twin.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
         for entry_id, pending in self.pending.between():
-            owner = twin.consumers[pending.consumer.name]
-            twin.deliver(entry_id, owner, pending.delivered_ms, pending.deliveries)
+            if pending.consumer is not self.released:
+                owner = twin.consumers[pending.consumer.name]
+                twin.deliver(entry_id, owner, pending.delivered_ms, pending.deliveries)
+        for entry_id, pending in self.released.pending.items():
+            twin.deliver(entry_id, twin.released, 0, pending.deliveries)
         return twin
 
 

@@ -12,7 +12,7 @@ TABLE_FILE = Path(registry.__file__).with_name("commands.txt")
 WITHOUT_SERVER = frozenset(
     name
     for name, spec in COMMANDS.items()
-    if spec.only_in in ("vendor", "redis") or spec.group in MODULES.values()
+    if spec.only_in in ("vendor", "redis", "stock") or spec.group in MODULES.values()
 )
 """The commands that neither Redis 7.0 nor Valkey 9.1 has, which tests can start."""
 FUNCTION_MODULES = {

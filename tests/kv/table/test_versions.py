@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.differences import VALKEYS
+from docs.generate.differences import NEWEST, VALKEYS
 from pytest_fakecloud.kv.config import PARAMETERS
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table
@@ -18,6 +18,7 @@ from pytest_fakecloud.kv.table.versions import (
     LATER_OPTIONS,
     LATER_PARAMETERS,
     MODULES,
+    ONLY_STOCK,
     VENDOR,
     as_numbers,
     is_later,
@@ -39,8 +40,13 @@ SET k v IFDEQ 0000000000000000|SET k v IFDNE 0000000000000000|SET k v IFNE a
 XADD s ACKED MAXLEN 1 * a b|XADD s DELREF MAXLEN 1 * a b|XADD s KEEPREF MAXLEN 1 * a b
 XREAD STREAMS s +|XTRIM s MAXLEN 1 ACKED|XTRIM s MAXLEN 1 DELREF|XTRIM s MAXLEN 1 KEEPREF
 ZRANK z a WITHSCORE|ZREVRANK z a WITHSCORE|SET k v ifeq a|ZRANK z a WITHSCORE more"""
+ONLY_STOCK_WORDS = """\
+XADD s IDMP p 1 * a b|XADD s IDMPAUTO p * a b|XREADGROUP GROUP g c CLAIM 5 STREAMS s >
+ZINTER 1 z AGGREGATE COUNT|ZINTERSTORE d 1 z AGGREGATE COUNT|ZUNION 1 z AGGREGATE COUNT
+ZUNIONSTORE d 1 z AGGREGATE COUNT"""
 LINES = [line.split() for line in WORDS.replace("\n", "|").split("|")]
-SETTING = ["HSET h f v", "XADD s 1-1 a b", "ZADD z 1 a", "SET k v"]
+ONLY_STOCK_LINES = [line.split() for line in ONLY_STOCK_WORDS.replace("\n", "|").split("|")]
+SETTING = ["HSET h f v", "XADD s 1-1 a b", "XGROUP CREATE s g 0", "ZADD z 1 a", "SET k v"]
 
 
 @pytest.fixture
@@ -56,7 +62,7 @@ def test_later_words_are_refused(stock: Run) -> None:
     def check(*line: str) -> None:
         assert stock.error(*line).startswith(refusals)
 
-    check_each(check, map(tuple, LINES))
+    check_each(check, map(tuple, LINES + ONLY_STOCK_LINES))
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line[0] != "CLIENT"], ids=" ".join)
@@ -67,9 +73,28 @@ def test_the_vendor_knows_them(stock: Run, line: list[str]) -> None:
         stock(*line)
 
 
+@pytest.mark.dialect("redis", version=NEWEST)
+@pytest.mark.parametrize("line", ONLY_STOCK_LINES, ids=" ".join)
+def test_the_latest_stock_server_knows_what_the_vendor_lacks(stock: Run, line: list[str]) -> None:
+    stock(*line)
+
+
+@pytest.mark.parametrize("line", ONLY_STOCK_LINES, ids=" ".join)
+def test_the_vendor_lacks_them(stock: Run, line: list[str]) -> None:
+    assert stock.error(*line).startswith(("ERR syntax error", "ERR Invalid stream ID"))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, spec in COMMANDS.items() if spec.only_in == "stock"]
+)
+def test_the_vendor_lacks_commands_of_stock_servers(run: Run, name: str) -> None:
+    assert run.error(*name.split(), "a").startswith("ERR Command is not available")
+    assert run("COMMAND", "INFO", name.replace(" ", "|")) == [None]
+
+
 @pytest.mark.completeness
 def test_each_later_option_has_a_line() -> None:
-    texts = [" ".join(line) + " " for line in LINES]
+    texts = [" ".join(line) + " " for line in LINES + ONLY_STOCK_LINES]
     complete(
         Path(__file__),
         (
@@ -104,7 +129,7 @@ def test_a_real_server_refuses_them_alike() -> None:
     face = InProcess()
     with running(version=VERSION["redis"]) as server:
         asked = [*(line.split() for line in SETTING), *([*name.split(), "a", "b"] for name in GONE)]
-        for line in [*asked, *LINES]:
+        for line in [*asked, *LINES, *ONLY_STOCK_LINES]:
             argv = [word.encode() for word in line]
             ours, theirs = face.call(argv), server.call(argv)
             assert ours == theirs or Error not in (type(ours), type(theirs)), line
@@ -143,7 +168,7 @@ def test_the_vendor_announces_one_version_and_knows_more(run: Run) -> None:
     announced = VERSION["vendor"]
     assert f"redis_version:{announced}\r\n" in run("INFO server").decode()
     assert run("EVAL", "return redis.REDIS_VERSION", 0) == announced.encode()
-    specs = [spec for spec in COMMANDS.values() if spec.only_in != "vendor"]
+    specs = [spec for spec in COMMANDS.values() if spec.only_in not in ("vendor", "stock")]
     later = {spec.name for spec in specs if is_later(spec.since, announced)} - {*VALKEYS}
     assert later >= {"DELEX", "DIGEST", "MSETEX", "SDIFFCARD", "SUNIONCARD"}
     documented = {name for name, spec in COMMANDS.items() if spec.documented}
@@ -151,13 +176,15 @@ def test_the_vendor_announces_one_version_and_knows_more(run: Run) -> None:
         TABLE_FILE,
         (
             f"to the row of {name}: `*` if the vendor documents it, or before the version `vendor-` if "
-            "no stock server has it, or `valkey-` if no version of Redis has it"
+            "no stock server has it, `stock-` if no other server has it, or `valkey-` if no version of "
+            "Redis has it"
             for name in sorted(later - documented)
         ),
     )
     later_words = {**LATER_OPTIONS, **LATER_PARAMETERS, **LATER_BEHAVIOURS}
+    assert later_words.keys() > ONLY_STOCK
     stock = {word: since for word, since in later_words.items() if since != VENDOR}
-    words = {word for word, since in stock.items() if is_later(since, announced)}
+    words = {word for word, since in stock.items() if is_later(since, announced)} - ONLY_STOCK
     assert words == {"SET IFEQ", "SET IFNE", "SET IFDEQ", "SET IFDNE", ANY_OF_SEVERAL}
     assert documented.isdisjoint(VALKEYS)
 

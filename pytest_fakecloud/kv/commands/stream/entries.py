@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import islice
 
 from ... import errors
@@ -11,14 +12,15 @@ from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, OK, Map, Reply
 from ...syntax import parse_int
-from ...table.registry import COMMANDS, Args, command, variant
-from ...table.versions import ESTIMATED_COUNTERS
+from ...table.registry import Args, command, variant
+from ...table.versions import ESTIMATED_COUNTERS, IDEMPOTENT_PRODUCERS, RELEASED_ENTRIES
 from ...values.stream import (
     ID_MAX,
     SEQUENCE_MAX,
     UNKNOWN_ENTRIES_READ,
     Consumer,
     Group,
+    Producers,
     StreamValue,
     format_id,
     lag,
@@ -131,6 +133,10 @@ class _Options:
     limit: int | None = None
     policy: bytes = b""
     no_mkstream: bool = False
+    producer: bytes | None = None
+    """The producer that adds the entry idempotently."""
+    iid: bytes | None = None
+    """Its name for the entry; None if that is computed."""
     end: int = 1
     """Index of the first argument after the options."""
 
@@ -173,6 +179,12 @@ def _take_option(stream_options: _Options, word: bytes, values: Args) -> None:
         stream_options.no_mkstream = True
     elif word == b"LIMIT":
         stream_options.limit = parse_int(values[0], 0, outside=errors.TRIM_LIMIT_NEGATIVE)
+    elif word in (b"IDMP", b"IDMPAUTO"):
+        if stream_options.producer is not None:
+            raise CommandError(errors.SYNTAX)
+        if b"" in values:
+            raise CommandError(errors.IDMP_EMPTY)
+        stream_options.producer, stream_options.iid = values[0], (values[1:] or [None])[0]
     elif word in _POLICIES:
         if stream_options.policy:
             raise CommandError(errors.SYNTAX)
@@ -217,7 +229,11 @@ def _trim(session: Session, stream: StreamValue, stream_options: _Options) -> in
 
 @command("XADD")
 def xadd(session: Session, args: Args) -> Reply:
-    """Append an entry to a stream, optionally trim the stream, and return the ID of the entry."""
+    """Append an entry to a stream, optionally trim the stream, and return the ID of the entry.
+
+    A producer's name for an entry is forgotten when another entry is added idempotently after the
+    duration that XCFGSET sets, counted from the time in the ID of the first one (decided here).
+    """
     stream_options = _parse_options(session, args, adding=True)
     at = stream_options.end
     fields = args[at + 1 :]
@@ -226,12 +242,24 @@ def xadd(session: Session, args: Args) -> Reply:
     new_id = None if args[at] == b"*" else parse_new_id(args[at])
     if new_id is not None and new_id == (0, True):
         raise CommandError(errors.XADD_ID_ZERO)
+    producer, iid = stream_options.producer, b""
+    if producer is not None:
+        if new_id is not None:
+            raise CommandError(errors.IDMP_NEEDS_NEW_ID)
+        iid = stream_options.iid or _computed_iid(fields)
     db = session.db
     stream = db.get(args[0], StreamValue)
     if stream is None:
         if stream_options.no_mkstream:
             return None
         stream = db.get_or_create(args[0], StreamValue)
+    if producer is not None:
+        producers = stream.producers = stream.producers or Producers()
+        producers.forget(session.now_ms)
+        known_id = producers.find(producer, iid)
+        if known_id is not None:
+            producers.duplicates += 1
+            return format_id(known_id)
     entry_id = stream.next_id(session.now_ms)
     if entry_id is None:
         raise CommandError(errors.XADD_EXHAUSTED)
@@ -244,12 +272,71 @@ def xadd(session: Session, args: Args) -> Reply:
     config = session.engine.config
     most = config.number("stream-node-max-entries")
     stream.append(entry_id, fields, config.number("stream-node-max-bytes"), most)
+    if producer is not None:
+        producers.record(producer, iid, entry_id)
     removed = _trim(session, stream, stream_options) if stream_options.has_strategy else 0
     db.signal(args[0], "stream")
     db.touch(args[0])
     if removed:
         db.touch(args[0], "xtrim")
     return format_id(entry_id)
+
+
+def _computed_iid(fields: Args) -> bytes:
+    """Return the name of an entry with these fields and values, in this order."""
+    digest = sha256()
+    for word in fields:
+        digest.update(b"%d:%b" % (len(word), word))
+    return digest.hexdigest().encode()
+
+
+@command("XCFGSET")
+def xcfgset(session: Session, args: Args) -> Reply:
+    """Set how long, and for how many entries, a stream knows what a producer has added.
+
+    If one of the two changes, the stream forgets all that producers have added. Redis has two pages
+    about it, and the other one says that this happens in any case.
+    """
+    limits: dict[bytes, int] = {}
+    for word, (text,) in parse_options(args, 1, session.command.option_sizes):
+        most, error = _LIMITS_OF_PRODUCERS[word]
+        limits[word] = parse_int(text, 1, most, error)
+    if not limits:
+        raise CommandError(errors.SYNTAX)
+    stream = existing(session, args[0], StreamValue)
+    old = stream.producers or Producers()
+    duration_s = limits.get(b"IDMP-DURATION", old.duration_s)
+    most = limits.get(b"IDMP-MAXSIZE", old.most)
+    if (duration_s, most) != (old.duration_s, old.most):
+        stream.producers = replace(old, duration_s=duration_s, most=most, ids={})
+        session.db.touch_unwatched(args[0], "")
+    return OK
+
+
+_LIMITS_OF_PRODUCERS = {
+    b"IDMP-DURATION": (86_400, errors.IDMP_DURATION),
+    b"IDMP-MAXSIZE": (10_000, errors.IDMP_MAXSIZE),
+}
+
+
+@command("XIDMPRECORD")
+def xidmprecord(session: Session, args: Args) -> Reply:
+    """Record that a producer has added an entry of a stream; servers write it to files."""
+    key, producer, iid, id_text = args
+    if not (producer and iid):
+        raise CommandError(errors.IDMP_EMPTY)
+    entry_id = parse_id(id_text)
+    stream = existing(session, key, StreamValue)
+    if stream.get(entry_id) is None:
+        raise CommandError(errors.IDMP_NO_ENTRY)
+    producers = stream.producers = stream.producers or Producers()
+    known_id = producers.find(producer, iid)
+    if known_id is None:
+        producers.record(producer, iid, entry_id)
+        session.db.touch_unwatched(key, "")
+    elif known_id != entry_id:
+        raise CommandError(errors.IDMP_OTHER_ENTRY)
+    return OK
 
 
 @command("XTRIM")
@@ -407,6 +494,8 @@ class ReadWords:
     ids: list[bytes]
     count: int | None = None
     block_ms: int | None = None
+    claim_ms: int | None = None
+    """The minimum time since their delivery after which pending entries are claimed."""
     group: bytes = b""
     consumer: bytes = b""
     noack: bool = False
@@ -415,8 +504,9 @@ class ReadWords:
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
     """Parse the arguments of XREAD or, with ``grouped``, of XREADGROUP."""
     words, has_group = ReadWords([], []), False
+    sizes = session.engine.table.commands["XREADGROUP"].option_sizes
     # XREAD knows the options of XREADGROUP, too: it rejects them with errors of their own.
-    for word, values in parse_options(args, 0, COMMANDS["XREADGROUP"].option_sizes):
+    for word, values in parse_options(args, 0, sizes):
         if word == b"BLOCK":
             words.block_ms = parse_milliseconds(session, values[0])
         elif word == b"COUNT":
@@ -426,6 +516,10 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
             if odd:
                 raise CommandError(errors.XREAD_UNBALANCED)
             words.keys, words.ids = values[:half], values[half:]
+        elif word == b"CLAIM":
+            if not grouped:
+                raise CommandError(errors.SYNTAX)
+            words.claim_ms = parse_int(values[0], 0)
         elif not grouped:
             raise CommandError(errors.XREAD_GROUP if word == b"GROUP" else errors.XREAD_NOACK)
         elif word == b"GROUP":
@@ -550,6 +644,16 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
         b"entries-added", stream.entries_added,
         b"recorded-first-entry-id", format_id(stream.first_id),
     ])  # fmt: skip
+    if session.engine.table.knows[IDEMPOTENT_PRODUCERS]:
+        producers = stream.producers or Producers()
+        head += [
+            b"idmp-duration", producers.duration_s,
+            b"idmp-maxsize", producers.most,
+            b"pids-tracked", len(producers.ids),
+            b"iids-tracked", sum(map(len, producers.ids.values())),
+            b"iids-added", producers.added,
+            b"iids-duplicates", producers.duplicates,
+        ]  # fmt: skip
     if not is_full:
         ends = [stream.range(count=1), stream.range(count=1, reverse=True)]
         first, last = (entry_reply(*end[0]) if end else None for end in ends)
@@ -569,10 +673,14 @@ def _full_group(
         [format_id(entry_id), delivery.consumer.name, delivery.delivered_ms, delivery.deliveries]
         for entry_id, delivery in islice(group.pending.between(), limit)
     ]
+    released: list[Reply] = []
+    if session.engine.table.knows[RELEASED_ENTRIES]:
+        released = [b"nacked-count", len(group.released.pending)]
     return Map([
         b"name", name,
         *_progress(session, stream, group),
         b"pel-count", len(group.pending),
+        *released,
         b"pending", pending,
         b"consumers",
         [_full_consumer(session, consumer, limit) for consumer in group.sorted_consumers()],

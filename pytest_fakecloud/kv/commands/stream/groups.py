@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from ... import errors
 from ...engine.sessions import Session
@@ -12,10 +13,11 @@ from ...errors import CommandError, Template
 from ...reply import NIL_ARRAY, OK, Reply
 from ...syntax import parse_int, try_int
 from ...table.registry import Args, command
-from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
+from ...table.versions import EARLY_CONSUMERS, ENTRIES_READ_BELOW_ADDED, ESTIMATED_COUNTERS
 from ...values.measures import PENDING
 from ...values.stream import (
     ID_MAX,
+    MOST_DELIVERIES,
     UNKNOWN_ENTRIES_READ,
     Consumer,
     Group,
@@ -110,6 +112,8 @@ def xgroup_setid(session: Session, args: Args) -> Reply:
     if len(args) not in (3, 5):
         raise subcommand_error(session)
     group.last_id = stream.last_id if args[2] == b"$" else parse_extreme_id(args[2])
+    if session.engine.table.knows[ENTRIES_READ_BELOW_ADDED]:
+        entries_read = min(entries_read, stream.entries_added)
     group.entries_read = entries_read
     session.db.touch_unwatched(args[0])
     return OK
@@ -150,7 +154,11 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
 
 @command("XREADGROUP")
 def xreadgroup(session: Session, args: Args) -> Reply:
-    """Return new entries to a consumer of a group, or the consumer's pending entries."""
+    """Return new entries to a consumer of a group, or the consumer's pending entries.
+
+    With CLAIM, an entry that was released was last delivered -1 milliseconds ago, as in XPENDING, and
+    pending entries that the stream no longer has are acknowledged, as by XAUTOCLAIM (decided here).
+    """
     words = read_words(session, args, grouped=True)
     starts: list[tuple[bytes, int | None]] = []
     """Each key with the ID after which to read pending entries, or None to read new entries."""
@@ -172,14 +180,35 @@ def xreadgroup(session: Session, args: Args) -> Reply:
             stream, group = _find_to_read(session, key, words.group, has_waited)
             if after is not None:
                 streams.append((key, _history(session, words, key, stream, group, after)))
-            elif (entries := _new_entries(session, words, key, stream, group)) is not None:
+                continue
+            if words.claim_ms is None:
+                entries = _new_entries(session, words, words.count, key, stream, group)
+            else:
+                entries = _claimed_and_new(session, words, words.claim_ms, key, stream, group)
+            if entries is not None:
                 streams.append((key, entries))
         has_waited = True
         return streams_reply(session, streams) if streams else None
 
+    def next_claim_ms() -> int | None:
+        """Return when the next pending entry can be claimed; None if there is none."""
+        streams = [session.db.find(key) for key, after in starts if after is None]
+        return min(
+            (
+                pending.delivered_ms + (words.claim_ms or 0)
+                for stream in streams
+                if isinstance(stream, StreamValue) and words.group in stream.groups
+                for pending in stream.groups[words.group].pending.values()
+            ),
+            default=None,
+        )
+
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
     # wait.
-    return try_or_wait(session, words.keys, words.block_ms, attempt, object)
+    retry_at_ms = None if words.claim_ms is None else next_claim_ms
+    return try_or_wait(
+        session, words.keys, words.block_ms, attempt, object, retry_at_ms=retry_at_ms
+    )
 
 
 def _find_to_read(
@@ -210,14 +239,50 @@ def _history(
         else:
             entries.append(entry_reply(entry_id, fields))
             delivery.delivered_ms = now_ms
-            delivery.deliveries += 1
+            delivery.count_delivery()
     return entries
 
 
-def _new_entries(
-    session: Session, words: ReadWords, key: bytes, stream: StreamValue, group: Group
+def _claimed_and_new(
+    session: Session, words: ReadWords, claim_ms: int, key: bytes, stream: StreamValue, group: Group
 ) -> list[Reply] | None:
-    """Deliver new entries to the consumer and return them; None without new entries."""
+    """Give pending entries and then new ones to the consumer; return them, None if there are none.
+
+    Each has the milliseconds since its last delivery, and the number of earlier deliveries.
+    """
+    now_ms = session.now_ms
+    consumer = find_consumer(session, key, group, words.consumer)
+    entries: list[Reply] = []
+    for entry_id, pending in group.claimable(now_ms, claim_ms):
+        if len(entries) == words.count:
+            break
+        fields = stream.get(entry_id)
+        if fields is None:
+            group.acknowledge(entry_id)
+            continue
+        deliveries = [group.idle_ms(pending, now_ms), pending.deliveries]
+        group.give(entry_id, pending, consumer)
+        pending.delivered_ms = consumer.active_ms = now_ms
+        pending.count_delivery()
+        entries.append([*entry_reply(entry_id, fields), *deliveries])
+    if entries:
+        session.db.touch_unwatched(key, "")
+    room = None if words.count is None else words.count - len(entries)
+    if room != 0:
+        new = _new_entries(session, words, room, key, stream, group)
+        entries += [[*entry, 0, 0] for entry in new or []]
+    return entries or None
+
+
+def _new_entries(
+    session: Session,
+    words: ReadWords,
+    count: int | None,
+    key: bytes,
+    stream: StreamValue,
+    group: Group,
+) -> list[Any] | None:
+    """Deliver up to ``count`` new entries to the consumer and return them; None without new entries."""
     knows, is_vendor = session.engine.table.knows, session.engine.dialect == "vendor"
     has_new = stream.length > 0 and stream.highest_id > group.last_id
     if not has_new and not knows[EARLY_CONSUMERS]:
@@ -230,7 +295,7 @@ def _new_entries(
         consumer = find_consumer(session, key, group, words.consumer)
     if not has_new:
         return None
-    entries = stream.range(group.last_id + 1, count=words.count)
+    entries = stream.range(group.last_id + 1, count=count)
     limit, held = session.engine.settings.max_pending_entries, len(consumer.pending)
     if is_vendor and not words.noack and limit is not None and held + len(entries) > limit:
         where = (key, words.group, consumer.name)
@@ -285,9 +350,14 @@ def xpending(session: Session, args: Args) -> Reply:
             return []
         pending = consumer.pending
     details: Iterator[Reply] = (
-        [format_id(entry_id), delivery.consumer.name, max(idle, 0), delivery.deliveries]
+        [
+            format_id(entry_id),
+            delivery.consumer.name,
+            group.idle_ms(delivery, session.now_ms),
+            delivery.deliveries,
+        ]
         for entry_id, delivery in pending.between(start, end)
-        if (idle := session.now_ms - delivery.delivered_ms) >= min_idle or not min_idle
+        if group.may_claim(delivery, session.now_ms, min_idle)
     )
     return list(islice(details, count))
 
@@ -322,7 +392,7 @@ class _Claim:
         if self.retrycount is not None and self.retrycount >= 0:
             pending.deliveries = self.retrycount
         elif not self.justid:
-            pending.deliveries += 1
+            pending.count_delivery()
         consumer.active_ms = now_ms
 
     def reply(self, entry_id: int, fields: list[bytes]) -> Reply:
@@ -378,7 +448,7 @@ def xclaim(session: Session, args: Args) -> Reply:
         pending = group.pending.get(entry_id)
         if pending is None and not claim.force:
             continue
-        if pending is not None and min_idle and now_ms - pending.delivered_ms < min_idle:
+        if pending is not None and not group.may_claim(pending, now_ms, min_idle):
             continue
         consumer = find_consumer(session, args[0], group, args[2])
         if pending is None:
@@ -431,10 +501,52 @@ def xautoclaim(session: Session, args: Args) -> Reply:
         if fields is None:
             group.acknowledge(entry_id)
             deleted.append(format_id(entry_id))
-        elif not min_idle or now_ms - pending.delivered_ms >= min_idle:
+        elif group.may_claim(pending, now_ms, min_idle):
             consumer = find_consumer(session, args[0], group, args[2])
             claim.give(group, entry_id, pending, consumer, now_ms)
             claimed.append(claim.reply(entry_id, fields))
     if claimed or deleted:
         session.db.touch_unwatched(args[0], "")
     return [format_id(following), claimed, deleted]
+
+
+_RELEASED_DELIVERIES: dict[bytes, Callable[[int], int]] = {
+    b"SILENT": lambda deliveries: max(deliveries - 1, 0),
+    b"FAIL": lambda deliveries: deliveries,
+    b"FATAL": lambda deliveries: MOST_DELIVERIES,
+}
+"""By the mode of XNACK, the number of deliveries of an entry, given what it was."""
+
+
+@command("XNACK")
+def xnack(session: Session, args: Args) -> Reply:
+    """Release pending entries, so that other consumers can claim them; return their number."""
+    key, name, mode, ids_word, numids, *words = args
+    deliveries_of = _RELEASED_DELIVERIES.get(mode.upper())
+    if deliveries_of is None or ids_word.upper() != b"IDS":
+        raise CommandError(errors.SYNTAX)
+    count = parse_int(numids, 1, error=errors.XDELEX_NUMIDS)
+    if count > len(words):
+        raise CommandError(errors.XDELEX_IDS)
+    ids = [parse_id(text) for text in words[:count]]
+    retrycount, force = None, False
+    sizes = {b"RETRYCOUNT": 1, b"FORCE": 0}
+    for word, values in parse_options(words, count, sizes):
+        if word == b"FORCE":
+            force = True
+        else:
+            retrycount = parse_int(values[0], 0)
+    stream, group = find_group(session, key, name)
+    released = 0
+    for entry_id in ids:
+        pending = group.pending.get(entry_id)
+        if pending is None and force and stream.get(entry_id) is not None:
+            pending = group.deliver(entry_id, group.released, 0, 0)
+        if pending is not None:
+            deliveries = deliveries_of(pending.deliveries) if retrycount is None else retrycount
+            group.release(entry_id, pending, deliveries)
+            released += 1
+    if released:
+        session.db.signal(key, "stream")
+        session.db.touch_unwatched(key, "")
+    return released
