@@ -35,6 +35,7 @@ class World:
         self.cloud, self.running, self.folder = cloud, running, folder
         self.broker = cloud.broker(topics={"orders": 2})
         self.kv = cloud.kv_server()
+        self.stock = cloud.kv_server(name="stock", dialect="redis", version="8.8")
         self.queue = cloud.queue(delivery="driven")
         self.index = cloud.vector_index(dimension=2)
         self.hybrid = cloud.vector_index(name="hybrid", dimension=2, kind="hybrid")
@@ -58,6 +59,7 @@ class World:
             *("title", "TEXT", "price", "F64", "FAST"),
         )
         kv.execute("SEARCH.QUERY", "books", "{}")
+        self.stock.execute("VADD", "vectors", "VALUES", "2", "1", "0", "a", "SETATTR", "{}")
         self.broker.produce("orders", "first", key="k", partition=0)
         self.broker.join("workers", "a", ["orders"])
         self.broker.commit("workers", "orders", 0, 1)
@@ -313,6 +315,10 @@ def kv(*command: str) -> Entry:
     return lambda world: partial(world.kv.execute, *command)
 
 
+def stock(*command: str) -> Entry:
+    return lambda world: partial(world.stock.execute, *command)
+
+
 def queue_fault(method: str, *arguments: object) -> Entry:
     return lambda world: partial(getattr(world.queue.faults, method), *arguments)
 
@@ -502,6 +508,8 @@ CALLS: dict[str, dict[str, Entry]] = {
         "execute ARSET": kv("ARSET", "array", "1", "b", "c"),
         "execute ARDELRANGE": kv("ARDELRANGE", "array", "0", "1"),
         "execute ARRING": kv("ARRING", "array", "2", "d"),
+        "execute VADD": stock("VADD", "vectors", "VALUES", "2", "0", "1", "b", "SETATTR", "[]"),
+        "execute VREM": stock("VREM", "vectors", "a"),
         "execute JSON.SET": kv("JSON.SET", "book:2", "$", DOCUMENT),
         "execute JSON.DEL": kv("JSON.DEL", "book:1"),
         "execute SEARCH.QUERY": kv("SEARCH.QUERY", "books", '{"title": "book"}'),

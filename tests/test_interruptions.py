@@ -73,9 +73,9 @@ def world(tmp_path: Path) -> Iterator[World]:
             change.leave(change.users[user])
 
 
-def check_kv(world: World) -> None:
+def check_kv(kv: KVServer) -> None:
     """Check that the keys agree with their expiry times and sizes, and with the search index."""
-    kv, engine = world.kv, world.kv._engine
+    engine = kv._engine
     for keyspace in engine.databases:
         for index in (keyspace.expires, keyspace.volatile, keyspace.accessed):
             assert set(index) <= set(keyspace.values)
@@ -99,6 +99,10 @@ def check_kv(world: World) -> None:
                 array = engine.databases[0].values[key.encode()]
                 assert dict(array) == array.values
                 assert sum(array.slices.values()) == kv.execute("ARCOUNT", key) > 0
+            case "vectorset":
+                vectors = engine.databases[0].values[key.encode()]
+                assert set(vectors._norms) == set(vectors) >= set(vectors.attributes)
+                assert len(vectors) == kv.execute("VCARD", key) > 0
             case "hash":
                 fields = engine.databases[0].values[key.encode()]
                 assert set(fields.expires) <= set(fields.fields)
@@ -189,7 +193,8 @@ def check(world: World) -> None:
     world.cloud.violations()
     world.cloud.journal.calls()
     check_clocks(world)
-    check_kv(world)
+    check_kv(world.kv)
+    check_kv(world.stock)
     check_vectors(world)
     check_broker(world)
     check_queue(world)

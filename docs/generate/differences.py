@@ -39,10 +39,6 @@ MISSING = {
     "7.2": Missing(("CLUSTER MYSHARDID",)),
     "7.4": Missing(others=("the field `watch` of `CLIENT LIST`",)),
     "8.0": Missing(
-        (
-            "VADD", "VCARD", "VDIM", "VEMB", "VGETATTR", "VINFO", "VLINKS", "VRANDMEMBER", "VREM",
-            "VSETATTR", "VSIM",
-        ),
         others=(
             "the commands of the built-in modules (`FT.*`, `TS.*`, `BF.*`, `CF.*`, `CMS.*`, `TOPK.*`, "
             "`TDIGEST.*`; `JSON.*` only with `modules`)",
@@ -51,14 +47,14 @@ MISSING = {
         ),
     ),
     "8.2": Missing(
-        ("CLUSTER SLOT-STATS", "VISMEMBER"),
+        ("CLUSTER SLOT-STATS",),
         others=(
             "the section `keysizes` of `INFO`",
             "the parameter `cluster-slot-stats-enabled`",
         ),
     ),
     "8.4": Missing(
-        ("CLUSTER MIGRATION", "CLUSTER SYNCSLOTS", "TRIMSLOTS", "VRANGE"),
+        ("CLUSTER MIGRATION", "CLUSTER SYNCSLOTS", "TRIMSLOTS"),
         others=("`cjson.decode_array_with_array_mt` in scripts", "the parameter `lookahead`"),
     ),
     "8.6": Missing(

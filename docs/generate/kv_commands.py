@@ -11,7 +11,8 @@ from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec
 _TITLES = {
     "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",
     "sorted-set": "Sorted set", "geo": "Geo", "hyperloglog": "HyperLogLog", "stream": "Streams",
-    "array": "Array", "json": "JSON", "search": "Search", "vector": "Vector", "generic": "Generic",
+    "array": "Array", "json": "JSON", "search": "Search", "vector": "Vector",
+    "vector-set": "Vector sets", "generic": "Generic",
     "scripting": "Scripting", "transactions": "Transactions", "pubsub": "Pub/Sub",
     "connection": "Connection", "server": "Server", "cluster": "Cluster",
 }  # fmt: skip

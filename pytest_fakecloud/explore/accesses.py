@@ -141,7 +141,7 @@ class Access:
         old_value: Any = self.before[0]
         if getattr(old_value, "type_name", "") == "array":
             return field.isdecimal() and int(field) in old_value.values
-        is_known = getattr(old_value, "type_name", "") in ("hash", "set", "zset")
+        is_known = getattr(old_value, "type_name", "") in ("hash", "set", "vectorset", "zset")
         return is_known and field.encode() in old_value
 
     @cached_property

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cloud import files
 from ..core.errors import ContractError
@@ -84,7 +84,7 @@ def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Count
         key, expires_ms = record.key, record.expires_ms
         if record.database > 0:
             skipped[_OTHER_DATABASES] += 1
-        elif isinstance(record.value, ArrayValue | JsonValue):
+        elif type_name(record.value) in _OF_FEW_SERVERS:
             # Without DEL, a TTL would stay, and so would other elements of an array.
             execute([b"DEL", key])
             for line in _commands_for(key, record.value):
@@ -99,10 +99,24 @@ def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Count
     return skipped
 
 
-def _commands_for(key: bytes, value: ArrayValue | JsonValue) -> Iterator[list[bytes]]:
-    """Yield the commands that create a value of a type whose payloads only some servers can read."""
+_OF_FEW_SERVERS = frozenset({ArrayValue.type_name, JsonValue.type_name, "vectorset"})
+"""Types whose payloads only some servers can read."""
+
+
+def _commands_for(key: bytes, value: Any) -> Iterator[list[bytes]]:
+    """Yield the commands that create a value of one of ``_OF_FEW_SERVERS``. The vectors of a set that
+    reduces them are added as they are stored.
+    """
     if isinstance(value, JsonValue):
         yield [b"JSON.SET", key, b"$", write_json(value.root)]
+        return
+    if type_name(value) == "vectorset":
+        form = {"f32": b"NOQUANT", "int8": b"Q8", "bin": b"BIN"}[value.form]
+        for name in value:
+            numbers = [repr(number).encode() for number in value.numbers(name)]
+            vector = [b"VALUES", b"%d" % len(numbers), *numbers]
+            attributes = [b"SETATTR", value.attributes[name]] if name in value.attributes else []
+            yield [b"VADD", key, *vector, name, form, *attributes, b"M", b"%d" % value.links]
         return
     yield [b"ARMSET", key, *(word for index, item in value for word in (b"%d" % index, item))]
     yield [b"ARSEEK", key, b"%d" % value.next_index]

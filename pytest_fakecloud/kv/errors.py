@@ -658,6 +658,10 @@ rest_token_failed = Template('ERR Wrong password or user "<name>" does not exist
 # -- vectors -------------------------------------------------------------------------------------
 # The vendor documents the templates; the other errors are decided here.
 
+vector_set_dimension = Template(
+    "ERR the vectors of the set have the dimension <expected>, not <actual>"
+)
+vector_filter = Template("ERR syntax error in FILTER: <reason>")
 index_exists = Template("ERR Index <name> already exists")
 index_differs = Template("ERR Index <name> already exists with a different configuration")
 index_missing = Template("ERR Index <name> is not found")
@@ -669,6 +673,13 @@ VECTOR_PROFILE = b"ERR PROFILE must be FAST, BALANCED or PRECISE"
 VECTOR_ID = b"ERR the id of a vector must not be empty"
 VECTOR_VALUES = b"ERR VALUES must be followed by a positive count and as many numbers"
 VECTOR_BLOB = b"ERR a vector blob must consist of 4-byte floats, at least one"
+VECTOR_REDUCE = b"ERR REDUCE must be an integer from 1 to the dimension of the vector"
+VECTOR_TOO_LONG = b"ERR a vector must have at most 32768 dimensions"
+VECTOR_ATTRIBUTES = b"ERR the attributes of an element must be valid JSON"
+VECTOR_OTHER_FORM = b"ERR the vector set has another quantization"
+VECTOR_OTHER_REDUCE = b"ERR the vector set reduces its vectors to another dimension, or not at all"
+NO_VECTOR_SET = b"ERR the vector set does not exist"
+NO_ELEMENT = b"ERR the element is not in the vector set"
 VECTOR_NOT_FINITE = b"ERR the numbers of a vector must be finite 32-bit floats"
 
 # -- REST ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ scenario uses and that is not excused.
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.kv.fake import KVServer
 from tests.clients.surface import Api, Kept, Scenarios, Used, check_complete, surface
 
-redis = pytest.importorskip("redis", minversion="6")
+redis = pytest.importorskip("redis", minversion="8.1")
 
 from redis.commands.core import HashDataPersistOptions  # noqa: E402
+from redis.commands.vectorset.commands import QuantizationOptions  # noqa: E402
 
 pytestmark = [
     # The client itself calls deprecated or unstable functions.
@@ -46,11 +48,10 @@ FAMILIES = {
     "cluster": CLUSTERS,
     "keyspace_notifications": "listens to notifications by pub/sub, which the scenarios do bare",
 }  # fmt: skip
-_MODULES = "bf cf cms ft tdigest topk ts vset"
-_NEWER = "blmovem lmovem increx xcfgset xnack stralgo"
+_MODULES = "bf cf cms ft tdigest topk ts"
+_NEWER = "blmovem lmovem stralgo"
 _NEWER_OPTIONS = (
     "xread(max_count) xread(max_size) xreadgroup(max_count) xreadgroup(max_size) "
-    "xreadgroup(claim_min_idle_time) xadd(ref_policy) xadd(idmpauto) xadd(idmp) xtrim(ref_policy) "
     "client_kill_filter(maxage)"
 )
 _LOCAL = "client from_url(auto_close_connection_pool) json(encoder) json(decoder)"
@@ -111,7 +112,7 @@ class World:
 
 
 SCENARIOS = scenario = Scenarios()
-"""Each needs a dialect."""
+"""Each needs a dialect, or the version of a stock server."""
 
 
 def run(name: str, flavour: str, used: Used, **options: Any) -> None:
@@ -121,9 +122,10 @@ def run(name: str, flavour: str, used: Used, **options: Any) -> None:
         stack.callback(loop.close)
         context = Context.alone(now=NOW)
         # redis-py has options that Redis 7.0 lacks.
-        version = "7.2" if dialect == "redis" else None
-        modules = ["ReJSON"] if dialect == "redis" else []
-        settings: Any = {"dialect": dialect, "version": version, "modules": modules}
+        version = {"vendor": None, "redis": "7.2"}.get(dialect, dialect)
+        settings: Any = {}
+        if version is not None:
+            settings = {"dialect": "redis", "version": version, "modules": ["ReJSON"]}
         server = stack.enter_context(KVServer(context, **settings))
         world = World(server, flavour, used, loop, stack)
         function(world, world.client(**options))
@@ -771,6 +773,129 @@ def users(w: World, r: Any) -> None:
     assert r.acl_deluser("ann") == 1
 
 
+@scenario("8.8")
+def bounded_counters(w: World, r: Any) -> None:
+    assert r.increx("n") == [1, 1]
+    assert r.increx("n", byint=5, ubound=7) == [6, 5]
+    assert r.increx("n", byint=5, lbound=0, ubound=7) == [6, 0]
+    assert r.increx("n", byint=5, ubound=7, saturate=True, ex=100, enx=True) == [7, 1]
+    assert r.ttl("n") == 100
+    for option, value in (
+        ("ex", 9),
+        ("px", 9000),
+        ("exat", NOW_S + 9),
+        ("pxat", NOW_S * 1000 + 9000),
+    ):
+        r.increx("n", **{option: value})
+        assert r.ttl("n") == 9
+    r.increx("n", persist=True)
+    assert r.ttl("n") == -1
+    r.set("x", "1.8")
+    number, applied = map(float, r.increx("x", byfloat=0.7, ubound=2, saturate=True))
+    assert (number, applied) == (2.0, pytest.approx(0.2))
+
+
+@scenario("8.8")
+def counted_members(w: World, r: Any) -> None:
+    for key in ("a", "b", "c"):
+        r.zadd(key, {"a1": 5, "a3": 7})
+    assert flat(r.zinter(["a", "b", "c"], aggregate="COUNT", withscores=True)) == [
+        ["a1", 3],
+        ["a3", 3],
+    ]
+    weighted = r.zunion({"a": 1, "b": 2, "c": 3}, aggregate="COUNT", withscores=True)
+    assert flat(weighted) == [["a1", 6], ["a3", 6]]
+    assert r.zunionstore("d", ["a", "b"], aggregate="COUNT") == 2
+    assert r.zinterstore("d", ["a", "b"], aggregate="COUNT") == 2
+    assert r.zscore("d", "a1") == 2
+
+
+@scenario("8.8")
+def released_entries(w: World, r: Any) -> None:
+    r.xadd("s", {"a": "b"}, id="1-1")
+    r.xadd("s", {"a": "b"}, id="1-2")
+    r.xgroup_create("s", "g", id="0")
+    r.xreadgroup("g", "gone", {"s": ">"}, count=1)
+    assert r.xnack("s", "g", "FAIL", "1-1") == 1
+    assert r.xnack("s", "g", "SILENT", "1-1", "9-9", retrycount=3, force=True) == 1
+    assert r.xpending("s", "g")["pending"] == 1
+    [entry] = r.xpending_range("s", "g", "-", "+", 9)
+    assert (entry["consumer"], entry["time_since_delivered"], entry["times_delivered"]) == (
+        "",
+        -1,
+        3,
+    )
+    reply = r.xreadgroup("g", "c", {"s": ">"}, claim_min_idle_time=5000)
+    entries = reply["s"][0] if isinstance(reply, dict) else reply[0][1]
+    assert flat(entries) == [["1-1", {"a": "b"}, -1, 3], ["1-2", {"a": "b"}, 0, 0]]
+    assert r.xinfo_stream("s", full=True)["groups"][0]["nacked-count"] == 0
+
+
+@scenario("8.8")
+def idempotent_entries(w: World, r: Any) -> None:
+    first = r.xadd("s", {"a": "b"}, idmp=("p", b"1"))
+    assert r.xadd("s", {"a": "c"}, idmp=("p", b"1")) == first
+    second = r.xadd("s", {"a": "b"}, idmpauto="q")
+    assert r.xadd("s", {"a": "b"}, idmpauto="q", ref_policy="KEEPREF", maxlen=9) == second != first
+    info = r.xinfo_stream("s")
+    names = ("pids-tracked", "iids-tracked", "iids-added", "iids-duplicates")
+    assert [info[name] for name in names] == [2, 2, 2, 2]
+    assert r.xcfgset("s", idmp_duration=5, idmp_maxsize=3) in (True, "OK")
+    info = r.xinfo_stream("s")
+    assert [info[name] for name in ("idmp-duration", "idmp-maxsize", *names[:2])] == [5, 3, 0, 0]
+    assert r.xtrim("s", maxlen=1, approximate=False, ref_policy="DELREF") == 1
+
+
+@scenario("8.8")
+def vector_sets(w: World, r: Any) -> None:
+    vset = r.vset()
+    points = {"A": [1.0, 1.0], "B": [-1.0, -1.0], "C": [-1.0, 1.0], "D": [1.0, -1.0]}
+    for name, vector in points.items():
+        attributes = {"x": vector[0], "name": name}
+        assert w.wait(vset.vadd("v", vector, name, cas=True, ef=9, attributes=attributes)) == 1
+    east = struct.pack("<2f", 1, 0)
+    assert w.wait(vset.vadd("v", east, "E", quantization=QuantizationOptions.Q8, numlinks=8)) == 1
+    assert w.wait(vset.vadd("v", points["A"], "A")) == 0
+    assert w.wait(vset.vcard("v")) == 5
+    assert w.wait(vset.vdim("v")) == 2
+    assert w.wait(vset.vsim("v", [0.9, 0.1])) == ["E", "A", "D", "C", "B"]
+    assert w.wait(vset.vsim("v", east, count=1, truth=True, no_thread=True, ef=5)) == ["E"]
+    scores = w.wait(vset.vsim("v", "A", with_scores=True, epsilon=0.5))
+    assert scores == {"A": 1.0, "E": 0.8535534143447876, "C": 0.5, "D": 0.5}
+    found = w.wait(vset.vsim("v", "A", with_attribs=True, filter=".x < 0", filter_ef=5))
+    assert found == {"C": {"x": -1.0, "name": "C"}, "B": {"x": -1.0, "name": "B"}}
+    both = w.wait(vset.vsim("v", "E", with_scores=True, with_attribs=True, count=2))
+    assert both["E"] == {"score": 1.0, "attributes": None}
+    assert both["A"]["attributes"] == {"x": 1.0, "name": "A"}
+    assert w.wait(vset.vemb("v", "E")) == [1, 0]
+    assert w.wait(vset.vemb("v", "none")) is None
+    raw = w.wait(vset.vemb("v", "E", raw=True))
+    kind = raw["quantization"]
+    assert (kind if isinstance(kind, str) else kind.decode(), raw["raw"]) == ("int8", b"\x7f\x00")
+    assert (raw["l2"], raw["range"]) == (1.0, 1.0)
+    [links] = w.wait(vset.vlinks("v", "A", with_scores=True))
+    assert links["B"] == 0.0
+    assert w.wait(vset.vlinks("v", "A")) == [["E", "C", "D", "B"]]
+    info = w.wait(vset.vinfo("v"))
+    assert (info["quant-type"], info["size"], info["hnsw-max-node-uid"]) == ("int8", 5, 6)
+    assert w.wait(vset.vsetattr("v", "E", {"x": 1})) == 1
+    assert w.wait(vset.vgetattr("v", "E")) == {"x": 1}
+    assert w.wait(vset.vsetattr("v", "E", {})) == 1
+    assert w.wait(vset.vgetattr("v", "E")) is None
+    assert sorted(w.wait(vset.vrandmember("v", 9))) == ["A", "B", "C", "D", "E"]
+    assert w.wait(vset.vrange("v", "[B", "+", 2)) == ["B", "C"]
+    assert w.wait(vset.vrem("v", "A")) == 1
+    assert w.wait(vset.vadd("r", [1.0, 2.0, 3.0, 4.0], "a", reduce_dim=2)) == 1
+    assert w.wait(vset.vdim("r")) == 2
+    exact = [1.0, 4.32, 0.0, 0.05, -2.9]
+    w.wait(vset.vadd("f", exact, "a", quantization=QuantizationOptions.NOQUANT))
+    assert w.wait(vset.vemb("f", "a")) == [
+        struct.unpack("f", struct.pack("f", n))[0] for n in exact
+    ]
+    w.wait(vset.vadd("b", exact, "a", quantization=QuantizationOptions.BIN))
+    assert w.wait(vset.vemb("b", "a")) == [1, 1, -1, 1, -1]
+
+
 CALLS = Kept(run)
 
 
@@ -780,7 +905,13 @@ def test_scenario(name: str, flavour: str) -> None:
     CALLS.run(name, flavour)
 
 
-@pytest.mark.parametrize("name", ["keys", "waiting", "streams", "several_at_once", "scripts"])
+OF_BOTH_PROTOCOLS = [
+    "keys", "waiting", "streams", "several_at_once", "scripts", "bounded_counters", "counted_members",
+    "released_entries", "idempotent_entries", "vector_sets",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_BOTH_PROTOCOLS)
 def test_the_older_protocol(name: str) -> None:
     run(name, "sync", Used(), protocol=2)
 

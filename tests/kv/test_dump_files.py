@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_fakecloud.cloud.fake import Context
@@ -20,6 +21,7 @@ from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.rdb.payloads import KeyRecord, write_file
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.json import JsonValue
+from pytest_fakecloud.kv.values.vector_set import VectorSet
 
 from .backing import OwnServer
 from .rdb.packing import LIBRARY, count, file_of, text
@@ -254,6 +256,10 @@ def test_keys_of_a_real_server_are_replaced_with_their_expiries(file: Path) -> N
         KeyRecord(1, b"other", b"v"),
         KeyRecord(0, b"a", ArrayValue([(7, b"x"), (9, b"y")])),
     ]
+    vectors = VectorSet("f32", 5, 2)
+    vectors.add(b"e", np.array([0.5, -1], np.float32))
+    vectors.set_attributes(b"e", b"{}")
+    records.append(KeyRecord(0, b"v", vectors))
     records.append(KeyRecord(0, b"d", JsonValue({})))
     file.write_bytes(write_file(records, [], Config("redis"), "7.0.15", 0))
     lines: list[list[bytes]] = []
@@ -268,6 +274,8 @@ def test_keys_of_a_real_server_are_replaced_with_their_expiries(file: Path) -> N
         [b"DEL", b"a"],
         [b"ARMSET", b"a", b"7", b"x", b"9", b"y"],
         [b"ARSEEK", b"a", b"0"],
+        [b"DEL", b"v"],
+        b"VADD v VALUES 2 0.5 -1.0 e NOQUANT SETATTR {} M 5".split(),
     ]
 
 

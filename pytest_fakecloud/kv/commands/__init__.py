@@ -21,3 +21,4 @@ from . import stream as stream
 from . import string as string
 from . import transactions as transactions
 from . import vector as vector
+from . import vector_set as vector_set

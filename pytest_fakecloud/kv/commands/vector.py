@@ -19,6 +19,7 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, Map, Reply
 from ..syntax import parse_float, parse_int
 from ..table.registry import Args, command
+from ..values.vector_form import MOST_DIMENSIONS
 
 if TYPE_CHECKING:
     from ...similarity.dense import Floats
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 # NumPy is imported when a vector command runs: other tests do not need it.
 
-_MOST_DIMENSIONS = 32_768
 _MOST_RESULTS = 1_000
 _PROFILES = (b"FAST", b"BALANCED", b"PRECISE")
 
@@ -62,7 +62,7 @@ def _read_definition(words: deque[bytes]) -> tuple[int, str, bool]:
         if word == b"EXISTSOK":
             exists_ok = True
         elif word == b"DIM" and words and not dimension:
-            dimension = parse_int(words.popleft(), 1, _MOST_DIMENSIONS, errors.VECTOR_DIM)
+            dimension = parse_int(words.popleft(), 1, MOST_DIMENSIONS, errors.VECTOR_DIM)
         elif word == b"METRIC" and words and not metric:
             metric = words.popleft().upper().decode("latin-1")
             if metric not in METRICS:
@@ -81,7 +81,7 @@ def vector_add(session: Session, args: Args) -> Reply:
     if not id:
         raise CommandError(errors.VECTOR_ID)
     words = deque(args[2:])
-    vector = _read_vector(words)
+    vector = read_vector(words)
     if words:
         raise CommandError(errors.SYNTAX)
     index = _index(session, key)
@@ -114,7 +114,7 @@ def _read_query(words: deque[bytes]) -> tuple[int, Floats]:
     while words:
         word = words[0].upper()
         if word in _FORMS and vector is None:
-            vector = _read_vector(words)
+            vector = read_vector(words)
         elif word == b"TOPK" and len(words) > 1 and not count:
             words.popleft()
             count = parse_int(words.popleft(), 1, _MOST_RESULTS, errors.VECTOR_TOPK)
@@ -180,7 +180,7 @@ def _check_dimension(index: VectorValue, vector: Floats) -> None:
         raise CommandError(errors.vector_dimension(index.dimension, len(vector)))
 
 
-def _read_vector(words: deque[bytes]) -> Floats:
+def read_vector(words: deque[bytes]) -> Floats:
     """Consume one of the forms of a vector: ``VALUES``, ``FP32`` or ``BASE64-FP32``."""
     import numpy as np
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
 """A function that raises ``CommandError`` to reject a line."""
-_NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
+_NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET", "vectorset": "VADD"}
 """For each type that not every server has, one of its commands."""
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",

@@ -46,11 +46,11 @@ Counters = dict[bytes, tuple[int, int]]
 """The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
 
 
-_NEVER_EMPTY = frozenset({"array", "hash", "list", "set", "zset"})
+_NEVER_EMPTY = frozenset({"array", "hash", "list", "set", "vectorset", "zset"})
 """Types whose keys are deleted with their last element."""
 
 
-_MENDED = frozenset({"array", "stream", "vector", "zset"})
+_MENDED = frozenset({"array", "stream", "vector", "vectorset", "zset"})
 """Types with parts that an exception between two changes can leave in disagreement."""
 
 

@@ -118,7 +118,7 @@ _CLASSES = {  # for each letter of the parameter, the events it selects
     "d": "json.set json.mset json.merge json.del json.numincrby json.nummultby json.strappend "
     "json.toggle json.clear json.arrappend json.arrinsert json.arrpop json.arrtrim "
     "arset ardel ardelrange arinsert arring arseek "
-    "vector.create vector.add vector.del",
+    "vector.create vector.add vector.del vadd vrem vsetattr",
     "m": "keymiss",
     "n": "new",
 }

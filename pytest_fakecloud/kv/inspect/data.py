@@ -576,6 +576,13 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "set": (("member",), lambda value: [(member,) for member in sorted(value, key=plain)]),
     "zset": (("member", "score"), lambda value: [(member, str(score)) for member, score in value]),
     "stream": (("id", "fields"), lambda value: [(entry_id, _json(row)) for entry_id, row in value]),
+    "vectorset": (
+        ("element", "vector", "attributes"),
+        lambda value: [
+            (name, _json(vector), value["attributes"].get(name, ""))
+            for name, vector in value["vectors"].items()
+        ],
+    ),
     "vector": (
         ("id", "vector"),
         lambda value: [(id, _json(vector)) for id, vector in value["vectors"].items()],

@@ -15,7 +15,7 @@ from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from itertools import islice, pairwise
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..config import Config
 from ..syntax import format_double, try_int
@@ -34,6 +34,7 @@ from ..values.stream import (
     entries_up_to,
     make_id,
 )
+from ..values.vector_form import FORMS, MOST_DIMENSIONS
 from ..values.zset import SortedSet
 from .source import (
     Entry,
@@ -48,6 +49,9 @@ from .source import (
     write_intset,
     write_listpack,
 )
+
+if TYPE_CHECKING:
+    from ..values.vector_set import VectorSet
 
 
 class ListNode(IntEnum):
@@ -222,15 +226,19 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 ARRAY_MODULE = "fakearray"
 """The name of the module as whose values arrays are written, because their own form is not public."""
+VECTOR_SET_MODULE = "fakevsets"
+"""The name of the module as whose values vector sets are written, for the same reason."""
 
 
-def _module(source: Source) -> JsonValue | ArrayValue:
-    """Read an array or a RedisJSON value, whose first item is the JSON document as a string."""
+def _module(source: Source) -> Any:
+    """Read an array, a vector set or a RedisJSON value, whose first item is the document as a string."""
     number = source.length()
     name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
     items = module_items(source)
     if name == ARRAY_MODULE:
         return _array_of(items)
+    if name == VECTOR_SET_MODULE:
+        return _vector_set_of(items)
     if name != JsonValue.type_name:
         raise ForeignType(f"module type {name}")
     if not items or not isinstance(items[0], bytes):
@@ -253,6 +261,43 @@ def _array_of(items: list[bytes | int]) -> ArrayValue:
         raise RdbError("an array has an index that is too high")
     array.cursor, array.ring_size = next_index - 1 if next_index else None, ring_size
     return array
+
+
+def _vector_set_of(items: list[bytes | int]) -> VectorSet:
+    """Build a vector set of what ``Writer._vector_set()`` describes."""
+    import numpy as np  # Most files have no vector sets.
+
+    from ..values.vector_set import VectorSet
+
+    numbers = [item for item in items[:6] if isinstance(item, int)]
+    words = [item for item in items[6:] if isinstance(item, bytes)]
+    if len(numbers) < 6 or len(numbers) + len(words) != len(items) or len(words) % 4:
+        raise RdbError("a vector set has items of a wrong type")
+    form, links, dimension, input_dimension, uid, added = numbers
+    is_reduced = dimension <= input_dimension <= MOST_DIMENSIONS
+    if (
+        form >= len(FORMS)
+        or not 0 < dimension <= MOST_DIMENSIONS
+        or (input_dimension and not is_reduced)
+    ):
+        raise RdbError("a vector set has an unknown form or a dimension that is too high")
+    vectors = VectorSet(FORMS[form], links, dimension, input_dimension, uid)
+    for at in range(0, len(words), 4):
+        name, blob, norm, attributes = words[at : at + 4]
+        stored = np.frombuffer(blob, "<f4") if len(blob) == 4 * dimension else np.array([math.nan])
+        if len(norm) != 8 or not (np.isfinite(stored).all() and math.isfinite(_double(norm))):
+            raise RdbError("a vector set has a vector that is damaged")
+        vectors.put_stored(name, stored.astype(np.float32), _double(norm))
+        vectors.set_attributes(name, attributes)
+    if not words or len(vectors) != len(words) // 4:
+        raise RdbError("a vector set is empty, or has an element twice")
+    vectors.added = added
+    return vectors
+
+
+def _double(data: bytes) -> float:
+    number: float = struct.unpack("<d", data)[0]
+    return number
 
 
 def module_id(name: str, version: int) -> int:
@@ -522,7 +567,7 @@ class Writer:
             self.entry(RdbType.STRING, *key)
             self.string(bytes(value))
         else:
-            self._WRITERS[type(value)](self, key, value)
+            self._WRITERS[value.type_name](self, key, value)
 
     def _list(self, key: tuple[bytes, ...], value: QuickList) -> None:
         self.entry(RdbType.LIST_QUICKLIST_2, *key)
@@ -645,18 +690,40 @@ class Writer:
             self.string(item)
         self.length(ModuleItem.END)
 
+    def _vector_set(self, key: tuple[bytes, ...], value: VectorSet) -> None:
+        """Write the number of the form, the links, both dimensions, the UID and the vectors ever added,
+        and for each element its name, vector, length and attributes.
+        """
+        self.entry(RdbType.MODULE_2, *key)
+        self.length(module_id(VECTOR_SET_MODULE, version=1))
+        form = FORMS.index(value.form)
+        for number in (
+            form, value.links, value.dimension, value.input_dimension, value.uid, value.added,
+        ):  # fmt: skip
+            self._module_number(number)
+        for name in value:
+            stored = value.stored(name)
+            assert stored is not None
+            norm = struct.pack("<d", value.norm(name))
+            attributes = value.attributes.get(name, b"")
+            for word in (name, stored.astype("<f4").tobytes(), norm, attributes):
+                self.length(ModuleItem.STRING)
+                self.string(word)
+        self.length(ModuleItem.END)
+
     def _module_number(self, number: int) -> None:
         self.length(ModuleItem.UNSIGNED)
         self.length(number)
 
-    _WRITERS: ClassVar[dict[type, Callable[[Writer, tuple[bytes, ...], Any], None]]] = {
-        QuickList: _list,
-        SetValue: _set,
-        SortedSet: _zset,
-        HashValue: _hash,
-        StreamValue: _stream,
-        JsonValue: _json,
-        ArrayValue: _array,
+    _WRITERS: ClassVar[dict[str, Callable[[Writer, tuple[bytes, ...], Any], None]]] = {
+        "list": _list,
+        "set": _set,
+        "zset": _zset,
+        "hash": _hash,
+        "stream": _stream,
+        JsonValue.type_name: _json,
+        "array": _array,
+        "vectorset": _vector_set,
     }
 
 

@@ -62,23 +62,25 @@ ARGUMENTS = {
         "destination destkey dst key key1 key2 newkey shardchannel source sourcekey src storedistkey "
         "storekey",
     ),
-    **_all("double", "height latitude longitude radius score width"),
+    **_all("double", "dim height latitude longitude radius score width"),
     **_all(
         "integer",
         "bit bits client-id cluster-bus-port config-epoch count cursor db decrement destination-db "
-        "end-slot entries-added frequency index1 index2 len limit ms num-matches numfields numids "
-        "numkeys numlocal numreplicas offset port protover rank slot start-slot ttl version weight",
+        "end-slot entries-added frequency index1 index2 len limit ms num-matches numdims numfields "
+        "numids numkeys numlocal numreplicas offset port protover rank slot start-slot ttl version "
+        "weight",
     ),
     **_all("pattern", "pattern"),
     **_all(
         "string",
-        "aggregations alias arg blob capability category channel clientname close command command-name "
-        "connection-name consumer digest dimension duration encoding end entries-read event factor "
-        "filter function function-code group host iid increment indent ip ip:port language last-id "
-        "lastid length libname library-name library-name-pattern libver max max-deleted-id message min "
-        "mode modifier module-name name newline node-id number numprefixes open option parameter "
-        "password pid pivot prefix regex replicationid rule script section sha1 size space start stop "
-        "stream subcommand substring text threshold timeout type username yes/no",
+        "aggregations alias arg attributes blob capability category channel clientname close command "
+        "command-name connection-name consumer digest dimension duration ef encoding end entries-read "
+        "epsilon event factor filter function function-code group host iid increment indent ip ip:port "
+        "language last-id lastid length libname library-name library-name-pattern libver max "
+        "max-deleted-id message min mode modifier module-name name newline node-id number numlinks "
+        "numprefixes open option parameter password pid pivot prefix regex replicationid rule script "
+        "section sha1 size space start stop stream subcommand substring text threshold timeout type "
+        "username yes/no",
     ),
 }
 """The names of arguments in synopses."""

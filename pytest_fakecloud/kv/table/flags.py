@@ -15,7 +15,7 @@ CATEGORIES = (
 COMMAND_FLAGS = (
     "write", "readonly", "denyoom", "fast", "blocking", "admin", "pubsub", "noscript", "loading",
     "stale", "no_auth", "no_multi", "no_async_loading", "no_mandatory_keys", "allow_busy", "asking",
-    "skip_monitor", "skip_slowlog",
+    "skip_monitor", "skip_slowlog", "module",
 )  # fmt: skip
 """The flags of commands in ``COMMAND INFO``."""
 

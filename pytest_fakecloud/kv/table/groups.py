@@ -54,6 +54,7 @@ GROUPS = {
     "array": CommandGroup("@array", has_fields=True),
     "search": CommandGroup("@search"),
     "vector": CommandGroup("@vector", compares_values=False),
+    "vector-set": CommandGroup("", has_fields=True, compares_values=False),
     "generic": CommandGroup("@keyspace"),
     "scripting": CommandGroup("@scripting", has_data=False, runs_commands=True),
     "transactions": CommandGroup("@transaction", has_data=False, runs_commands=True),

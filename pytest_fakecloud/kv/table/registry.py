@@ -24,7 +24,15 @@ from .keys import KeySpec
 from .rows import ROWS, Row, naming
 from .synopsis import Argument, BoundLine, all_arguments
 from .ttl import TTL_OPTIONS
-from .versions import EARLIER, LATER_BEHAVIOURS, LATER_OPTIONS, MODULES, ONLY_STOCK, is_later
+from .versions import (
+    BUILT_IN_MODULE,
+    EARLIER,
+    LATER_BEHAVIOURS,
+    LATER_OPTIONS,
+    MODULES,
+    ONLY_STOCK,
+    is_later,
+)
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
@@ -363,8 +371,9 @@ class Table:
     """The commands and behaviours of servers that announce a certain version.
 
     If the version is None, the table has those of all versions, and the vendor's if `of_vendor()`
-    returned it. ``modules`` are the modules that a server with a version has loaded, by their names in
-    ``versions.MODULES``.
+    returned it. The argument ``modules`` are the modules that a server with a version has loaded, by
+    their names in ``versions.MODULES``, and the attribute is these and the one that is built in from 8.0
+    on.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
     their specs. ``knows`` maps each of ``LATER_BEHAVIOURS`` to whether the version has it.
@@ -374,6 +383,9 @@ class Table:
         self.version = version
         self.knows = {behaviour: self.has(since) for behaviour, since in LATER_BEHAVIOURS.items()}
         self._members: dict[str, frozenset[CommandSpec]] = {}
+        self.modules = modules
+        if version is not None and self.has("8.0.0"):
+            self.modules += (BUILT_IN_MODULE,)
         if version is None:
             self.commands = _specs_of(ROWS.values())
         else:

@@ -26,6 +26,7 @@ LATER_OPTIONS = {
     "XADD ACKED": "8.2.0", "XADD DELREF": "8.2.0", "XADD KEEPREF": "8.2.0",
     "XTRIM ACKED": "8.2.0", "XTRIM DELREF": "8.2.0", "XTRIM KEEPREF": "8.2.0",
     "SET IFDEQ": "8.4.0", "SET IFDNE": "8.4.0", "SET IFEQ": "8.4.0", "SET IFNE": "8.4.0",
+    "VSIM WITHATTRIBS": "8.0.3", "VSIM EPSILON": "8.0.4",
     "XREADGROUP CLAIM": "8.4.0",
     "XADD IDMP": "8.6.0", "XADD IDMPAUTO": "8.6.0",
     "ZINTER COUNT": "8.8.0", "ZINTERSTORE COUNT": "8.8.0",
@@ -35,11 +36,13 @@ LATER_OPTIONS = {
 """The first version that has an option word, which came later than its command."""
 
 IDEMPOTENT_PRODUCERS = "XINFO STREAM reports idempotent producers"
+FILTERS_WITH_IN = "FILTER of VSIM has the operator `in`"
 RELEASED_ENTRIES = "XINFO STREAM FULL counts entries that consumers have released"
 ENTRIES_READ_BELOW_ADDED = "XGROUP SETID limits the entries read to those added"
 
 ONLY_STOCK = frozenset({
-    ENTRIES_READ_BELOW_ADDED, IDEMPOTENT_PRODUCERS, RELEASED_ENTRIES,
+    ENTRIES_READ_BELOW_ADDED, FILTERS_WITH_IN, IDEMPOTENT_PRODUCERS, RELEASED_ENTRIES,
+    "VSIM WITHATTRIBS", "VSIM EPSILON",
     "XREADGROUP CLAIM", "XADD IDMP", "XADD IDMPAUTO", "ZINTER COUNT", "ZINTERSTORE COUNT",
     "ZUNION COUNT", "ZUNIONSTORE COUNT",
 })  # fmt: skip
@@ -66,6 +69,7 @@ LATER_BEHAVIOURS = {
     EARLY_CONSUMERS: "7.2.0",
     ENTRIES_READ_BELOW_ADDED: "8.2.2",
     ESTIMATED_COUNTERS: "7.2.0",
+    FILTERS_WITH_IN: "8.2.0",
     IDEMPOTENT_PRODUCERS: "8.6.0",
     MESSAGES_FOLLOW: "7.2.0",
     NO_EMPTY_DOCUMENTS: "8.0.0",
@@ -81,7 +85,9 @@ EARLIER = {"WAIT": ("7.2.0", "noscript @connection -@keyspace", "time")}
 
 MODULES: dict[str, str] = {"ReJSON": "json"}
 """Maps modules to the group of commands that a stock server has only if the module is loaded."""
-MODULE_VERSIONS = {"ReJSON": 20000}
+BUILT_IN_MODULE = "vectorset"
+"""The module that stock servers have loaded from 8.0 on, with the commands of vector sets."""
+MODULE_VERSIONS = {"ReJSON": 20000, BUILT_IN_MODULE: 1}
 """The versions that modules report: for ReJSON, the first with the current path syntax."""
 
 _RDB_VERSIONS = (("7.4", 12), ("7.2", 11), ("0", 10))

@@ -15,8 +15,9 @@ from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.rdb import payloads, source
 from pytest_fakecloud.kv.rdb.payloads import read_file, write_file
 from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress, write_listpack
-from pytest_fakecloud.kv.rdb.types import ARRAY_MODULE, module_id
+from pytest_fakecloud.kv.rdb.types import ARRAY_MODULE, VECTOR_SET_MODULE, module_id
 from pytest_fakecloud.kv.settings import KVConfig
+from pytest_fakecloud.kv.values import vector_set  # noqa: F401 - its import takes memory
 from pytest_fakecloud.kv.values.measures import value_digest
 from tests.budget import cases
 
@@ -92,17 +93,28 @@ def test_damage_under_a_valid_checksum(engine: KVEngine, values: list[bytes]) ->
 
 HUGE = b"\x81" + (1 << 62).to_bytes(8, "big")
 JSON_ID = module_id("ReJSON-RL", 3).to_bytes(8, "big")
+VECTOR_SET_ID = module_id(VECTOR_SET_MODULE, 1).to_bytes(8, "big")
 ARRAY_ID = module_id(ARRAY_MODULE, 1).to_bytes(8, "big")
 
 
 def array_of(*items: int | bytes) -> bytes:
+    return module_value(ARRAY_ID, *items)
+
+
+def vectors_of(*items: int | bytes) -> bytes:
+    return module_value(VECTOR_SET_ID, *items)
+
+
+def module_value(module: bytes, *items: int | bytes) -> bytes:
     parts = (
         b"\x02\x81" + item.to_bytes(8, "big") if isinstance(item, int) else b"\x05" + text(item)
         for item in items
     )
-    return b"\x07\x81" + ARRAY_ID + b"".join(parts) + b"\x00"
+    return b"\x07\x81" + module + b"".join(parts) + b"\x00"
 
 
+ELEMENT = (b"a", bytes(4), bytes(8), b"")
+INFINITE = b"\x00\x00\x80\x7f"
 HOSTILE = {
     "an array without values": array_of(0, 0),
     "an array without anything": array_of(),
@@ -111,6 +123,17 @@ HOSTILE = {
     "an array with an index without a value": array_of(0, 0, 7, b"a", 8),
     "an array with a value without an index": array_of(0, 0, b"a", 7),
     "an array with another item": array_of(0, 0, 7, b"a", b"b", b"c"),
+    "a vector set without elements": vectors_of(0, 16, 1, 0, 0, 0),
+    "a vector set without anything": vectors_of(),
+    "a vector set of an unknown form": vectors_of(3, 16, 1, 0, 0, 0, *ELEMENT),
+    "a vector set without dimensions": vectors_of(0, 16, 0, 0, 0, 0, b"a", b"", bytes(8), b""),
+    "a vector set of 2^62 dimensions": vectors_of(0, 16, 1, 1 << 62, 0, 0, *ELEMENT),
+    "a vector set with an element twice": vectors_of(0, 16, 1, 0, 0, 0, *ELEMENT, *ELEMENT),
+    "a vector set with a short vector": vectors_of(0, 16, 2, 0, 0, 0, *ELEMENT),
+    "a vector set with an infinite vector": vectors_of(0, 16, 1, 0, 0, 0, b"a", INFINITE, bytes(8), b""),
+    "a vector set with a short length": vectors_of(0, 16, 1, 0, 0, 0, b"a", bytes(4), bytes(7), b""),
+    "a vector set with a part of an element": vectors_of(0, 16, 1, 0, 0, 0, *ELEMENT, b"b"),
+    "a vector set with another item": vectors_of(0, 16, 1, 0, 0, 0, *ELEMENT, 7),
     "a string of 2^62 bytes": b"\x00" + HUGE,
     "a list of 2^62 strings": b"\x01" + HUGE + b"\x01a",
     "a set of a million strings": b"\x02" + count(10**6) + b"\x01a" * 99,

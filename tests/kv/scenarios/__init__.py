@@ -38,7 +38,15 @@ import pytest
 from pytest_fakecloud.kv.engine.replication import NodeClient
 from pytest_fakecloud.kv.engine.sessions import Waiter
 from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError, wrong_arity
-from pytest_fakecloud.kv.reply import NIL_ARRAY, BigNumber, Blocked, Status, Verbatim, double_text
+from pytest_fakecloud.kv.reply import (
+    NIL_ARRAY,
+    BigNumber,
+    Blocked,
+    Bool,
+    Status,
+    Verbatim,
+    double_text,
+)
 from pytest_fakecloud.kv.table.registry import spec_of
 from tests import notations
 from tests.kv.conftest import Run, argv, pushing_to
@@ -159,7 +167,9 @@ def _value(value: Any) -> Any:
 
 
 def shown(reply: Any) -> Any:
-    """Return a reply in the shapes of RESP2: doubles and big numbers as strings."""
+    """Return a reply in the shapes of RESP2: doubles and big numbers as strings, booleans as 1 and 0."""
+    if isinstance(reply, Bool):
+        return int(reply.value)
     if isinstance(reply, float):
         return double_text(reply)
     if isinstance(reply, list):

@@ -36,7 +36,7 @@ TYPES = {"$": "string", "l": "list", "s": "set", "h": "hash", "z": "zset", "t": 
 
 REPORTED_OTHERWISE = {
     ("HSETEX", "update"), ("RENAME", "denyoom"), ("SINTERSTORE", "OW"), ("XAUTOCLAIM", "access"),
-    ("XCLAIM", "access"),
+    ("XCLAIM", "access"), ("VSETATTR", "denyoom"),
 }  # fmt: skip
 """Flags that commands would have by what they do, and that real servers do not report, with their
 commands. The rows have what real servers report.

@@ -86,6 +86,8 @@ NAMES = [
         "BITFIELD b OVERFLOW SAT INCRBY u4 0 1 GET u4 0",
         "key OVERFLOW SAT INCRBY encoding offset increment GET encoding offset",
     ),
+    ("VADD v VALUES 2 1 0 CAS CAS", "key VALUES numdims dim dim member CAS"),
+    ("VADD v REDUCE 1 FP32 x REDUCE", "key REDUCE dimension FP32 blob member"),
     ("HEXPIRE h 5 a b", "key seconds"),
     ("AUTH p", "password"),
     ("JSON.STRAPPEND d x", "key value"),

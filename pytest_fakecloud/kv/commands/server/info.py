@@ -164,7 +164,7 @@ SECTIONS: dict[str, Callable[[KVEngine], Iterator[str]]] = {
     **{name: partial(_filled, name) for name in _FIELDS if name != "cluster"},
     "modules": lambda engine: (
         f"module:name={name},ver={MODULE_VERSIONS[name]},api=1,filters=0,usedby=[],using=[],options=[]"
-        for name in engine.settings.modules
+        for name in engine.table.modules
     ),
     "commandstats": _commandstats,
     "errorstats": lambda engine: (

@@ -16,7 +16,7 @@ from ...table.arguments import ARGUMENTS
 from ...table.keys import KeySpec
 from ...table.registry import COMMANDS, Args, CommandSpec, command, variant
 from ...table.synopsis import Argument
-from ...table.versions import MODULES
+from ...table.versions import BUILT_IN_MODULE, MODULES
 
 # -- tips, notes and deprecations ------------------------------------------------------------------
 
@@ -288,7 +288,8 @@ def command_list(session: Session, args: Args) -> Reply:
             case b"ACLCAT":
                 specs = [spec for spec in specs if "@" + name.lower() in spec.categories]
             case b"MODULE":
-                group = MODULES[name] if name in session.engine.settings.modules else None
+                groups = {**MODULES, BUILT_IN_MODULE: "vector-set"}
+                group = groups[name] if name in session.engine.table.modules else None
                 specs = [spec for spec in specs if spec.group == group]
             case _:
                 raise CommandError(errors.SYNTAX)

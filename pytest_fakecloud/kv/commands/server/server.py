@@ -306,7 +306,7 @@ def module_list(session: Session, args: Args) -> Reply:
     """Return the modules that the server has loaded."""
     return [
         Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
-        for name in session.engine.settings.modules
+        for name in session.engine.table.modules
     ]
 
 

@@ -184,7 +184,8 @@ def _take_option(stream_options: _Options, word: bytes, values: Args) -> None:
             raise CommandError(errors.SYNTAX)
         if b"" in values:
             raise CommandError(errors.IDMP_EMPTY)
-        stream_options.producer, stream_options.iid = values[0], (values[1:] or [None])[0]
+        stream_options.producer = values[0]
+        stream_options.iid = values[1] if len(values) > 1 else None
     elif word in _POLICIES:
         if stream_options.policy:
             raise CommandError(errors.SYNTAX)
