@@ -63,13 +63,13 @@ class CloudConfig(Settings):
     ``"autojump"``, sleeping also moves the clock (extra ``time``).
     """
     transport: Transport = setting("socket", choice("socket", "inprocess"))
-    """How requests, httpx and urllib3 reach the fakes; ``"inprocess"`` skips the socket."""
+    """How requests, httpx, httpx2 and urllib3 reach the fakes; ``"inprocess"`` skips the socket."""
     tls: bool = setting(False, SWITCH)
     """Whether the fakes serve HTTPS (extra ``tls``)."""
     delivery: DeliveryMode = setting("background", DELIVERY)
     """How the queues' messages are delivered: by a thread, or only when the test runs the queue."""
     share_tls_context: bool = setting(True, SWITCH)
-    """Whether the clients of httpx share one TLS context."""
+    """Whether the clients of httpx, and those of httpx2, share one TLS context."""
 
     def __post_init__(self) -> None:
         if self.process_time and self.clock == "running":

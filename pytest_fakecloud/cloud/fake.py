@@ -428,10 +428,10 @@ class Fake:
     def intercept(self, origin: str) -> AbstractContextManager[object]:
         """Also answer requests for a hard-coded origin (``"https://kv.example.com"``).
 
-        Works for requests that this process sends through ``requests``, ``httpx`` or ``urllib3``,
-        as official clients do. Other clients (httpx2, aiohttp, ``http.client``, a Redis client) need
-        the fake's own address. Active until the returned context manager exits or the fake closes; if a
-        test begins it, at most until the test ends.
+        Works for requests that this process sends through ``requests``, ``httpx``, ``httpx2`` or
+        ``urllib3``, as official clients do. Other clients (aiohttp, ``http.client``, a Redis client)
+        need the fake's own address. Active until the returned context manager exits or the fake
+        closes; if a test begins it, at most until the test ends.
         """
         if self.closed:
             # Check first: a fake that is already closed would never remove the interception.

@@ -65,7 +65,9 @@ _MOST_ITEMS = 100
 """Maximum number of items of a dictionary or list that is searched."""
 _WAITING_FOR_CALLERS = frozenset({"concurrent", "multiprocessing", "queue", "sched", "threading"})
 """Packages of the standard library that measure the timeouts of their callers."""
-_MEASURING_REQUESTS = frozenset({"httpcore", "httpx", "redis", "requests", "urllib3"})
+_MEASURING_REQUESTS = frozenset({
+    "httpcore", "httpcore2", "httpx", "httpx2", "redis", "requests", "urllib3",
+})  # fmt: skip
 """Packages that read a clock for each request, and do nothing that depends on it."""
 _LOCKS = frozenset({"redis.asyncio.lock", "redis.lock"})
 """Modules of these packages whose behaviour depends on the clock."""

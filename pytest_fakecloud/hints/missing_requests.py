@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ..cloud.base import BaseCloud, secrets_in
-from ..cloud.fake import Fake, core_of, was_given
+from ..cloud.fake import core_of, was_given
 from ..cloud.services import named
 from ..core.calls import Call
 from ..http.hub import default_hub
@@ -30,11 +30,7 @@ def hints_about_error(cloud: BaseCloud, error: BaseException) -> list[str]:
     """Return hints about intercepted requests to a fake and about the addresses of closed fakes."""
     hints: list[str] = []
     for linked_error in chain(error):
-        hints += [
-            *_interception_hints(cloud, linked_error),
-            *_tls_hints(cloud, linked_error),
-            *_httpx2_hints(cloud, linked_error),
-        ]
+        hints += [*_interception_hints(cloud, linked_error), *_tls_hints(cloud, linked_error)]
         if _CONNECTION_ERRORS & _kinds_of(linked_error):
             hints += _closed_fake_hints(cloud, f"{request_of(linked_error)} {linked_error}")
     return list(dict.fromkeys(hints))
@@ -52,8 +48,6 @@ def hints_about_silence(
     values, frames = [*names, *locals_of(error)], frames_of(error)
     if len(uncalled) == len(cloud.fakes()):
         hints = _unconnected_clients(cloud, values)
-    if any(root(value) == "httpx2" for value in values):
-        hints += [hint for fake in uncalled for _, hint in _ineffective_interceptions(fake)]
     # The application may have caught the errors of an active library.
     suspects = [
         library
@@ -192,40 +186,6 @@ def _kinds_of(error: BaseException) -> set[str]:
     return {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
 
 
-def _httpx2_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]:
-    """Yield hints about requests of httpx2, which nothing redirects and which always use a socket."""
-    if all(package_of(frame) != "httpx2" for frame in frames_of(error)):
-        return
-    request = f"{request_of(error)}/"
-    for fake in cloud.fakes():
-        for origin, hint in _ineffective_interceptions(fake):
-            if request.startswith(f"{origin}/"):
-                yield hint
-    if cloud._skips_socket and not _is_httpx2_an_alias() and _OTHER_LOOP.search(str(error)):
-        yield (
-            'transport="inprocess" has no effect on httpx2: its connections belong to the event loop in '
-            "which they were opened, so create a client in each event loop"
-        )
-
-
-def _ineffective_interceptions(fake: Fake) -> Iterator[tuple[str, str]]:
-    """Yield the intercepted origins that httpx2 reaches all the same, with the hint about each."""
-    for interception in () if _is_httpx2_an_alias() else fake._interceptions:
-        origin = getattr(interception, "origin", "")
-        yield (
-            origin,
-            f'{fake.name}.intercept("{origin}") redirects requests of requests, httpx and urllib3, and '
-            f"not those of httpx2: give the client {fake.name}.url",
-        )
-
-
-def _is_httpx2_an_alias() -> bool:
-    """Return whether httpx is another name of httpx2, whose functions are then replaced, too."""
-    return sys.modules.get("httpx") is sys.modules.get("httpx2")
-
-
-_OTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
-"""Messages of asyncio about connections of another event loop."""
 _WRONG_SCHEME = re.compile(
     r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|RECORD_LAYER_FAILURE"
     r"|UNEXPECTED_EOF|unexpected eof|EOF occurred in violation|packet length too long"

@@ -1,9 +1,9 @@
 """Sends requests to mounted fakes without their sockets (``transport="inprocess"``).
 
-The sending functions of ``httpx``, ``requests`` and ``urllib3`` are wrapped while a cloud uses this
-transport. A request for the origin of a mounted fake goes directly into the fake's pipeline, with
-the same journal entries and responses. Everything that needs a socket still uses it: endpoints that
-wait or stream, injected faults, unusual bodies, a client's own proxy, and invalid requests.
+The sending functions of ``httpx``, ``httpx2``, ``requests`` and ``urllib3`` are wrapped while a cloud
+uses this transport. A request for the origin of a mounted fake goes directly into the fake's pipeline,
+with the same journal entries and responses. Everything that needs a socket still uses it: endpoints
+that wait or stream, injected faults, unusual bodies, a client's own proxy, and invalid requests.
 
 The same wrappers redirect origins that are hard-coded in an application (``intercept``) to a fake's
 socket, where all features of the fake work. This also works while ``responses`` is active.
@@ -20,7 +20,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
+from importlib import import_module
 from itertools import chain
+from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -53,6 +55,8 @@ class Origins(Change):
             for module, path, wrap in (
                 ("httpx", "HTTPTransport.handle_request", wrap_handle_request),
                 ("httpx", "AsyncHTTPTransport.handle_async_request", wrap_handle_async_request),
+                ("httpx2", "HTTPTransport.handle_request", wrap_handle_request),
+                ("httpx2", "AsyncHTTPTransport.handle_async_request", wrap_handle_async_request),
                 ("requests.adapters", "HTTPAdapter.send", wrap_send),
                 ("urllib3.connectionpool", "HTTPConnectionPool._make_request", wrap_make_request),
             )
@@ -154,7 +158,7 @@ class Interception(AbstractContextManager["Interception"]):
 _POOLS = frozenset({"ConnectionPool", "AsyncConnectionPool"})
 
 
-# -- httpx ------------------------------------------------------------------------------------------
+# -- httpx and httpx2, its continuation with the same interface and classes of its own --------------
 
 
 def wrap_handle_request(origins: Origins, original: Function, hook: Hook) -> Function:
@@ -162,7 +166,8 @@ def wrap_handle_request(origins: Origins, original: Function, hook: Hook) -> Fun
     def handle_request(transport: Any, request: Any) -> Any:
         if not hook.users:
             return original(transport, request)
-        simple, sending = _planned(origins, "HTTPTransport", transport, request)
+        library = import_module(hook.module)
+        simple, sending = _planned(origins, library, "HTTPTransport", transport, request)
         if simple is None or len(body := request.read()) != simple.length:
             return original(*sending)
         return simple.exchange(body)
@@ -177,7 +182,8 @@ def wrap_handle_async_request(origins: Origins, original: Function, hook: Hook) 
     async def handle_async_request(transport: Any, request: Any) -> Any:
         if not hook.users:
             return await original(transport, request)
-        simple, sending = _planned(origins, "AsyncHTTPTransport", transport, request)
+        library = import_module(hook.module)
+        simple, sending = _planned(origins, library, "AsyncHTTPTransport", transport, request)
         if simple is None or len(body := await request.aread()) != simple.length:
             return await original(*sending)
         if simple.shortcut.around is not None:
@@ -191,14 +197,14 @@ def wrap_handle_async_request(origins: Origins, original: Function, hook: Hook) 
 
 
 def _planned(
-    origins: Origins, kind: str, transport: Any, request: Any
+    origins: Origins, library: ModuleType, kind: str, transport: Any, request: Any
 ) -> tuple[_HttpxRequest | None, tuple[Any, Any]]:
     """Return a request that may skip the socket, or None; and what to send through the socket."""
     url = request.url
     origin = origin_of(url.scheme, url.host, url.port)
     detour = origins.detours.get(origin)
     if detour is not None:
-        return None, _httpx_redirected(kind, detour, request)
+        return None, _httpx_redirected(library, kind, detour, request)
     shortcut, sending = origins.shortcuts.get(origin), (transport, request)
     if shortcut is None or not is_plain(transport, request):
         return None, sending
@@ -209,13 +215,11 @@ def _planned(
     if head is None or (planned := shortcut.plan(request.method, target, head)) is None:
         return None, sending
     is_async = kind == "AsyncHTTPTransport"
-    return _HttpxRequest(shortcut, request, planned, head.length, is_async), sending
+    return _HttpxRequest(library, shortcut, request, planned, head.length, is_async), sending
 
 
-def _httpx_redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
+def _httpx_redirected(httpx: Any, kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
     """Return a transport of ``httpx`` that trusts the fake, and the request for its address."""
-    import httpx
-
     limits = httpx.Limits(max_keepalive_connections=0)  # so that the transport needs no close()
     transport = getattr(httpx, kind)(verify=_context(detour), trust_env=False, limits=limits)
     parts = urlsplit(detour.url)
@@ -272,8 +276,9 @@ def _stream_classes(httpx: Any) -> tuple[Any, Any]:
 
 
 class _HttpxRequest(NamedTuple):
-    """A request that may skip the socket if its body has ``length`` bytes."""
+    """A request of a library that may skip the socket if its body has ``length`` bytes."""
 
+    library: Any
     shortcut: Shortcut
     request: Any
     planned: Request
@@ -281,8 +286,7 @@ class _HttpxRequest(NamedTuple):
     is_async: bool
 
     def exchange(self, body: bytes) -> Any:
-        import httpx
-
+        httpx = self.library
         try:
             status, headers, payload = self.shortcut.send(self.planned, body)
         except NoAnswer as error:

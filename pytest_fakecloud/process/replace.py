@@ -347,14 +347,20 @@ class Hook(Change):
         self._warned = False
 
     def refresh(self) -> None:
-        """Replace the function, if the library is imported and the replacement not in place."""
+        """Replace the function, if the library is imported, not under the name of another one as by
+        ``httpx2.alias_httpx()``, and the replacement not in place.
+        """
         # Every fake calls this, so check the usual cases first.
         last = self._last
         library = sys.modules.get(self.module)
-        if library is None or (
-            last is not None
-            and self._library is library
-            and last._holder.__dict__.get(self._name) is last.value
+        if (
+            library is None
+            or library.__name__ != self.module
+            or (
+                last is not None
+                and self._library is library
+                and last._holder.__dict__.get(self._name) is last.value
+            )
         ):
             return
         with self._lock:

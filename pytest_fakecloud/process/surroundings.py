@@ -1,13 +1,13 @@
 """Changes the process while clouds are open: NO_PROXY, client libraries, requests, certificates.
 
 The TLS context is the one exception to unmodified clients. httpx, which every official client uses,
-builds a context and loads the certificate authorities for each client. This takes about 20 ms, many
-times the rest of a test. While a cloud is open, clients with default settings share one context.
-Other ``verify`` settings and client certificates are not affected, and a context is never shared
-across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they name. With one of these
-variables, a client that is created in an event loop has its own context, because only a look at the
-files, which can block the loop, shows whether they have changed. The context is kept for the next
-cloud; httpx itself is restored when the last cloud closes.
+and httpx2, its continuation, build a context and load the certificate authorities for each client. This
+takes about 20 ms, many times the rest of a test. While a cloud is open, clients with default settings
+share one context for each of the two libraries. Other ``verify`` settings and client certificates are
+not affected, and a context is never shared across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``
+or of the files they name. With one of these variables, a client that is created in an event loop has
+its own context, because only a look at the files, which can block the loop, shows whether they have
+changed. The context is kept for the next cloud; the libraries are restored when the last cloud closes.
 ``fakecloud_share_tls_context = false`` turns it off.
 """
 
@@ -141,7 +141,7 @@ def _share_contexts(original: Function, hook: Hook) -> Function:
             return original(*args, **kwargs)
         if any(map(os.environ.get, _CERTIFICATES)) and loop_is_running():
             return original(*args, **kwargs)
-        key = (*map(_trusted, _CERTIFICATES), bool(trust_env))
+        key = (hook.module, *map(_trusted, _CERTIFICATES), bool(trust_env))
         # Without a lock, which would also block an event loop while another thread creates a context.
         context = _contexts.get(key)
         if context is None:
@@ -168,13 +168,19 @@ def _trusted(variable: str) -> tuple[object, ...]:
     return name, state.st_mtime_ns, state.st_size
 
 
-shared_tls_context = Hook(
-    "httpx._transports.default",
-    "create_ssl_context",
-    _share_contexts,
-    without="every client creates a TLS context, which is slower",
+shared_tls_contexts = tuple(
+    Hook(
+        f"{library}._transports.default",
+        "create_ssl_context",
+        _share_contexts,
+        without="every client creates a TLS context, which is slower",
+    )
+    for library in ("httpx", "httpx2")
 )
-"""Stays because a suite of small tests with the official client takes six times as long without it."""
+"""The functions that create the context of a client, by library.
+
+They are replaced because a suite of small tests with the official client takes six times as long
+without that."""
 
 
 # -- all changes -----------------------------------------------------------------------------------
@@ -184,7 +190,7 @@ def changes_for(shares_tls_context: bool, in_process: bool) -> list[Change]:
     """Return the changes for clouds with these settings. Each open one is a user of these."""
     changes: list[Change] = [no_proxy]
     if shares_tls_context:
-        changes.append(shared_tls_context)
+        changes += shared_tls_contexts
     if in_process:
         from .inprocess import origins
 

@@ -58,13 +58,13 @@ INI_SETTINGS: dict[str, IniSetting] = {
     ),
     "fakecloud_transport": IniSetting(
         "how clients in the test process reach the fakes: socket, or inprocess (faster; requests, "
-        "httpx and urllib3)",
+        "httpx, httpx2 and urllib3)",
         "socket",
         ("socket", "inprocess"),
     ),
     "fakecloud_share_tls_context": IniSetting(
-        "share one TLS context among httpx clients while a fake is open, which saves some 20 ms "
-        "for each",
+        "share one TLS context among clients of httpx, and of httpx2, while a fake is open, which "
+        "saves some 20 ms for each",
         True,
         _SWITCH,
     ),

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import httpx
+import httpx2
 import pytest
 import redis
 import redis.asyncio as redis_asyncio
@@ -178,6 +179,16 @@ async def _httpx(kv: KVServer) -> AsyncIterator[Call]:
 
 
 @contextlib.asynccontextmanager
+async def _httpx2(kv: KVServer) -> AsyncIterator[Call]:
+    async with httpx2.AsyncClient(headers=kv.headers) as client:
+
+        async def call(*words: str) -> object:
+            return (await client.post(kv.url, json=words)).json()
+
+        yield call
+
+
+@contextlib.asynccontextmanager
 async def _aiohttp(kv: KVServer) -> AsyncIterator[Call]:
     aiohttp: Any = pytest.importorskip("aiohttp")
     async with aiohttp.ClientSession(headers=kv.headers) as client:
@@ -217,7 +228,7 @@ async def _threads(kv: KVServer) -> AsyncIterator[Call]:
 @pytest.mark.parametrize(
     ("connect", "options"),
     [
-        *((connect, {"budget": 4}) for connect in (_redis, _httpx, _aiohttp, _streams)),
+        *((connect, {"budget": 4}) for connect in (_redis, _httpx, _httpx2, _aiohttp, _streams)),
         # The search may depend on the time at which the threads of a pool end.
         (_threads, {"schedule": ""}),
     ],

@@ -318,38 +318,6 @@ def test_a_mock_of_httpx2_that_is_active_is_suspected(
     assert hints_about_silence(cloud, []) == suspected(TO_HTTPX2_PYTEST)
 
 
-def test_an_interception_that_httpx2_ignores_is_named(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    httpx2 = ModuleType("httpx2")
-    monkeypatch.setitem(sys.modules, "httpx2", httpx2)
-    cloud.fakes()[0].intercept("https://kv.example.com")
-    hint = (
-        'kv_server.intercept("https://kv.example.com") redirects requests of requests, httpx and '
-        "urllib3, and not those of httpx2: give the client kv_server.url"
-    )
-    request = asked("https://kv.example.com/get/k")
-    refused = raised_in("httpx2", error_of("httpx2.ConnectError", request=request))
-    elsewhere = asked("https://kv.example.com.test/get/k")
-    assert hints_about_error(cloud, refused) == [hint]
-    assert hints_about_silence(cloud, [httpx2]) == [hint]
-    assert hints_about_error(cloud, raised_in("httpx", error_of("a.E", request=request))) == []
-    assert hints_about_error(cloud, raised_in("httpx2", error_of("a.E", request=elsewhere))) == []
-    assert hints_about_silence(cloud, []) == []
-    monkeypatch.setitem(sys.modules, "httpx", httpx2)  # as alias_httpx() does
-    assert hints_about_error(cloud, refused) == []
-
-
-def test_connections_of_httpx2_are_not_skipped_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx2", ModuleType("httpx2"))
-    error = raised_in("httpx2", RuntimeError("Event loop is closed"))
-    with Cloud() as by_socket, Cloud(transport="inprocess") as in_process:
-        assert hints_about_error(by_socket, error) == []
-        (hint,) = hints_about_error(in_process, error)
-        assert hint.startswith('transport="inprocess" has no effect on httpx2')
-        assert hints_about_error(in_process, RuntimeError("Event loop is closed")) == []
-
-
 # -- clients of other addresses --------------------------------------------------------------------
 
 FIXTURE = (

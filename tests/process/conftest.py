@@ -1,4 +1,4 @@
-"""Five ways to send a request, and what they raise without a response."""
+"""Seven ways to send a request, and what they raise without a response."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import httpx
+import httpx2
 import pytest
 import requests
 import urllib3
@@ -48,6 +49,26 @@ def by_httpx_async(
     return asyncio.run(send())
 
 
+def by_httpx2(
+    method: str, url: str, headers: dict[str, str], body: bytes | None = None
+) -> Answered:
+    answer = httpx2.request(method, url, headers=headers, content=body)
+    assert str(answer.request.url) == url
+    assert isinstance(answer, httpx2.Response)
+    return answer.status_code, dict(answer.headers), answer.content
+
+
+def by_httpx2_async(
+    method: str, url: str, headers: dict[str, str], body: bytes | None = None
+) -> Answered:
+    async def send() -> Answered:
+        async with httpx2.AsyncClient() as client:
+            answer = await client.request(method, url, headers=headers, content=body)
+            return answer.status_code, dict(answer.headers), answer.content
+
+    return asyncio.run(send())
+
+
 def by_urllib3(
     method: str, url: str, headers: dict[str, str], body: bytes | None = None
 ) -> Answered:
@@ -56,8 +77,13 @@ def by_urllib3(
         return answer.status, dict(answer.headers), answer.data
 
 
-GONE = (requests.RequestException, httpx.TransportError, urllib3.exceptions.HTTPError)
-CLIENTS: list[Send] = [by_requests, by_session, by_httpx, by_httpx_async, by_urllib3]
+GONE = (
+    requests.RequestException, httpx.TransportError, httpx2.TransportError,
+    urllib3.exceptions.HTTPError,
+)  # fmt: skip
+CLIENTS: list[Send] = [
+    by_requests, by_session, by_httpx, by_httpx_async, by_httpx2, by_httpx2_async, by_urllib3,
+]  # fmt: skip
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda client: client.__name__.removeprefix("by_"))

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import httpx
+import httpx2
 import pytest
 import requests
 import responses
@@ -193,10 +194,13 @@ def functions() -> list[Any]:
     return [
         httpx.HTTPTransport.handle_request,
         httpx.AsyncHTTPTransport.handle_async_request,
+        httpx2.HTTPTransport.handle_request,
+        httpx2.AsyncHTTPTransport.handle_async_request,
         requests.adapters.HTTPAdapter.send,
         urllib3.connectionpool.HTTPConnectionPool._make_request,
         responses.RequestsMock._on_request,
         httpx._transports.default.create_ssl_context,  # type: ignore[attr-defined]
+        httpx2._transports.default.create_ssl_context,  # type: ignore[attr-defined]
     ]
 
 
@@ -313,7 +317,7 @@ def test_a_forked_child_reaches_its_parents_fake() -> None:
     """In its own process, because a fork of this one would copy held locks."""
     source = """
 import os
-import httpx, requests, urllib3
+import httpx, httpx2, requests, urllib3
 from pytest_fakecloud import Cloud
 
 with Cloud(transport="inprocess") as cloud:
@@ -321,6 +325,7 @@ with Cloud(transport="inprocess") as cloud:
     pool = urllib3.PoolManager()
     senders = {
         "httpx": lambda url: httpx.get(url, headers=kv.headers),
+        "httpx2": lambda url: httpx2.get(url, headers=kv.headers),
         "requests": lambda url: requests.get(url, headers=kv.headers),
         "urllib3": lambda url: pool.request("GET", url, headers=kv.headers),
     }
@@ -332,7 +337,7 @@ with Cloud(transport="inprocess") as cloud:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0, name
         assert kv.value(name) == "2", name
-    assert len(kv.journal.calls()) == 6
+    assert len(kv.journal.calls()) == 8
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", source], capture_output=True, text=True, timeout=60
@@ -390,3 +395,15 @@ def test_a_call_without_an_answer_fails_as_over_the_socket(
     assert (over_socket, used, unused) == (in_process, 1, 0)
     texts = [re.sub(r"0x[0-9a-f]+|port=\d+", "", str(error)) for error in (first, second)]
     assert texts[0] == texts[1]
+
+
+def test_httpx2_under_the_name_of_httpx_is_wrapped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after ``httpx2.alias_httpx()``, with which a program also gets httpx2 for httpx."""
+    original = httpx2.HTTPTransport.handle_request
+    monkeypatch.setitem(sys.modules, "httpx", httpx2)
+    with Cloud(transport="inprocess") as cloud:
+        kv = cloud.kv_server()
+        wrapped: Any = httpx2.HTTPTransport.handle_request
+        assert wrapped.__wrapped__ is original
+        assert httpx2.get(f"{kv.url}/ping", headers=kv.headers).json() == {"result": "PONG"}
+        assert sockets(kv) == 0

@@ -13,7 +13,7 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, KVServer
 from pytest_fakecloud.process.inprocess import origins
 
-from .conftest import GONE, Send, by_httpx, by_requests, by_urllib3
+from .conftest import GONE, Send, by_httpx, by_httpx2, by_requests, by_urllib3
 
 ORIGIN = "https://example-kv.test"
 Get = Callable[..., "tuple[int, bytes]"]
@@ -141,7 +141,7 @@ def test_a_closed_fake_answers_for_nobody(kv: KVServer) -> None:
     assert origins.detours == before
 
 
-@pytest.mark.parametrize("send", [by_requests, by_httpx, by_urllib3], indirect=True)
+@pytest.mark.parametrize("send", [by_requests, by_httpx, by_httpx2, by_urllib3], indirect=True)
 @pytest.mark.parametrize(
     ("origin", "asked"),
     [

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import httpx2
 import pytest
 import requests
 import urllib3
@@ -54,6 +55,7 @@ def test_every_fake_speaks_https(cloud: Cloud) -> None:
 def test_clients_trust_it_through_their_variables(kv: KVServer) -> None:
     url = f"{kv.url}/get/k"
     assert httpx.get(url, headers=kv.headers).json() == {"result": "v"}
+    assert httpx2.get(url, headers=kv.headers).json() == {"result": "v"}
     assert requests.get(url, headers=kv.headers, timeout=20).json() == {"result": "v"}
     assert _read(kv) == b'{"result":"v"}'
 

@@ -190,10 +190,10 @@ class PatientPlayer(BrokerPlayer):
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_tls_context() -> Iterator[None]:
-    surroundings.shared_tls_context.enter(surroundings)
-    surroundings.shared_tls_context.refresh()
+    surroundings.shared_tls_contexts[0].enter(surroundings)
+    surroundings.shared_tls_contexts[0].refresh()
     yield
-    surroundings.shared_tls_context.leave(surroundings)
+    surroundings.shared_tls_contexts[0].leave(surroundings)
 
 
 @pytest.fixture(scope="module")

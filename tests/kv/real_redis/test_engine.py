@@ -77,10 +77,10 @@ def emptied(real: Server) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def shared_tls_context() -> Iterator[None]:
     """Share one TLS context among clients: it costs twenty times the rest of a test."""
-    surroundings.shared_tls_context.enter(surroundings)
-    surroundings.shared_tls_context.refresh()
+    surroundings.shared_tls_contexts[0].enter(surroundings)
+    surroundings.shared_tls_contexts[0].refresh()
     yield
-    surroundings.shared_tls_context.leave(surroundings)
+    surroundings.shared_tls_contexts[0].leave(surroundings)
 
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
