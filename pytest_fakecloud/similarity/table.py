@@ -74,9 +74,14 @@ class VectorTable(Generic[Id]):
         return True
 
     def nearest(
-        self, vector: Floats, count: int, accept: Callable[[Id], bool] | None = None
+        self,
+        vector: Floats,
+        count: int,
+        accept: Callable[[Id], bool] | None = None,
+        budget: int | None = None,
     ) -> list[tuple[Id, float]]:
-        """Return the ids of the nearest vectors with their scores from 0 to 1, best first.
+        """Return the ids of the nearest vectors with their scores from 0 to 1, best first. ``budget`` is
+        the maximum number of ids, best first, that ``accept`` is called for.
 
         Scores are rounded to float32. They are clamped to 0 to 1 after the vectors were ranked by the
         unclamped scores, because the product of two vectors can have any value.
@@ -89,6 +94,7 @@ class VectorTable(Generic[Id]):
             count,
             None if accept is None else lambda row: accept(entries[row][0]),
             self._by_age,
+            budget,
         )
         hidden = np.array(self._free, np.intp)
         [ranking] = rank_dense(self._matrix, self.similarity, [search], hidden)

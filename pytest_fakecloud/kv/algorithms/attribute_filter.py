@@ -1,7 +1,7 @@
 """The filter expressions of VSIM: conditions on the attributes of elements, which are JSON objects.
 
 The syntax is that of the documentation of Redis 8: ``.name`` is an attribute, and there are numbers,
-strings in double quotes, lists in brackets, arithmetic, comparisons, ``in``, ``and``, ``or`` and
+strings in quotes, lists in brackets, arithmetic, comparisons, ``in``, ``and``, ``or`` and
 ``not`` (also ``&&``, ``||`` and ``!``). Booleans are 1 and 0. An element does not match if an attribute
 is missing or has a type that an operator cannot use.
 
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     r"""\s*(?:
         (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
         |(?P<field>\.[A-Za-z_]\w*)
-        |(?P<string>"(?:[^"\\]|\\.)*")
+        |(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
         |(?P<word>[A-Za-z]+)
         |(?P<sign>\*\*|==|!=|>=|<=|&&|\|\||[-+*/%<>!()\[\],])
     )""",
@@ -204,7 +204,7 @@ class _Parser:
         sign = -1 if self._take("-") else 1
         token = self.next
         self._at += 1
-        if token[:1] == '"' and sign == 1:
+        if token[:1] in ("'", '"') and sign == 1:
             return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL)
         if token[:1].isdigit() or token[1:2].isdigit():
             return sign * float(token)

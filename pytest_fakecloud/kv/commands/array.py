@@ -3,8 +3,9 @@
 The vendor's documentation describes them. Decided here, because it does not answer these questions:
 
 - A command with an error changes nothing. Indexes have no sign and no leading zeros.
-- ARSCAN rejects a start after its end: unlike Redis, the vendor excludes the reversed order. ARGREP
-  returns the reversed order; for AROP and ARDELRANGE the order of the bounds does not matter.
+- ARSCAN rejects a start after its end, because the vendor excludes the reversed order, unlike Redis
+  and the stock dialect. ARGREP returns the reversed order; for AROP and ARDELRANGE the order of the
+  bounds does not matter.
 - AND and OR of ARGREP exclude each other. NOCASE ignores the case of ASCII letters and, in regular
   expressions, of all letters. The expressions have the syntax of filters in JSON paths.
 - AROP adds and compares integers of 64 bits exactly, and all other decimal numbers as doubles. AND,
@@ -183,12 +184,13 @@ def argetrange(session: Session, args: Args) -> Reply:
 def arscan(session: Session, args: Args) -> Reply:
     """Return the indexes between two indexes that are not empty, with their values."""
     start, end = map(_parse_index, args[1:3])
-    if start > end:
+    if start > end and session.engine.dialect == "vendor":
         raise CommandError(errors.START_AFTER_END)
     limit = None
     for _, (text,) in parse_options(args, 3, session.command.option_sizes):
         limit = _parse_limit(text)
-    items = get_or_empty(session, args[0], ArrayValue).between(start, end)
+    low, high = min(start, end), max(start, end)
+    items = get_or_empty(session, args[0], ArrayValue).between(low, high, reverse=start > end)
     return [[_number(index), value] for index, value in islice(items, limit)]
 
 

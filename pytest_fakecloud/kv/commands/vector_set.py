@@ -1,12 +1,14 @@
 """Vector sets: elements with vectors and attributes under a key, searched by similarity.
 
 From the documentation of Redis 8. Every search is exact, which the documentation allows, so the options
-EF, FILTER-EF, TRUTH, NOTHREAD and CAS are only checked. Decided here, because it does not say it:
+EF, TRUTH, NOTHREAD and CAS are only checked. FILTER-EF is the number of elements, the nearest ones,
+whose attributes are looked at, as a test of redis-py shows. Decided here, because nothing says it:
 
 - Elements with equal scores are in the order in which they were added.
 - A vector that is added again replaces the old one. Without a word for its form, it gets that of the
   set.
-- The links of an element are the elements nearest to it, at most M, in a single layer.
+- The links of an element are the elements nearest to it, at most M, in a single layer. The highest
+  level is the logarithm to the base M of the number of elements.
 - The UID of a vector set is a random number, which copies share.
 - The bits of the form `bin` are in words of 64 bits, the first one the lowest, and the numbers of
   `f32` are those of the vector of length 1.
@@ -26,7 +28,7 @@ from ..algorithms.attribute_filter import AttributeFilter, FilterError
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import Bool, Map, Reply
-from ..syntax import decoded, parse_float, parse_int
+from ..syntax import I64_MAX, decoded, parse_float, parse_int
 from ..table.registry import Args, command
 from ..table.versions import FILTERS_WITH_IN
 from ..values.vector_form import MOST_DIMENSIONS, Form
@@ -207,7 +209,7 @@ def vinfo(session: Session, args: Args) -> Reply:
         b"vector-dim", vectors.dimension,
         b"projection-input-dim", vectors.input_dimension,
         b"size", len(vectors),
-        b"max-level", 0,
+        b"max-level", vectors.levels,
         b"attributes-count", len(vectors.attributes),
         b"vset-uid", vectors.uid,
         b"hnsw-max-node-uid", vectors.added,
@@ -275,7 +277,7 @@ def vsim(session: Session, args: Args) -> Reply:
         options[word] = values[0] if values else b""
     count = parse_int(options.get(b"COUNT", b"10"), 1)
     parse_int(options.get(b"EF", b"1"), 1, _MOST)
-    parse_int(options.get(b"FILTER-EF", b"0"), 0)
+    effort = parse_int(options.get(b"FILTER-EF", b"%d" % (min(100 * count, I64_MAX))), 0)
     least_score = 1 - parse_float(options.get(b"EPSILON", b"2"))
     accepts = _filter(session, options[b"FILTER"]) if b"FILTER" in options else None
     vectors = _stored(session, key)
@@ -291,7 +293,8 @@ def vsim(session: Session, args: Args) -> Reply:
         searched = vectors.searched(vector)
     attributes = vectors.attributes
     accept = None if accepts is None else lambda name: accepts.matches(attributes.get(name))
-    nearest = vectors.nearest(searched, min(count, len(vectors)), accept)
+    budget = min(effort, len(vectors)) or None
+    nearest = vectors.nearest(searched, min(count, len(vectors)), accept, budget)
     found = list(takewhile(lambda item: item[1] >= least_score, nearest))
     with_scores, with_attributes = b"WITHSCORES" in options, b"WITHATTRIBS" in options
     if with_scores and with_attributes:

@@ -38,7 +38,7 @@ LATER_OPTIONS = {
 IDEMPOTENT_PRODUCERS = "XINFO STREAM reports idempotent producers"
 FILTERS_WITH_IN = "FILTER of VSIM has the operator `in`"
 RELEASED_ENTRIES = "XINFO STREAM FULL counts entries that consumers have released"
-ENTRIES_READ_BELOW_ADDED = "XGROUP SETID limits the entries read to those added"
+ENTRIES_READ_BELOW_ADDED = "the entries read by a group are limited to those added"
 
 ONLY_STOCK = frozenset({
     ENTRIES_READ_BELOW_ADDED, FILTERS_WITH_IN, IDEMPOTENT_PRODUCERS, RELEASED_ENTRIES,

@@ -8,6 +8,7 @@ with a sign, in groups that depend on the two numbers of dimensions alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any, ClassVar, NamedTuple
@@ -76,6 +77,11 @@ class VectorSet:
 
     def encoding(self, config: object) -> str:
         return "raw"
+
+    @property
+    def levels(self) -> int:
+        """The number of layers above the lowest one that a graph of so many links and elements has."""
+        return int(math.log(len(self), max(self.links, 2)))
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -156,13 +162,18 @@ class VectorSet:
         return self._formed(vector if self._projection is None else self._projection.of(vector))
 
     def nearest(
-        self, searched: Floats, count: int, accept: Callable[[bytes], bool] | None = None
+        self,
+        searched: Floats,
+        count: int,
+        accept: Callable[[bytes], bool] | None = None,
+        budget: int | None = None,
     ) -> list[tuple[bytes, float]]:
         """Return the nearest elements with their scores, best first; the vector has the set's form.
 
+        ``budget`` is the maximum number of elements, the nearest ones, that ``accept`` is called for.
         Scores are 32-bit floats. The opposite vector has the score 0, and not what rounding leaves.
         """
-        nearest = self._vectors.nearest(searched, count, accept)
+        nearest = self._vectors.nearest(searched, count, accept, budget)
         return [
             (name, float(np.float32(score)) if score > UNIT else 0.0) for name, score in nearest
         ]

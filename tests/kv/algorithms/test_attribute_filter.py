@@ -20,7 +20,8 @@ MATCHING = """
 2 ** 3 ** 2 == 512|-2 ** 2 == -4|2 ** -1 == .5|.x - -2.5 == 0|- - .n == 5|1e1 == 10|.no or .yes
 1 || .none
 .no and .none or .yes|not .no and .yes|not .n == 4|not not .yes|"a" in .tags|.n in .tags|.yes in [1, -2]
-.x in [1, -2.5]|"b" in ["a", "b"]|(1 > 0) > 0|.tags|-5 % 3 == -2|.n in [5] and .s != "x"
+.x in [1, -2.5]|.first_name == 'Ann'
+'a' in .tags|"b" in ["a", "b"]|(1 > 0) > 0|.tags|-5 % 3 == -2|.n in [5] and .s != "x"
 """
 NOT_MATCHING = """
 .n == 4|.none|.none == 1|not .none|.null|.object|.object == 1|.none or .yes|.n == "5"|.n != "5"|.s > "a"

@@ -1,4 +1,4 @@
-"""``python -m tests.kv.suites.port``: serves a stock database port and prints its number.
+"""``python -m tests.kv.suites.port [VERSION]``: serves a stock database port and prints its number.
 
 It ends when its standard input ends.
 """
@@ -15,6 +15,7 @@ def main() -> None:
     with Cloud() as cloud:
         fake = cloud.kv_server(
             dialect="redis",
+            version=sys.argv[1] if len(sys.argv) > 1 else None,
             modules=["ReJSON"],
             debug_command=True,
             max_request_size=None,

@@ -13,7 +13,12 @@ from ...errors import CommandError
 from ...reply import NIL_ARRAY, OK, Map, Reply
 from ...syntax import parse_int
 from ...table.registry import Args, command, variant
-from ...table.versions import ESTIMATED_COUNTERS, IDEMPOTENT_PRODUCERS, RELEASED_ENTRIES
+from ...table.versions import (
+    ENTRIES_READ_BELOW_ADDED,
+    ESTIMATED_COUNTERS,
+    IDEMPOTENT_PRODUCERS,
+    RELEASED_ENTRIES,
+)
 from ...values.stream import (
     ID_MAX,
     SEQUENCE_MAX,
@@ -577,7 +582,10 @@ def _start(session: Session, stream: StreamValue | None, text: bytes) -> int:
 
 def _progress(session: Session, stream: StreamValue, group: Group) -> list[Reply]:
     read = None if group.entries_read == UNKNOWN_ENTRIES_READ else group.entries_read
-    behind = lag(stream, group, estimate=session.engine.table.knows[ESTIMATED_COUNTERS])
+    knows = session.engine.table.knows
+    behind = lag(stream, group, estimate=knows[ESTIMATED_COUNTERS])
+    if knows[ENTRIES_READ_BELOW_ADDED] and group.last_id < stream.first_id:
+        behind = stream.length
     return [
         b"last-delivered-id", format_id(group.last_id), b"entries-read", read, b"lag", behind,
     ]  # fmt: skip

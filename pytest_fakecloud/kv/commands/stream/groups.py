@@ -85,6 +85,13 @@ def _existing_group(session: Session, args: Args) -> tuple[StreamValue, Group]:
     return stream, stream.groups[args[1]]
 
 
+def _limited(session: Session, stream: StreamValue, entries_read: int) -> int:
+    """Return the number of ENTRIESREAD, of which some versions accept at most the entries added."""
+    if session.engine.table.knows[ENTRIES_READ_BELOW_ADDED]:
+        return min(entries_read, stream.entries_added)
+    return entries_read
+
+
 @command("XGROUP CREATE")
 def xgroup_create(session: Session, args: Args) -> Reply:
     """Create a consumer group that starts after an ID."""
@@ -99,7 +106,7 @@ def xgroup_create(session: Session, args: Args) -> Reply:
         session.db.touch(args[0], "")
     if args[1] in stream.groups:
         raise CommandError(errors.BUSYGROUP)
-    stream.groups[args[1]] = Group(last_id, entries_read)
+    stream.groups[args[1]] = Group(last_id, _limited(session, stream, entries_read))
     session.db.touch_unwatched(args[0])
     return OK
 
@@ -112,9 +119,7 @@ def xgroup_setid(session: Session, args: Args) -> Reply:
     if len(args) not in (3, 5):
         raise subcommand_error(session)
     group.last_id = stream.last_id if args[2] == b"$" else parse_extreme_id(args[2])
-    if session.engine.table.knows[ENTRIES_READ_BELOW_ADDED]:
-        entries_read = min(entries_read, stream.entries_added)
-    group.entries_read = entries_read
+    group.entries_read = _limited(session, stream, entries_read)
     session.db.touch_unwatched(args[0])
     return OK
 
