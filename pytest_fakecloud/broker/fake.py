@@ -136,6 +136,22 @@ class Broker(Fake):
         self._engine.set_listener(weakly(self._recorder.add_event))
         return BrokerApp(self._instruments, self._engine, config.username, self.faults)
 
+    def _add_missing(self) -> list[str]:
+        """Create the missing ones of the topics and partitions of ``topics``."""
+        contradicted = []
+        for topic, options in (self._config.topics or {}).items():
+            config, count = topic_config(topic, options), self._engine.topics.counts().get(topic)
+            if count is None:
+                self._engine.topics.create(topic, config)
+            elif count < config.partitions:
+                self._engine.topics.add_partitions(topic, config.partitions - count)
+            elif count > config.partitions:
+                contradicted.append(
+                    f"topics: {topic!r} has {count} partitions already, so it cannot have "
+                    f"{config.partitions}"
+                )
+        return contradicted
+
     def _first_token(self) -> str:
         return self._config.password or super()._first_token()
 

@@ -479,6 +479,12 @@ class Fake:
         snapshot = self.snapshot()
         self._baseline = Baseline(lambda: snapshot, self._recorder.reserve())
 
+    def _add_missing(self) -> list[str]:
+        """Create what the settings name and the data lacks, because it replaced the first data. Return
+        the settings that the data contradicts, each in words.
+        """
+        return []
+
     def _first_snapshot(self) -> Callable[[], Snapshot]:
         """Return a function that returns the data which the fake has when it opens."""
         snapshot = self.snapshot()

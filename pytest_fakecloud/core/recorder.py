@@ -6,7 +6,7 @@ import itertools
 import threading
 import weakref
 from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -223,6 +223,8 @@ class Recorder:
         self.fake = fake
         self._parent = parent
         self.entries: list[Entry] = []
+        self.forgotten = Counter[str]()
+        """The number of entries of each fake that the limit has dropped; only the cloud's has any."""
         self.apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self.names = {fake} if fake else set()
         """Names of all fakes whose calls this recorder records, including closed ones."""
@@ -496,25 +498,41 @@ class Recorder:
     def forget_oldest(self) -> Iterable[Call]:
         """Drop the oldest entries. The cloud's recorder also drops them from the fakes' journals,
         because the limit applies to all fakes together, and returns the large calls among them.
+
+        A fake with many entries does not push out those of the others: each keeps its latest ones,
+        up to an equal share of the limit and what the others do not need of theirs.
         """
-        # Drop entries in batches, so that a full journal is as fast as an empty one. Create a new
-        # list, because another thread may be reading the old one.
+        # Drop entries in batches, so that a full journal is as fast as an empty one. Create new
+        # lists, because other threads may be reading the old ones.
         keep = self.keep or 0
         if len(self.entries) <= keep + keep // 4:
             return ()
-        dropped = self.entries[: len(self.entries) - keep]
-        self.entries = self.entries[-keep:] if keep else []
         if self._parent is not None:
+            self.entries = self.entries[-keep:] if keep else []
             return ()
-        last = dropped[-1].number
-        large = self.shared.large
-        gone = [call for call in large if call.number <= last and call.outcome != "open"]
-        self.shared.forget_large(gone)
-        self.shared.forget_sites(lambda number: number <= last)
+        newest = self.entries[-1].number
+        excess = _excess(Counter(entry.fake for entry in self.entries), keep)
+        self.forgotten += excess
+        gone: set[int] = set()
+        kept: list[Entry] = []
+        for entry in self.entries:
+            if excess[entry.fake] > 0:
+                excess[entry.fake] -= 1
+                gone.add(entry.number)
+            else:
+                kept.append(entry)
+        self.entries = kept
+        large = [
+            call for call in self.shared.large if call.number in gone and call.outcome != "open"
+        ]
+        self.shared.forget_large(large)
+        # The site of a call can be noted after the call was dropped.
+        numbers = {entry.number for entry in kept}
+        self.shared.forget_sites(lambda number: number <= newest and number not in numbers)
         for child in self.children:
-            entries = child.entries
-            child.entries = entries[bisect_right(entries, last, key=_number_of) :]
-        return gone
+            if any(entry.number in gone for entry in child.entries[:1]):
+                child.entries = [entry for entry in child.entries if entry.number not in gone]
+        return large
 
     def clear(self) -> None:
         """Forget all entries, also in the cloud's recorder or in those of the cloud's fakes."""
@@ -522,7 +540,9 @@ class Recorder:
         with shared.lock:
             entries, self.entries = self.entries, []
             gone = {entry.number for entry in entries}
+            (parent or self).forgotten.pop(self.fake, None)
             if parent is None:
+                self.forgotten.clear()
                 shared.recorded.clear()
                 for child in self.children:
                     child.entries = []
@@ -560,6 +580,18 @@ class Recorder:
             recorded.pop()
         for listener in self.shared.forget_listeners:
             listener(number)
+
+
+def _excess(counts: Mapping[str, int], keep: int) -> Counter[str]:
+    """Return how many entries of each fake to drop, so that ``keep`` are left in equal shares. A fake
+    with fewer leaves the rest of its share to the others.
+    """
+    excess = Counter[str]()
+    for done, (fake, count) in enumerate(sorted(counts.items(), key=lambda item: item[1])):
+        share = keep // (len(counts) - done)
+        excess[fake] = max(0, count - share)
+        keep -= min(count, share)
+    return excess
 
 
 @lru_cache(maxsize=64)  # because tests filter the calls of the same services many times

@@ -12,6 +12,7 @@ the list are neither skipped nor repeated.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -194,7 +195,8 @@ def page_of(
     ``total`` is the number of all items, ``matching`` the number of items that match the search and
     the filters, and ``first`` the position of the page's first item among the matching items.
     ``next`` and ``previous`` are cursors, or None at either end of the list. ``text`` returns the
-    searchable text of an item. A ``facet`` is a filter by a property with few values; ``facets``
+    searchable text of an item; with a search, items that it describes best come first (see `rank`).
+    A ``facet`` is a filter by a property with few values; ``facets``
     then counts the items of each value. ``values`` return fields by which items are sorted without
     their rows. An item has the part of its text that matches the search in ``found``, unless its
     other fields show that. Raises ``ContractError`` for a cursor of another list, for
@@ -225,6 +227,15 @@ def page_of(
             lambda numbered_item: (numbered_item[0],),
             lambda numbered_item: row_of(numbered_item[1]),
         )
+    if page_query.search:
+        ranked = [(rank(text(item), page_query.search), item) for item in matching]
+        ranked.sort(key=lambda ranked_item: (ranked_item[0], *sort_key(ranked_item[1])))
+        return page | _part(
+            ranked,
+            page_query,
+            lambda ranked_item: (ranked_item[0], *sort_key(ranked_item[1])),
+            lambda ranked_item: row_of(ranked_item[1]),
+        )
     return page | _part(sorted(matching, key=sort_key), page_query, sort_key, row_of)
 
 
@@ -232,6 +243,23 @@ def contains(text: str, search: str) -> bool:
     """Return whether a text contains each word of a search, ignoring case."""
     folded = text.casefold()
     return all(word in folded for word in search.casefold().split())
+
+
+def rank(text: str, search: str) -> int:
+    """Return how well a text that contains the words of a search fits it, 0 for best.
+
+    Best is a text whose first line, the name of its item, is the search; then one with another
+    line that is the search, one with a line that begins with it, one with all words whole, and one
+    that has some only as parts of others.
+    """
+    folded, wanted = text.casefold(), search.strip().casefold()
+    lines = folded.split("\n")
+    if wanted in lines:
+        return 0 if lines[0] == wanted else 1
+    if any(line.startswith(wanted) for line in lines):
+        return 2
+    whole = (rf"(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in wanted.split())
+    return 3 if all(re.search(pattern, folded) for pattern in whole) else 4
 
 
 _EXCERPT = 160

@@ -21,16 +21,18 @@ const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest:
 
 export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
-  // its number of the journal), newest (start at the end and keep to it while rows arrive),
+  // its number of the journal), newest (start at the end and follow the rows that arrive,
+  // until the reader scrolls up),
   // onselect(row), onfilter(wanted), isWanted(row) (another filter), tools (elements for the toolbar),
-  // details(one, trace) (more elements for the detail pane), loading() (older rows will come).
+  // details(one, trace) (more elements for the detail pane), loading() (older rows will come),
+  // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
     Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: []});
-    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0});
+    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), seen: 0, scrolled: 0});
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
-    addEventListener("scroll", () => this.draw(), {passive: true, signal});
+    addEventListener("scroll", () => { this.watch(); this.draw(); }, {passive: true, signal});
     addEventListener("hashchange", () => this.follow(), {signal});
     addEventListener("keydown", (event) => this.pressed(event), {signal});
     this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.measure(); });
@@ -40,15 +42,36 @@ export class Trace {
   // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
   // a new object, because the layout of a row is cached by object.
   show(report) {
-    const first = !this.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
+    const first = !this.rows.length, anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
     this.report = report;
     [this.rows, this.byNumber] = prepare(report, this.known, this.options.numbered);
     this.fillTools();
     this.arrange();
     if (first) this.follow();
     else if (this.number !== null) this.fillPane();
-    if (this.options.newest && (first ? this.number === null : atEnd)) scrollTo(0, document.documentElement.scrollHeight);
-    else if (!first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
+    if (!this.following && !first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
+    this.toEnd();
+  }
+
+  // While the timeline follows, it stays at its end, however its height changes. Scrolling up ends that, and reaching the end begins it again.
+  toEnd() {
+    if (!this.options.newest) return;
+    if (this.following) { scrollTo(0, document.documentElement.scrollHeight); this.seen = this.rows.at(-1)?.row.number ?? 0; }
+    const newer = this.following ? 0 : this.shown.filter(({row}) => row.number > this.seen).length;
+    this.newer.hidden = !newer;
+    this.newer.textContent = `${newer.toLocaleString("en")} newer ↓`;
+  }
+  follows() { if (this.number !== null) this.select(null); this.following = true; this.toEnd(); }
+  // Whoever reads a row keeps it in sight.
+  stay() { if (this.following) this.seen = this.rows.at(-1)?.row.number ?? 0; this.following = false; }
+  watch() {
+    const up = scrollY < this.scrolled - 1;
+    this.scrolled = scrollY;
+    if (!this.options.newest || !this.rows.length) return;
+    const {following} = this;
+    if (following && up && !this.atEnd()) this.stay();
+    this.following ||= this.number === null && this.atEnd();
+    if (!following && this.following) this.toEnd();
   }
 
   // Select a row by its number and scroll it into view; null closes the detail pane.
@@ -57,6 +80,7 @@ export class Trace {
     if (number !== null && !one) return;
     const opens = (this.number === null) !== (number === null);
     this.number = number;
+    if (one) this.stay();
     if (one && !this.places.has(number)) this.filter(ALL_ROWS);
     if (this.options.numbered) {
       const hash = one ? `#row-${one.label}` : "";
@@ -68,6 +92,7 @@ export class Trace {
     // Keep a clicked row under the pointer when opening the pane changes the layout.
     if (one && reveal) this.reveal(number);
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
+    else this.following = Boolean(this.options.newest) && this.atEnd();
     this.draw();
     this.options.onselect?.(one ? one.row : null);
   }
@@ -109,11 +134,12 @@ export class Trace {
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
+    this.newer = el("button", {type: "button", class: "trace-newer", hidden: true, onclick: () => this.follows()});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
     this.border = border("width of the timeline", 60);
     this.probe = el("span", {class: "trace-probe", "aria-hidden": "true"}, "0".repeat(20));
     this.root.classList.add("trace");
-    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty), this.border, this.pane));
+    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty, this.newer), this.border, this.pane));
   }
 
   fillTools() {
@@ -151,7 +177,7 @@ export class Trace {
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
     this.empty.hidden = this.shown.length > 0;
-    this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : "No row matches the filters. ", el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
+    this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate();
     this.measure();
   }
@@ -208,6 +234,7 @@ export class Trace {
       at = one.row.at_us;
     });
     this.list.style.height = `${y}px`;
+    if (this.following && this.number === null && !this.wanted.slowest) this.toEnd();
     this.draw();
   }
 

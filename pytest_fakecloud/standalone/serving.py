@@ -502,6 +502,8 @@ def _served(
             _prepare(cloud, app, states, options.forward, log)
             if kept is not None:
                 _load(cloud, app, *kept, log)
+                # An option is newer than the destinations in the file.
+                _forward(cloud, options.forward)
                 cloud.journal.clear()
             app.loading = ""
             yield app
@@ -514,10 +516,8 @@ def _prepare(
     cloud: Cloud, app: ControlApp, states: Sequence[State], forwards: Mapping[str, str], log: Log
 ) -> None:
     """Load the state files and set up the forwards: the baseline that ``reset`` returns to."""
-    queues: list[Any] = [fake for fake in cloud.fakes() if find(fake.fixture).delivers]
+    _forward(cloud, forwards)
     for url, target in forwards.items():
-        for queue in queues:
-            queue.destinations.forward(url, target)
         log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
     for file, content in states:
         _load(cloud, app, file, content, log)
@@ -525,6 +525,13 @@ def _prepare(
         for fake in cloud.fakes():
             fake.set_baseline()
     cloud.journal.clear()
+
+
+def _forward(cloud: Cloud, forwards: Mapping[str, str]) -> None:
+    queues: list[Any] = [fake for fake in cloud.fakes() if find(fake.fixture).delivers]
+    for url, target in forwards.items():
+        for queue in queues:
+            queue.destinations.forward(url, target)
 
 
 def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any], log: Log) -> None:
@@ -548,6 +555,10 @@ def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any],
             raise Usage(f"{file}: {error}") from None
     for warning in caught:
         log.say("skipped", str(warning.message), level="warning", file=file)
+    # Saved data replaces what the fakes have from their settings.
+    for fake in cloud.fakes():
+        for contradicted in fake._add_missing():
+            log.say("setting", f"{file}: {contradicted}", level="warning", file=file)
     log.say("loaded", f"{file} is loaded", file=file)
 
 

@@ -350,7 +350,7 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
 
 def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
     keys = ids(full.get("kv_server/lists/keys", search="KETTLE"), "key")
-    assert keys == ["array", "doc", "hash", "list", "set", "stream", "text", "zset"]
+    assert sorted(keys) == ["array", "doc", "hash", "list", "set", "stream", "text", "zset"]
     for search, name in {'"name": "kettle"': "doc", "2.5": "doc", "field": "hash"}.items():
         assert name in ids(full.get("kv_server/lists/keys", search=search), "key")
     # A pattern is one for keys: "Delete all keys found" must not depend on values.

@@ -122,7 +122,7 @@ def records(fake: Broker, page_query: PageQuery) -> View:
         page_query,
         sort_key=lambda record: (sign * record.timestamp, record.partition, sign * record.offset),
         show=_record,
-        text=lambda record: f"{record.key or ''} {record.value}",
+        text=lambda record: f"{record.key or ''}\n{record.value}",
     )
     return page | {"total": len(every)}
 

@@ -556,7 +556,7 @@ def _content(value: Any, page_query: PageQuery) -> View:
         page_query,
         sort_key=lambda numbered_row: (numbered_row[0],),
         show=lambda numbered_row: _element(dict(zip(columns, numbered_row[1], strict=True))),
-        text=lambda numbered_row: " ".join(str(plain(part)) for part in numbered_row[1]),
+        text=lambda numbered_row: "\n".join(str(plain(part)) for part in numbered_row[1]),
     )
     return {"columns": list(columns), "elements": page}
 

@@ -42,6 +42,8 @@ from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView,
 from ..wire import records
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
 from ..workflow.model import run_record
+from .failures import failure_of
+from .failures import failure_words as failure_words
 from .steps import cause_of, step_of, steps_of
 
 LONGEST_BODY = 100_000
@@ -228,7 +230,7 @@ def _text_of(message: Message) -> str:
     """Return what a search looks at: id, URL, labels, and the beginnings of the body and the answers."""
     labels, redaction = " ".join(message.settings.labels), message.response_redaction
     answers = [
-        f"{attempt.exception or ''} {shown_text(attempt.body[:_SEARCHED], redaction)}"
+        f"{failure_of(attempt) or ''} {shown_text(attempt.body[:_SEARCHED], redaction)}"
         for attempt in message.attempts
     ]
     parts = [message.public_id, as_text(message.url), labels, _beginning(message, _SEARCHED)]
@@ -750,7 +752,7 @@ def attempt_view(attempt: Any) -> AttemptView:
         "status": attempt.status,
         "took": None if attempt.ended_us is None else (attempt.ended_us - attempt.at_us) / 1e6,
         "state": attempt.state,
-        "exception": None if attempt.exception is None else repr(attempt.exception),
+        "exception": failure_of(attempt),
         "final": attempt.is_final,
     }
 

@@ -25,6 +25,7 @@ from ..workflow.model import (
     is_step_config,
     read_step,
 )
+from .failures import failure_of
 
 LONGEST_ERROR = 2000
 """Maximum number of characters of the response of a failed attempt."""
@@ -299,7 +300,7 @@ def _errors(attempts: Sequence[Attempt], message: Message) -> Iterator[StepError
         if attempt.state != "failed":
             continue
         body = shown_text(attempt.body, redaction)
-        reason = body if attempt.exception is None else repr(attempt.exception)
+        reason = failure_of(attempt) or body
         yield {
             "number": attempt.number,
             "at": to_datetime(attempt.at_us).isoformat(),

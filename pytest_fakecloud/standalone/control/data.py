@@ -391,10 +391,21 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     results = mask.value(_results(cloud, entries))
     lookups = Lookups(attempts=exchanges_of(cloud), results=results, mask=mask)
     return [
-        cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
+        _in_neutral_words(
+            cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
+        )
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
     ]
+
+
+def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
+    """Return a row that says without a name of Python why a delivery got no response."""
+    if row["kind"] == "attempt" and row["status"] is None and (error := row["data"].get("error")):
+        words = data_module(row["service"]).failure_words(error)
+        if words is not None:
+            row["text"] = {**row["text"], "answer": words}
+    return row
 
 
 def _results(cloud: Cloud, entries: Iterable[Entry]) -> dict[str, dict[str, Any]]:

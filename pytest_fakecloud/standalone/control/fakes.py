@@ -22,6 +22,7 @@ from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...core.plain_data import bytes_to_plain
+from ...core.timers import to_datetime
 from ...faults.fault import Fault, terms_of
 from ...faults.plan import fault_kinds, injector_of
 from ...http.messages import Answer, ConnectionEffect, Request
@@ -233,7 +234,9 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
 
 
 def describe(fake: Any) -> shapes.FakeData:
-    """Return a fake's address and credentials."""
+    """Return a fake's address and credentials, and how far its journal goes back."""
+    forgotten = fake._context.recorder.forgotten[fake.name]
+    entries = fake._recorder.entries if forgotten else ()
     return {
         "name": fake.name,
         "fixture": fake.fixture,
@@ -243,6 +246,8 @@ def describe(fake: Any) -> shapes.FakeData:
         "headers": fake.headers,
         "faults": len(fake.faults),
         "dead_letters": len(fake.dead_letters()) if find(fake.fixture).delivers else 0,
+        "forgotten": forgotten,
+        "recorded_since": to_datetime(entries[0].at_us).isoformat() if entries else None,
     }
 
 

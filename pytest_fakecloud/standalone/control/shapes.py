@@ -97,7 +97,8 @@ class Seed(TypedDict):
 
 class FakeData(TypedDict):
     """A fake: its address, its environment variables, the headers with its credentials, and the numbers
-    of its faults that may still fire and of its dead letters.
+    of its faults that may still fire and of its dead letters. ``forgotten`` is the number of its oldest
+    entries that the journal has dropped; those that remain begin at ``recorded_since``.
     """
 
     name: str
@@ -108,6 +109,8 @@ class FakeData(TypedDict):
     headers: dict[str, str]
     faults: int
     dead_letters: int
+    forgotten: int
+    recorded_since: str | None
 
 
 class KeptData(TypedDict):

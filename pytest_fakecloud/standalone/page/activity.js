@@ -1,12 +1,12 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {KINDS, copies, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
+import {KINDS, copies, count, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
 import {askText, path} from "./api.js";
 import {commandsOf, requestOf} from "./copying.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
 import {columnsElement} from "./spans.js";
-import {Trace, clockTime as time} from "./trace.js";
+import {Trace, clockTime as time, isoDay} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
@@ -37,6 +37,7 @@ export class ActivityPage {
       onfilter: () => { this.drawChart(); this.keep(); },
       details: ({row}) => [this.openLinks(row), this.testCopies(row)],
       loading: () => journal.older,
+      gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
       onselect: (row) => go(this.address(row?.number)),
     });
     this.update = () => this.draw();
@@ -73,6 +74,13 @@ export class ActivityPage {
     if (!sent || sent.cut || sent.commands?.length > 1) return null;
     const {method, url, headers = [], body, commands} = sent, own_ = headers.filter(([name]) => !Object.keys(fake.headers).some((each) => each.toLowerCase() === name.toLowerCase()));
     return copies({method: "POST", path: path(fake, "/requests"), body: commands ? {body: commands[0]} : {method, target: url.slice(fake.url.length), headers: Object.fromEntries(own_), ...body && {body}}}, "a test");
+  }
+  // The fakes whose oldest rows were dropped, by the server or by this page, and from which time on their rows exist.
+  dropped() {
+    return this.state().fakes.flatMap(({name: fake, forgotten}) => {
+      const many = Math.max(forgotten, entries.dropped.get(fake) ?? 0), first = many && entries.list.find((row) => row.fake === fake);
+      return first ? [{fake, text: `${count(many, "older row")} of ${fake} ${many === 1 ? "was" : "were"} dropped: its rows begin at ${isoDay(first.at_us)} ${time(first.at_us)} UTC.`}] : [];
+    });
   }
   address(id) {
     const {search, fake, problems, subject, slowest} = this.trace.wanted, [from, to] = this.chosen ?? [];
@@ -118,7 +126,7 @@ export class ActivityPage {
     const all = this.paused ?? entries.list, missed = entries.list.length - all.length;
     this.pause.textContent = this.paused ? `Resume${missed > 0 ? `, ${number(missed)} new` : ""}` : "Pause";
     redraw(this.nothing, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
-      : all.length ? journal.older && el("p", {class: "soft", role: "status"}, "Loading older rows…")
+      : all.length ? journal.older ? el("p", {class: "soft", role: "status"}, "Loading older rows…") : this.dropped().map(({text}) => el("p", {class: "soft dropped"}, text))
       : empty("No requests yet.", el("p", {}, "Every request to a fake appears here as it is made. ", el("a", {href: "#/connect"}, "Connect your application"), " to begin.")));
     this.place.hidden = !all.length;
     if (all === this.shown && journal.older === this.older) return;

@@ -25,6 +25,7 @@ function beside(text) {
   const us = clock.now ? micros(text) - micros(clock.now) : 0, local = new Date(micros(text) / 1000), distance = Math.abs(us) < 1e6 ? "now" : us > 0 ? `in ${about(us)}` : `${about(-us)} ago`;
   return ` · ${distance}${local.getTimezoneOffset() ? ` · ${local.toLocaleString("sv-SE")} local` : ""}`;
 }
+export const isAhead = (text) => Boolean(text && clock.now) && micros(text) > micros(clock.now);
 export const both = (text) => text ? `${day(text)} ${time(text)}` : "";
 export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
@@ -184,7 +185,11 @@ export function redraw(place, ...children) {
   place.replaceChildren(...children.flat(4).filter((child) => child != null && child !== false));
   for (const one of place.querySelectorAll("details")) if (open.has(named(one))) one.open = open.get(named(one));
   for (const one of place.querySelectorAll("pre, .wide-table")) if (scrolled.has(keyOf(one))) [one.scrollTop, one.scrollLeft] = scrolled.get(keyOf(one));
-  if (focused !== null) [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused)?.focus({preventScroll: true});
+  if (focused === null) return;
+  const same = [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused);
+  // What had the focus is gone: a reader goes on at the part that it was in, not at the start of the document.
+  if (!same) place.tabIndex = -1;
+  (same ?? place).focus({preventScroll: true});
 }
 // The forms in the places of a selector with values that were not sent, and are not being sent.
 export const unsent = (places) => [...document.querySelectorAll(`:is(${places}) form[data-typed=yes]:not(:has([aria-busy=true]))`)];

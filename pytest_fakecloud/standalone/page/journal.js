@@ -35,7 +35,7 @@ async function first() {
   older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
 }
 async function older(until) {
-  for (let after; until > entries.floor; until = after) {
+  for (let after; until > entries.cleared; until = after) {
     after = Math.max(0, until - PART);
     entries.merge(await ask("GET", `/journal?after=${after}&limit=${until - after}`));
     tell();

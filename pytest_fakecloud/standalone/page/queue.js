@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, moment, move, number, own, pill, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
 import {lasted, shortName, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -8,7 +8,8 @@ import {destinationsPage} from "./destinations.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
-const state = (one) => pill(words(one.state), own(STATES, one.state));
+// A run that sleeps or waits does nothing until then, so it does not look like one that runs.
+const state = (one) => one.state === "started" && isAhead(one.until) ? pill("waiting", "asleep") : pill(one.state === "started" ? "running" : words(one.state), own(STATES, one.state));
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
 const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`)); };
 const at = (fake, tab, id) => link(["fake", fake.name, tab, id]);
@@ -64,7 +65,7 @@ function messageDetail(one, page) {
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
     head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
-    head("Timeline"), code(one.timeline, "timeline")].flat();
+  ].flat();
 }
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));

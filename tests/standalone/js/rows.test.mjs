@@ -6,7 +6,7 @@ import {readFileSync} from "node:fs";
 const source = readFileSync(new URL("../../../pytest_fakecloud/standalone/page/rows.js", import.meta.url), "utf-8");
 const {Rows, oneAtATime} = await import("data:text/javascript," + encodeURIComponent(source));
 
-const row = (number, done = true) => ({number, done});
+const row = (number, done = true, fake = "kv_server") => ({number, done, fake});
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 // A journal that grows, and whose answers are as late as they like to be.
@@ -71,6 +71,17 @@ test("what was forgotten does not come back", () => {
   assert.strictEqual(rows.cursor, 100);
   rows.merge([row(101)]);
   assert.deepStrictEqual(rows.list, [row(101)]);
+  assert.strictEqual(rows.dropped.size, 0);
+});
+
+test("a fake with many rows does not push out those of the others", () => {
+  const rows = new Rows(10);
+  rows.merge([row(1, true, "queue"), row(2, true, "queue")]);
+  for (let number = 3; number <= 100; number++) rows.merge([row(number)]);
+  assert.deepStrictEqual(rows.list.map((one) => one.number), [1, 2, 93, 94, 95, 96, 97, 98, 99, 100]);
+  assert.deepStrictEqual([...rows.dropped], [["kv_server", 90]]);
+  rows.merge([row(50), row(2, true, "queue")]);
+  assert.strictEqual(rows.list.length, 10);
 });
 
 test("who asks meanwhile gets one more run, after it", async () => {

@@ -1,0 +1,202 @@
+"""Test in the console that lists stay true: what follows, what was dropped, what comes first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Serve, Server
+from .test_console import CHROMIUM, at, browser, go, holds, page, sent, window
+from .test_console_work import kv
+
+__all__ = ["browser", "page", "window"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+AT_END = "scrollY + innerHeight >= document.documentElement.scrollHeight - 1"
+
+
+def newest_is_seen(page: Any, text: str) -> None:
+    page.locator(".trace-row", has_text=text).wait_for(state="visible")
+    holds(page, AT_END)
+
+
+def test_activity_follows_until_the_reader_scrolls_up(page: Any, server: Server) -> None:
+    for number in range(120):
+        kv(server, "SET", f"key:{number}", "x")
+    at(page, "activity", ".trace-row")
+    newest_is_seen(page, "key:119")
+    # After a reload, whatever the height of the page was when it was scrolled.
+    page.evaluate("scrollBy(0, -30)")
+    page.reload()
+    newest_is_seen(page, "key:119")
+    kv(server, "SET", "after the reload", "x")
+    newest_is_seen(page, "after the reload")
+    # A page that grows does not end it, either.
+    page.set_viewport_size({"width": 900, "height": 500})
+    kv(server, "SET", "after the resize", "x")
+    newest_is_seen(page, "after the resize")
+    page.mouse.move(400, 350)
+    page.mouse.wheel(0, -600)
+    holds(page, f"!({AT_END})")
+    for number in range(3):
+        kv(server, "SET", f"unseen:{number}", "x")
+    page.locator(".trace-newer", has_text="3 newer").wait_for()
+    assert not page.evaluate(AT_END)
+    page.click(".trace-newer")
+    newest_is_seen(page, "unseen:2")
+    assert page.is_hidden(".trace-newer")
+    kv(server, "SET", "followed again", "x")
+    newest_is_seen(page, "followed again")
+
+
+def test_a_selected_row_stays_and_newer_ones_are_counted(page: Any, server: Server) -> None:
+    for number in range(60):
+        kv(server, "SET", f"key:{number}", "x")
+    at(page, "activity", ".trace-row")
+    newest_is_seen(page, "key:59")
+    page.locator(".trace-row", has_text="key:59").click()
+    page.locator(".trace-pane h3", has_text="key:59").wait_for()
+    before = page.locator(".trace-row", has_text="key:59").bounding_box()
+    kv(server, "SET", "newer", "x")
+    page.locator(".trace-newer", has_text="1 newer").wait_for()
+    assert page.locator(".trace-row", has_text="key:59").bounding_box() == before
+    page.click(".trace-newer")
+    page.locator(".trace-pane").wait_for(state="hidden")
+    newest_is_seen(page, "newer")
+
+
+def test_a_chatty_fake_leaves_the_history_of_the_others(browser: Any, serve: Serve) -> None:
+    chatty = serve("--now", "2026-01-01T00:00:00Z", "--journal-entries", "40")
+    sent(chatty, "queue", "/v2/publish/http://127.0.0.1:9/once", Upstash_Delay="1h")
+    for _ in range(3):
+        chatty.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+        kv(chatty, "PING")
+    chatty.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    for number in range(80):
+        kv(chatty, "SET", f"key:{number}", "x")
+    opened = go(browser.new_page(bypass_csp=True), chatty)
+    at(opened, "activity?fake=queue", ".trace-row")
+    assert "/once" in opened.inner_text(".trace-row")
+    fakes = {fake["name"]: fake for fake in chatty.ask("GET", "/state")[1]["fakes"]}
+    assert (fakes["queue"]["forgotten"], fakes["queue"]["recorded_since"]) == (0, None)
+    assert fakes["kv_server"]["forgotten"] >= 40
+    assert fakes["kv_server"]["recorded_since"] == "2026-01-01T00:04:00+00:00"
+    text = f"{fakes['kv_server']['forgotten']} older rows of kv_server were dropped"
+    opened.locator(".dropped", has_text=text).wait_for()
+    assert "its rows begin at 2026-01-01 00:04:00" in opened.inner_text(".dropped")
+    opened.fill("input[type=search]", "key:0 ")
+    opened.select_option("select[aria-label=Fake]", "kv_server")
+    opened.locator(".trace-empty", has_text=text).wait_for()
+    opened.close()
+
+
+def test_what_a_search_names_comes_first(page: Any, server: Server) -> None:
+    names = [f"cart:user:1:{number:03}" for number in range(150)]
+    names += ["user:10", "user:1", "other"]
+    kv(server, "MSET", *(word for name in names for word in (name, "x")))
+    kv(server, "SET", "a-copy", "user:1")
+    at(page, "fake/kv_server/keys?search=user:1", "table.rows")
+    holds(page, "document.querySelectorAll('table.rows tbody tr').length === 100")
+    shown = page.locator("table.rows tbody a[data-key]").all_inner_texts()
+    assert shown[:4] == ["user:1", "a-copy", "user:10", "cart:user:1:000"]
+    # The pages go on in the same order.
+    page.click("a:text-is('Next →')")
+    page.locator("#count", has_text="101–153").wait_for()
+    assert "user:1" not in page.locator("table.rows tbody a[data-key]").all_inner_texts()
+    page.click("a:text-is('← Previous')")
+    page.locator("#count", has_text="1–100").wait_for()
+    at(page, "find?search=user:1", ".sentences li a")
+    assert page.inner_text(".sentences li a") == "user:1"
+
+
+def test_why_a_delivery_failed_is_said_in_no_language_of_programs(
+    page: Any, server: Server
+) -> None:
+    made = sent(server, "queue", "/v2/publish/https://app.example/nobody", Upstash_Retries="0")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/refused", Upstash_Retries="0")
+    server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    at(page, "activity", ".trace-row")
+    for text in ("no destination answers this address", "connection refused: no server"):
+        page.locator(".trace-row", has_text=text).first.wait_for()
+    at(page, f"fake/queue/messages/{made['messageId']}", ".detail .spans")
+    page.locator(".detail", has_text="no destination answers this address").wait_for()
+    rows = server.ask("GET", "/journal")[1]
+    for text in (str(rows), page.inner_text(".detail"), str(listed_messages(server))):
+        assert "wsgi(" not in text
+        assert "UnstubbedDestinationError(" not in text
+
+
+def listed_messages(server: Server) -> Any:
+    return server.ask("GET", "/fakes/queue/attempts")[1]
+
+
+def test_kinds_of_events_differ_in_colour(page: Any, server: Server) -> None:
+    at(page, "time")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        colours = page.evaluate(
+            """(kinds) => kinds.map((kind) => {
+                const one = document.createElement("i");
+                one.className = `kind-${kind} span-bar`;
+                document.querySelector("#view").append(one);
+                const found = getComputedStyle(one).backgroundColor;
+                one.remove();
+                return found;
+            })""",
+            ["delivery", "callback", "wait", "sleep", "schedule", "other"],
+        )
+        assert len(set(colours)) == 6, (scheme, colours)
+
+
+def test_the_focus_stays_on_the_page_when_its_button_goes(page: Any, server: Server) -> None:
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/later", Upstash_Delay="1h")
+    at(page, "time", "button:text-is('Go there')")
+    page.focus("button:text-is('Go there')")
+    page.keyboard.press("Enter")
+    page.locator("button:text-is('Go there')[aria-label$='01:00:00+00:00']").wait_for(
+        state="detached"
+    )
+    holds(page, "document.activeElement.closest('#view') !== null")
+
+
+def test_a_run_that_waits_does_not_look_like_one_that_runs(page: Any, server: Server) -> None:
+    sent(
+        server, "queue", "/v2/trigger/http://127.0.0.1:9/flow",
+        Upstash_Workflow_RunId="wfr_later", Upstash_Delay="1h",
+    )  # fmt: skip
+    at(page, "fake/queue/runs", "table.rows")
+    page.locator("table.rows .pill.asleep:text-is('waiting')").wait_for()
+    destination = {"url": "http://127.0.0.1:9/now", "answer": "hang"}
+    server.ask("POST", "/fakes/queue/destinations", destination)
+    sent(server, "queue", "/v2/trigger/http://127.0.0.1:9/now", Upstash_Workflow_RunId="wfr_now",
+         Upstash_Forward_Upstash_Workflow_Sdk_Version="1")  # fmt: skip
+    page.locator("table.rows .pill:text-is('running')").wait_for()
+    looks = page.evaluate(
+        """() => [...document.querySelectorAll("table.rows .pill")].map((one) => {
+            const style = getComputedStyle(one);
+            return `${style.color} ${style.borderStyle}`;
+        })"""
+    )
+    assert len(set(looks)) == 2
+
+
+def test_what_options_name_is_there_beside_a_kept_state(serve: Serve, tmp_path: Any) -> None:
+    options = ("broker", "queue", "--random", "--state", str(tmp_path / "work.json"))
+    first = serve(*options, "--broker", 'topics={"orders": 2, "mails": 3}')
+    sent(first, "broker", "/produce", {"topic": "orders", "value": "kept", "partition": 1})
+    first.process.terminate()
+    first.process.wait(20)
+    topics = 'topics={"orders": 4, "mails": 1, "new": 2}'
+    again = serve(
+        *options, "--broker", topics, "--forward", "https://app.example=http://127.0.0.1:9"
+    )
+    found = again.ask("GET", "/fakes/broker/lists/topics")[1]["items"]
+    partitions = {topic["name"]: len(topic["partitions"]) for topic in found}
+    assert partitions == {"orders": 4, "mails": 3, "new": 2}
+    assert {topic["name"]: topic["records"] for topic in found}["orders"] == 1
+    destinations = again.ask("GET", "/fakes/queue/destinations")[1]
+    assert [one["url"] for one in destinations] == ["https://app.example"]
