@@ -371,6 +371,9 @@ export class Trace {
   // -- the detail pane ---------------------------------------------------------------------------
   fillPane() {
     const one = this.byNumber.get(this.number);
+    // Text that was typed and not sent stays while the row does.
+    if (one && this.filledFor === this.number && this.pane.querySelector("form[data-typed=yes]")) return;
+    this.filledFor = this.number;
     this.pane.hidden = !one;
     const related = one && new Map((one.row.subjects ?? []).map((subject) => [subject, this.rows.filter((other) => hasSubject(other.row, subject)).length]));
     const effects = one && this.rows.filter((other) => other.row.cause === this.number);

@@ -30,6 +30,7 @@ from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
+from .control.sending import SendingRoutes
 
 if TYPE_CHECKING:
     from .saving import StateKeeper
@@ -116,7 +117,7 @@ class ControlApp(App):
         self._clouds = clouds
         # Tests have isolated clouds, which their reports are about.
         fakes = FakeRoutes(cloud, self._hosts, records=clouds is None)
-        parts: list[Part] = [CloudRoutes(cloud), fakes, self.data]
+        parts: list[Part] = [CloudRoutes(cloud), fakes, SendingRoutes(cloud), self.data]
         if clouds is not None:
             parts.append(clouds)
         self._parts = {type(part): part for part in parts}
@@ -346,7 +347,7 @@ _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'sel
 _PAGE = (
     "activity.js", "api.js", "connect.js", "console.css", "destinations.js", "dom.js", "fake.js",
     "faults.js", "journal.js", "lists.js", "main.js", "rows.js",
-    "search.js", "time.js", *(f"{word}.js" for word in services_by_word()),
+    "search.js", "sending.js", "time.js", "words.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 _SHARED = ("copying.js", "elements.js", "spans.js", "trace.css", "trace.js")

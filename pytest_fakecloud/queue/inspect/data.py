@@ -6,6 +6,7 @@ test published, so its views of messages show them in clear.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
@@ -36,12 +37,13 @@ from ...inspect.data import (
 )
 from ...reporting.values import readable
 from ..engine.url_groups import UrlGroup
+from ..errors import QueueError
 from ..fake import Queue
 from ..model import NOTHING_REDACTED, FlowKey, Message, OrderedQueue, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView, record_of
 from ..wire import records
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
-from ..workflow.model import run_record
+from ..workflow.model import read_step, run_record
 from .failures import failure_of
 from .failures import failure_words as failure_words
 from .steps import cause_of, step_of, steps_of
@@ -552,6 +554,51 @@ def run_schedule(fake: Queue, id: str) -> View:
                 "error": schedule.error,
             }
     raise NotFound(f"there is no schedule {id!r:.200}")
+
+
+@_locked
+def rerun(
+    engine: Any,
+    id: str,
+    *,
+    message: str,
+    result: str | None = None,
+    input: str | None = None,
+    again: bool = False,
+) -> str:
+    """Start a run that goes on at a step of a run; return its id. See the control API's ``rerun``."""
+    workflow_run = engine.workflow.runs.get(id)
+    if workflow_run is None:
+        raise NotFound(f"there is no workflow run {id!r:.200}")
+    place = workflow_run.position(message)
+    if place is None:
+        raise ContractError(f"the run has no result of the message {message!r:.200}")
+    if again:
+        if place == 0 or result is not None:
+            raise ContractError("again runs a step, which needs no result")
+        place -= 1
+    record = engine.messages.get(workflow_run.steps[place].message_id)
+    if record is None:
+        raise ContractError("the queue has forgotten the message of the step before")
+    body = record.body if result is None else _with_result(record.body, result)
+    first_body = None if input is None else input.encode("utf-8", "surrogatepass")
+    try:
+        return str(engine.workflow.rerun(record, body, first_body).id)
+    except QueueError as error:
+        raise ContractError(error.message) from error
+
+
+def _with_result(body: bytes, result: str) -> bytes:
+    """Return the body of a step with another result: text where it was text, otherwise JSON."""
+    step = read_step(body)
+    if "out" not in step:
+        raise ContractError("the step has no result that could be replaced")
+    if not isinstance(step["out"], str):
+        try:
+            return json.dumps({**step, "out": json.loads(result)}).encode()
+        except ValueError as error:
+            raise ContractError(f"the result must be JSON, as before: {error}") from None
+    return json.dumps({**step, "out": result}).encode()
 
 
 @_locked

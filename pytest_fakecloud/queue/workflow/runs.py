@@ -696,6 +696,48 @@ class WorkflowRuns:
         new.invoker, new.depth = old.invoker, old.depth
         return new
 
+    def rerun(self, message: Message, body: bytes, first_body: bytes | None = None) -> WorkflowRun:
+        """Start a run that begins like the run of a delivered message, and goes on with that message.
+
+        ``body`` is the message's body in the new run, and ``first_body`` the input of that, by default
+        the one of the old run. Raises a 400 error for a message that is none of its steps, or that
+        belongs to parallel steps. The old run does not change.
+        """
+        old = self.require_run_of(message)
+        position = old.position(message.id)
+        if position is None:
+            raise bad_request(f"message {message.id} is not a step that was delivered")
+        step = read_step(message.body) if position else {}
+        if step.get("targetStep") or (step.get("concurrent") or 1) != 1:
+            raise bad_request(f"step {step.get('stepName')!r} is one of parallel steps")
+        new = WorkflowRun(
+            self._engine.new_id("wfr_"),
+            old.url,
+            self._engine.clock.now_us(),
+            old.first_message_id,
+            settings_to_republish(old.settings, {}),
+            old.caller_ip,
+        )
+        settings = settings_to_republish(message.settings, {}, message.max_retries)
+        if position == 0:
+            first = body if first_body is None else first_body
+            self._publish_in_run(message, new.id, settings, first, init=True)
+            return self.get(new.id)
+        new.number, new.depth = self._engine.next_sequence(), old.depth
+        new.steps = old.steps[:position]
+        if first_body is not None:
+            new.steps[0] = new.steps[0]._replace(body=first_body)
+        new.step_count = position - 1
+        new.context_bytes = sum(len(step.body) for step in new.steps)
+        # Publishing a step requires that its run exists.
+        self.runs[new.id] = new
+        try:
+            self._publish_in_run(message, new.id, settings, body, init=False)
+        except QueueError:
+            del self.runs[new.id]
+            raise
+        return new
+
     def _publish_in_run(
         self, message: Message, run_id: str, settings: PublishSettings, body: bytes, *, init: bool
     ) -> None:

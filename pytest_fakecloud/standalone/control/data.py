@@ -64,6 +64,7 @@ class DataRoutes(Part):
             cls.route("GET", f"{base}/lists/{{list}}/{{id}}", "item", cls.item),
             cls.route("POST", f"{base}/messages/{{id}}/deliver", "deliver_now", cls.deliver_now),
             cls.route("POST", f"{base}/schedules/{{id}}/run", "run_schedule", cls.run_schedule),
+            cls.route("POST", f"{base}/runs/{{id}}/rerun", "rerun", cls.rerun),
             cls.route("GET", f"{base}/destinations", "destinations", cls.get_destinations),
             cls.route("POST", f"{base}/destinations", "set_destination", cls.set_destination),
             cls.route(
@@ -160,6 +161,19 @@ class DataRoutes(Part):
         """Run a schedule now; its next planned run does not change."""
         queue, module = self._queue(request)
         return module.run_schedule(queue, request.segment("id"))
+
+    def rerun(self, request: Request) -> shapes.Rerun:
+        """Start a new run of a workflow that goes on at a step of an earlier run.
+
+        ``{"message": the step's message, "result", "input", "again"}``. The new run has the results
+        of the steps before, and goes on with the step's own result, or with another one (``result``).
+        With ``"again": true``, the step itself runs again. ``input`` replaces the input of the run.
+        """
+        queue, module = self._queue(request)
+        body = fields(request)
+        with contract():
+            new_id = module.rerun(queue, request.segment("id"), **body)
+        return {"id": new_id}
 
     def get_destinations(self, request: Request) -> list[shapes.DestinationData]:
         """Return the destinations of a queue: who answers deliveries to which URLs."""

@@ -6,8 +6,6 @@ import dataclasses
 import datetime as dt
 import inspect
 import itertools
-import json
-import re
 from collections.abc import Mapping
 from types import MemberDescriptorType
 from typing import Any
@@ -19,13 +17,12 @@ from ...cloud.cloud import Cloud
 from ...cloud.fake import FAKE_FIELDS, Fake, core_of
 from ...cloud.services import find
 from ...core.calls import Call, parts_of
-from ...core.errors import ContractError, shown, unknown_name
-from ...core.field_types import TOKEN
+from ...core.errors import shown, unknown_name
 from ...core.plain_data import bytes_to_plain
 from ...core.timers import to_datetime
 from ...faults.fault import Fault, terms_of
 from ...faults.plan import fault_kinds, injector_of
-from ...http.messages import Answer, ConnectionEffect, Request
+from ...http.messages import Request
 from ...http.routing import Route
 from ...inspect.data import whole_number
 from ..addresses import Hosts, has_public_credentials
@@ -33,15 +30,12 @@ from ..state_file import inject
 from . import shapes
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 
-_METHOD = re.compile(r"[A-Za-z]{1,20}")
-_TARGET = re.compile(r"/[!-~]*")
 _MOST_USED_UP = 20
-_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
 class FakeRoutes(Part):
-    """Endpoints that start, describe and close fakes, send them requests, inject faults, and call the
-    methods that a test calls on its fixtures. ``records``: these calls appear in reports.
+    """Endpoints that start, describe and close fakes, inject faults, and call the methods that a test
+    calls on its fixtures. ``records``: these calls appear in reports.
     """
 
     def __init__(self, cloud: Cloud, hosts: Hosts, *, records: bool = False) -> None:
@@ -59,7 +53,6 @@ class FakeRoutes(Part):
             cls.route("POST", f"{PREFIX}/fakes", "start_fake", cls.start_fake),
             cls.route("GET", fake, "fake", cls.get_fake),
             cls.route("DELETE", fake, "close_fake", cls.close_fake),
-            cls.route("POST", f"{fake}/requests", "send", cls.send_request, lingers=True),
             cls.route("GET", f"{fake}/faults", "faults", cls.get_faults),
             cls.route("POST", f"{fake}/faults", "add_fault", cls.add_fault),
             cls.route("DELETE", f"{fake}/faults", "clear_faults", cls.clear_faults),
@@ -85,40 +78,6 @@ class FakeRoutes(Part):
         """Close a fake."""
         named(self._cloud, request).close()
         return {"closed": True}
-
-    def send_request(self, request: Request) -> dict[str, Any]:
-        """Send a request to a fake like a client: ``{"method", "target", "headers", "body"}``.
-
-        The request carries the fake's credentials unless ``headers`` sets others, is subject to
-        injected faults, and is recorded. A string ``body`` is sent unchanged, any other value as
-        JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` for a broken connection.
-        """
-        body = fields(request)
-        fake = named(self._cloud, request)
-        method, target = body.get("method", "POST"), body.get("target", "/")
-        if not _METHOD.fullmatch(method):
-            raise Refused(422, f"method must be a word such as 'POST', got {method!r:.100}")
-        if not _TARGET.fullmatch(target):
-            raise Refused(
-                422,
-                f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}",
-            )
-        headers, content = _headers(fake, body.get("headers", {})), _sent(body.get("body", ""))
-        # The request goes through the fake's whole pipeline, but not through a socket.
-        sent = Request(method, target, headers, content)
-        answer = core_of(fake).app.respond(sent)
-        if isinstance(answer, Answer):
-            raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
-            return {
-                "status": answer.status,
-                "headers": [list(pair) for pair in answer.headers],
-                "body": raw_body.decode("utf-8", "replace"),
-            }
-        if isinstance(answer, ConnectionEffect):
-            return {"broken": answer.kind}
-        # The stream has no reader, so end it like one whose client disconnected.
-        answer.end()
-        raise Refused(422, "the response is an endless stream: request it with a client")
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -254,21 +213,6 @@ def describe(fake: Any) -> shapes.FakeData:
 def _kept(fake: Fake) -> list[Fault]:
     used_up = [fault for fault in injector_of(fake.faults).kept() if not fault.active]
     return [*fake.faults, *used_up[-_MOST_USED_UP:]]
-
-
-def _headers(fake: Fake, extra: Mapping[str, str]) -> list[tuple[str, str]]:
-    for name, value in extra.items():
-        if not re.fullmatch(TOKEN, name) or not _VALUE.fullmatch(value):
-            raise ContractError(
-                f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
-            )
-    lower = {name.lower() for name in extra}
-    own = [pair for pair in fake.headers.items() if pair[0].lower() not in lower]
-    return [*own, *extra.items()]
-
-
-def _sent(body: object) -> bytes:
-    return (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
 
 
 # -- calls of methods ------------------------------------------------------------------------------

@@ -258,17 +258,34 @@ class DestinationData(TypedDict):
 
 
 class Sent(TypedDict):
-    """The response of a fake."""
+    """The response of a fake, and the number of the call's row in the journal, null if a fault kept the
+    request from the fake.
+    """
 
     status: int
     headers: list[list[str]]
     body: str
+    row: int | None
 
 
 class Broken(TypedDict):
     """The effect of an injected fault that broke the connection."""
 
     broken: str
+    row: int | None
+
+
+class Replies(TypedDict):
+    """The replies to commands over the Redis protocol; an error is ``{"error": text}``."""
+
+    replies: list[Any]
+    row: int | None
+
+
+class Rerun(TypedDict):
+    """The new run of a workflow."""
+
+    id: str
 
 
 class FaultData(TypedDict):
@@ -432,6 +449,23 @@ class ToSend(TypedDict, total=False):
     body: Any
 
 
+class ToSendAgain(ToSend, total=False):
+    """What to change in a recorded call."""
+
+    commands: list[list[str]]
+
+
+class RerunOptions(TypedDict):
+    """The message of the step from which a run goes on, and what replaces its result and the input of
+    the run. With ``again``, the step itself runs again.
+    """
+
+    message: str
+    result: NotRequired[str]
+    input: NotRequired[str]
+    again: NotRequired[bool]
+
+
 class FaultOptions(TypedDict):
     """A fault to inject. The other fields select the calls that it affects."""
 
@@ -515,6 +549,8 @@ BODIES: Mapping[str, Any] = {
     "set_seed": Seed,
     "start_fake": NewFake,
     "send": ToSend,
+    "send_again": ToSendAgain,
+    "rerun": RerunOptions,
     "add_fault": FaultOptions,
     "set_destination": NewDestination,
     "dismiss": Dismissed,
@@ -533,6 +569,7 @@ RESPONSES: Mapping[str, Any] = {
     "ready": Ready,
     "saved": dict[str, Any],
     "send": Sent | Broken,
+    "send_again": Sent | Broken | Replies,
     "view": View,
 }
 """Response types of endpoints whose annotation does not name the type."""

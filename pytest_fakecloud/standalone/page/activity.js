@@ -2,14 +2,18 @@
 
 import {KINDS, copies, count, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
 import {askText, path} from "./api.js";
-import {commandsOf, requestOf} from "./copying.js";
+import {commandsOf} from "./copying.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
+import {publishOf, requestTo, sendAgain} from "./sending.js";
 import {columnsElement} from "./spans.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
+
+// The only command of a row on a database connection.
+function commandOf(row) { const sent = row.request && commandsOf(row); return sent?.commands.length === 1 ? {body: sent.commands[0]} : null; }
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
 function inOrder(rows) {
@@ -35,7 +39,7 @@ export class ActivityPage {
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (own(HAS_STATUS, this.status.value)?.(row) ?? true),
       onfilter: () => { this.drawChart(); this.keep(); },
-      details: ({row}) => [this.openLinks(row), this.testCopies(row)],
+      details: ({row}) => [this.openLinks(row), sendAgain(row, this.state().fakes), this.testCopies(row)],
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
       onselect: (row) => go(this.address(row?.number)),
@@ -60,20 +64,12 @@ export class ActivityPage {
     });
     return links.length ? el("div", {class: "tools"}, links) : null;
   }
-  // Code of a test that makes the call again with the credentials of the fake.
-  // A delivery as the publish request that leads to it.
-  deliveryCopies(row) {
-    const fake = this.state().fakes.find(({name}) => name === row.fake), {method, url, headers, body, cut} = (row.request && requestOf(row, {})) ?? {cut: true};
-    if (cut || !fake) return null;
-    const forwarded = headers.filter(([name]) => !/^(upstash-|authorization$)/i.test(name)).map(([name, value]) => [/^content-type$/i.test(name) ? name : `Upstash-Forward-${name}`, value]);
-    return copies({method: "POST", path: path(fake, "/requests"), body: {method: "POST", target: `/v2/publish/${url}`, headers: {...Object.fromEntries(forwarded), ...method !== "POST" && {"Upstash-Method": method}}, ...body && {body}}}, "a test");
-  }
+  // Code of a test that makes the call again with the credentials of the fake; of a delivery, the publish request that leads to it.
   testCopies(row) {
-    if (row.kind === "attempt") return this.deliveryCopies(row);
-    const fake = this.state().fakes.find(({name}) => name === row.peer), request = fake && row.kind === "call" && row.request, sent = request && (requestOf(row, {fakes: [fake]}) ?? commandsOf(row));
-    if (!sent || sent.cut || sent.commands?.length > 1) return null;
-    const {method, url, headers = [], body, commands} = sent, own_ = headers.filter(([name]) => !Object.keys(fake.headers).some((each) => each.toLowerCase() === name.toLowerCase()));
-    return copies({method: "POST", path: path(fake, "/requests"), body: commands ? {body: commands[0]} : {method, target: url.slice(fake.url.length), headers: Object.fromEntries(own_), ...body && {body}}}, "a test");
+    const isDelivery = row.kind === "attempt", fake = this.state().fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
+    if (!fake || !isDelivery && row.kind !== "call") return null;
+    const {cut, ...request} = isDelivery ? publishOf(row) ?? {cut: true} : requestTo(fake, row) ?? commandOf(row) ?? {cut: true};
+    return cut ? null : copies({method: "POST", path: path(fake, "/requests"), body: request}, "a test");
   }
   // The fakes whose oldest rows were dropped, by the server or by this page, and from which time on their rows exist.
   dropped() {

@@ -75,8 +75,9 @@ export function say(text, kind = "bad") {
   clearTimeout(fading);
   if (!text && moving) [text, kind] = [moving, "busy"];
   $("notice").dataset.kind = kind;
-  $("notice").textContent = text;
-  if (kind === "good" && text) fading = setTimeout(() => say(""), 4000);
+  $("notice").replaceChildren(...[text].flat().filter(Boolean));
+  // A notice with something to press stays for longer.
+  if (kind === "good" && text) fading = setTimeout(() => say(""), Array.isArray(text) ? 12000 : 4000);
 }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
@@ -269,13 +270,15 @@ export async function moved(body) {
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
   say(moving, "busy");
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
+  const {now: began} = await ask("GET", "/clock");
   let found;
   target = null;
   try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
   const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
   // The notice of a stopped move stays, because where it ended was not chosen.
-  say(`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? ` ${count(fired.length, "event")} became due${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, isStopped ? "busy" : "good");
+  const due = count(fired.length, "event"), of = fired.length ? el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now)})}, `${due} became due`) : "";
+  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, of, `${fired.length ? `${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`], isStopped ? "busy" : "good");
   return !isStopped;
 }
 export function clockButtons() {

@@ -1,7 +1,8 @@
 // The page of one fake: tabs with counts, and the current tab.
 
-import {code, copyButton, el, form, json, laidOut, link, number, own, product, redraw, showCurrent, soft, table} from "./dom.js";
+import {copyButton, el, form, json, link, number, own, product, redraw, showCurrent, soft} from "./dom.js";
 import {ask, path, send} from "./api.js";
+import {METHODS, answerElements} from "./sending.js";
 
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
 
@@ -12,12 +13,9 @@ export async function open(fake) { return new FakePage(fake, (await own(CODE, fa
 class RequestPage {
   constructor(fake) {
     this.node = el("section", {class: "page"}, soft(`Send a request to ${fake.name} with its credentials. It meets injected faults and appears in Activity.`),
-      form("Any request", "Send", [{name: "method", label: "method", options: ["GET", "POST", "PUT", "PATCH", "DELETE"]}, {name: "target", label: "path", value: "/", wide: true, needed: true}, {name: "headers", label: "headers, as JSON", note: '{"X-Trace": "7"}', wide: true}, {name: "body", label: "body", kind: "area", wide: true}],
+      form("Any request", "Send", [{name: "method", label: "method", options: METHODS}, {name: "target", label: "path", value: "/", wide: true, needed: true}, {name: "headers", label: "headers, as JSON", note: '{"X-Trace": "7"}', wide: true}, {name: "body", label: "body", kind: "area", wide: true}],
         async ({method, target, headers, body}) => {
-          const answer = await send(fake, method, target, body, headers ? json(headers, "The headers") : undefined);
-          if (answer.broken) return el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}.`);
-          const text = laidOut(answer.body);
-          return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status}`), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair))];
+          return answerElements(fake, await send(fake, method, target, body, headers ? json(headers, "The headers") : undefined));
         }));
   }
 }

@@ -4,9 +4,10 @@ import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, e
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {ListPage} from "./lists.js";
+import {byte, split} from "./words.js";
 
 // In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
-const BYTE = /[\udc80-\udcff]/u, byte = (hex) => String.fromCharCode(parseInt(hex, 16) + (parseInt(hex, 16) < 0x80 ? 0 : 0xdc00));
+const BYTE = /[\udc80-\udcff]/u;
 const hexOf = (letter) => (letter.charCodeAt(0) - 0xdc00).toString(16);
 const inPath = (word) => [...word].map((letter) => BYTE.test(letter) ? `%${hexOf(letter)}` : encodeURIComponent(letter)).join("");
 const asRequest = (line) => line.some((word) => BYTE.test(word)) ? [`/${line.map(inPath).join("/")}/`] : ["/", line];
@@ -205,15 +206,6 @@ const indexes = {
 };
 
 // -- the command box --
-// Splits a line into words like redis-cli, with quotes and the escapes of double quotes.
-const WORD = /(?:"(?:\\.|[^"\\])*"|'[^']*'|[^\s"'])+/g, ESCAPED = {n: "\n", r: "\r", t: "\t", b: "\b", a: "\x07"};
-export function split(line) {
-  const [unclosed] = line.replace(WORD, "").trim();
-  if (unclosed) throw new Error(`The quote ${unclosed} is not closed.`);
-  const plain_ = (text) => text.replace(/\\(?:x([0-9a-fA-F]{2})|(.))/g, (_, hex, letter) => hex ? byte(hex) : own(ESCAPED, letter) ?? letter);
-  return (line.match(WORD) ?? []).map((word) => word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => single ?? plain_(double)));
-}
-
 // A reply in Base64, of which only OK is not, with the bytes that are not UTF-8 as in a word.
 function fromBase64(reply) {
   if (typeof reply !== "string" || reply === "OK") return reply === null || typeof reply !== "object" ? reply : Array.isArray(reply) ? reply.map(fromBase64) : Object.fromEntries(Object.entries(reply).map(([name, value]) => [name, fromBase64(value)]));

@@ -130,7 +130,7 @@ const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "cron", "next run", "schedule"], fields: ["destination", "paused", "cron", "next", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron, one.paused ? "" : both(one.next[0]), one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false, overwrites: replaces(fake, "schedules", "id", "schedule")}),
+    async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, made.scheduleId), "."); }, {open: false, overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
@@ -160,7 +160,7 @@ const runs = {
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
-      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, outputs.get(step.message) ?? {}, fake)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, outputs.get(step.message) ?? {}, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
@@ -178,13 +178,19 @@ async function runWithViolations(fake, id) {
 }
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
 // A step of a run: its spans, and below it its errors and its output. The error of the last try is in sight.
-function stepRow(step, {out, callResponseStatus: answered}, fake) {
+// With another result or input, or with the step run again; the new run is another one.
+function rerunForm(step, text, fake, run) {
+  const start = async (changes) => { const made = await ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes}); return done("Started ", el("a", {href: at(fake, "runs", made.id)}, made.id), ", which goes on here."); };
+  return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
+    ({how, result, input}) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}), {open: false, copied: false});
+}
+function stepRow(step, {out, callResponseStatus: answered}, fake, run) {
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
   const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = step.type === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
     note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
-      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null]};
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
 }
 
 // -- queues, URL groups, flow control --

@@ -1,0 +1,63 @@
+// Requests that are sent to a fake from the console, and recorded calls that are sent again.
+
+import {code, count, el, form, json, laidOut, link, table} from "./dom.js";
+import {ask, path} from "./api.js";
+import {commandsOf, requestOf} from "./copying.js";
+import {split} from "./words.js";
+
+// What an answer names, as links: messages, runs and schedules of a queue.
+const NAMED = {messageId: ["messages", "message"], workflowRunId: ["runs", "run"], scheduleId: ["schedules", "schedule"]};
+export function namedIn(fake, body) {
+  let read;
+  try { read = JSON.parse(body); } catch { return []; }
+  return [read, read?.responses].flat(2).filter((one) => one && typeof one === "object").flatMap((one) => Object.keys(NAMED).filter((name) => typeof one[name] === "string").map((name) => [NAMED[name], one[name]]))
+    .slice(0, 20).map(([[list, noun], id]) => el("a", {class: "button", href: link(["fake", fake.name, list, id])}, `Open the ${noun}`));
+}
+const rowLink = (row) => row ? el("a", {class: "button", href: link(["activity", row])}, "Open its row") : null;
+
+export function answerElements(fake, answer) {
+  if (answer.broken) return [el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}. `, rowLink(answer.row))];
+  if (answer.replies) return [el("p", {class: "ok"}, `${count(answer.replies.length, "reply")}. `, rowLink(answer.row)), code(answer.replies.map((reply) => JSON.stringify(reply)).join("\n"), "replies")];
+  const text = laidOut(answer.body);
+  return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status} `, rowLink(answer.row), namedIn(fake, answer.body)), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair))];
+}
+export const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+const quoted = (word) => /^[^\s"'\\]+$/.test(word) ? word : JSON.stringify(word);
+
+// The request of a recorded delivery, as the publish request that leads to it.
+export function publishOf(row) {
+  const {method, url, headers, body, cut} = row.request ? requestOf(row, {}) ?? {cut: true} : {cut: true};
+  if (cut) return null;
+  const forwarded = headers.filter(([name]) => !/^(upstash-|authorization$)/i.test(name)).map(([name, value]) => [/^content-type$/i.test(name) ? name : `Upstash-Forward-${name}`, value]);
+  return {method: "POST", target: `/v2/publish/${url}`, headers: {...Object.fromEntries(forwarded), ...method !== "POST" && {"Upstash-Method": method}}, ...body && {body}};
+}
+// The request of a recorded call to a fake, without its credentials.
+export function requestTo(fake, row) {
+  const sent = row.request && requestOf(row, {fakes: [fake]});
+  if (!sent) return null;
+  const isOwn = ([name]) => Object.keys(fake.headers).some((own_) => own_.toLowerCase() === name.toLowerCase());
+  return {method: sent.method, target: sent.url.slice(fake.url.length) || "/", headers: Object.fromEntries(sent.headers.filter((pair) => !isOwn(pair))), ...sent.body && {body: sent.body}, cut: sent.cut};
+}
+
+// A form that sends a recorded call or delivery again, as it was or changed. What was not changed is sent as it was recorded.
+export function sendAgain(row, fakes) {
+  const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), again = `/journal/${row.number}/again`;
+  if (!fake || !isDelivery && row.kind !== "call") return null;
+  const commands = isDelivery ? null : commandsOf(row)?.commands, options = {open: false, copied: false};
+  if (commands) {
+    const lines = commands.map((words) => words.map(quoted).join(" ")).join("\n");
+    return form("Edit and send again", "Send again", [{name: "commands", label: "commands, one on each line", kind: "area", value: lines, wide: true, needed: true}],
+      async ({commands: typed}) => answerElements(fake, await ask("POST", again, typed === lines ? {} : {commands: typed.split("\n").filter((line) => line.trim()).map(split)})), options);
+  }
+  const sent = isDelivery ? publishOf(row) : requestTo(fake, row);
+  if (!sent) return null;
+  const headers = JSON.stringify(sent.headers), body = sent.body ?? "";
+  return form("Edit and send again", "Send again", [{name: "method", label: "method", options: [...new Set([sent.method, ...METHODS])]}, {name: "target", label: isDelivery ? "path, which publishes the message" : "path", value: sent.target, wide: true, needed: true},
+    {name: "headers", label: "headers, as JSON; the credentials are added", value: headers, wide: true}, {name: "body", label: sent.cut ? "body, of which only the beginning was recorded" : "body", kind: "area", value: body, wide: true}],
+  async (typed) => {
+    const all = {method: typed.method, target: typed.target, headers: json(typed.headers || "{}", "The headers"), body: typed.body};
+    if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), all));
+    const changed = Object.fromEntries(Object.entries({method: typed.method !== sent.method, target: typed.target !== sent.target, headers: typed.headers !== headers, body: typed.body !== body || sent.cut}).filter(([, differs]) => differs).map(([name]) => [name, all[name]]));
+    return answerElements(fake, await ask("POST", again, changed));
+  }, options);
+}

@@ -1,0 +1,14 @@
+// Command lines as words.
+
+import {own} from "./dom.js";
+
+// A byte that is not UTF-8 is a lone surrogate, as in Python.
+export const byte = (hex) => String.fromCharCode(parseInt(hex, 16) + (parseInt(hex, 16) < 0x80 ? 0 : 0xdc00));
+// Splits a line into words like redis-cli, with quotes and the escapes of double quotes.
+const WORD = /(?:"(?:\\.|[^"\\])*"|'[^']*'|[^\s"'])+/g, ESCAPED = {n: "\n", r: "\r", t: "\t", b: "\b", a: "\x07"};
+export function split(line) {
+  const [unclosed] = line.replace(WORD, "").trim();
+  if (unclosed) throw new Error(`The quote ${unclosed} is not closed.`);
+  const plain_ = (text) => text.replace(/\\(?:x([0-9a-fA-F]{2})|(.))/g, (_, hex, letter) => hex ? byte(hex) : own(ESCAPED, letter) ?? letter);
+  return (line.match(WORD) ?? []).map((word) => word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => single ?? plain_(double)));
+}

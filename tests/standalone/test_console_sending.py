@@ -1,0 +1,100 @@
+"""Test in the console that recorded calls are changed and sent again, with links to the outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from ..harness import wait_until
+from .conftest import Server
+from .test_console import CHROMIUM, at, browser, fake, holds, page, sent, window
+from .test_console_work import kv, listed, typed
+from .test_sending import workflow
+
+__all__ = ["browser", "page", "window", "workflow"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+AGAIN = "Edit and send again"
+
+
+def opened(page: Any, text: str) -> None:
+    at(page, "activity", ".trace-row")
+    page.locator(".trace-row", has_text=text).last.click()
+    page.locator(".trace-pane h3", has_text=text).wait_for()
+
+
+def followed(page: Any, link: str, selector: str, text: str) -> None:
+    page.locator(f"form[aria-label='{AGAIN}'] .out a", has_text=link).click()
+    page.locator(selector, has_text=text).first.wait_for()
+
+
+def test_every_kind_of_call_is_changed_and_sent_again(page: Any, server: Server) -> None:
+    kv(server, "SET", "colour", "red")
+    opened(page, "SET colour red")
+    typed(page, AGAIN, body='["SET", "colour", "blue"]')
+    followed(page, "Open its row", ".trace-pane h3", "SET colour blue")
+    assert kv(server, "GET", "colour") == "blue"
+    with redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client:
+        client.set("over the port", "1")
+    opened(page, 'SET "over the port" 1')
+    typed(page, AGAIN, commands='SET "over the port" 2\nINCR "over the port"')
+    page.locator(".out pre[aria-label=replies]", has_text='"OK"\n3').wait_for()
+    vectors = [{"id": "v1", "vector": [1, 2]}]
+    sent(server, "vector_index", "/upsert", vectors)
+    opened(page, "upsert")
+    typed(page, AGAIN, body='[{"id": "v2", "vector": [2, 1]}]')
+    page.locator(".out p.ok", has_text="Status 200").wait_for()
+    assert [vector["id"] for vector in listed(server, "vector_index/lists/vectors")] == ["v1", "v2"]
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 0})
+    opened(page, "produce")
+    typed(page, AGAIN, headers="{}")
+    followed(page, "Open its row", ".trace-pane h3", "tea")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/hook", "first")
+    opened(page, "attempt 1")
+    typed(page, AGAIN, body="second")
+    followed(page, "Open the message", ".detail pre[aria-label=body]", "second")
+    opened(page, "publish http://127.0.0.1:9/hook first")
+    typed(page, AGAIN)
+    followed(page, "Open the message", ".detail pre[aria-label=body]", "first")
+
+
+def test_what_is_typed_stays_while_rows_arrive(page: Any, server: Server) -> None:
+    kv(server, "SET", "colour", "red")
+    opened(page, "SET colour red")
+    page.click(f"summary:text-is('{AGAIN}')")
+    page.fill(f"form[aria-label='{AGAIN}'] [name=body]", "typed")
+    kv(server, "GET", "colour")
+    page.locator(".trace-row", has_text="GET colour").wait_for()
+    assert page.input_value(f"form[aria-label='{AGAIN}'] [name=body]") == "typed"
+    page.evaluate("for (const one of document.querySelectorAll('form')) one.dataset.typed = 'no'")
+
+
+def test_a_workflow_is_rerun_from_a_step(
+    page: Any, server: Server, workflow: tuple[str, list[Any]]
+) -> None:
+    url, received = workflow
+    header = {"Upstash_Forward_Upstash_Workflow_Sdk_Version": "1"}
+    run_id = sent(server, "queue", f"/v2/trigger/{url}", "in", **header)["workflowRunId"]
+    wait_until(lambda: len(received) == 3)
+    at(page, f"fake/queue/runs/{run_id}", ".span-item")
+    page.click(".span-item summary:has-text('step 1')")
+    typed(page, "Rerun from step 1", result="other")
+    page.locator("form[aria-label='Rerun from step 1'] .out a").click()
+    page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
+    assert received[-1] == ["in", "other", "other+"]
+
+
+def test_what_became_due_is_linked(page: Any, server: Server) -> None:
+    for number in range(3):
+        url = f"/v2/publish/http://127.0.0.1:9/{number}"
+        sent(server, "queue", url, Upstash_Delay="1m", Upstash_Retries="0")
+    page.click("[data-by='1h']")
+    page.click("#notice a:text-is('3 events became due')")
+    holds(page, "document.querySelectorAll('.trace-row.trace-failed').length === 3")
+    shown = page.locator(".trace-row:not(.trace-context)").all_inner_texts()
+    assert [text.count("attempt 1") for text in shown] == [1, 1, 1]

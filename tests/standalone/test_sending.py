@@ -1,0 +1,140 @@
+"""Test that recorded calls are sent again, and that workflow runs go on from a step."""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64decode
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import redis
+import requests
+
+from ..harness import wait_until
+from .conftest import Server, fetch, message
+
+
+def send(server: Server, fake: str, target: str, body: Any = "", **headers: str) -> Any:
+    sent = {"target": target, "body": body, "headers": headers}
+    status, answer = server.ask("POST", f"/fakes/{fake}/requests", sent)
+    assert status == 200, answer
+    return answer
+
+
+def row(server: Server, number: int) -> Any:
+    return next(one for one in server.ask("GET", "/journal")[1] if one["number"] == number)
+
+
+def test_a_recorded_request_is_sent_again_byte_for_byte_or_changed(server: Server) -> None:
+    kv = server.fake("kv_server")
+    headers = {**kv["headers"], "X-Trace": "7"}
+    fetch("POST", f"{kv['url']}/set/bytes", body=b"\xff\x00", headers=headers)
+    first = server.ask("GET", "/journal")[1][-1]
+    fetch("POST", kv["url"], json=["DEL", "bytes"], headers=kv["headers"])
+    status, again = server.ask("POST", f"/journal/{first['number']}/again", {})
+    assert (status, again["status"], json.loads(again["body"])) == (200, 200, {"result": "OK"})
+    assert server.call("kv_server", "execute", "GET", "bytes") == {"base64": "/wA="}
+    sent = row(server, again["row"])["request"]
+    assert sent["line"] == "POST /set/bytes"
+    assert ["X-Trace", "7"] in sent["headers"]
+    changed = {"target": "/set/other", "body": "text"}
+    assert server.ask("POST", f"/journal/{first['number']}/again", changed)[1]["status"] == 200
+    assert server.call("kv_server", "execute", "GET", "other") == "text"
+
+
+def test_a_recorded_command_is_sent_again_over_its_protocol(server: Server) -> None:
+    with redis.Redis.from_url(server.fake("kv_server")["env"]["REDIS_URL"]) as client:
+        client.incrby("n", 2)
+    first = server.ask("GET", "/journal")[1][-1]
+    status, again = server.ask("POST", f"/journal/{first['number']}/again", {})
+    assert (status, again["replies"]) == (200, [4])
+    assert row(server, again["row"])["response"]["line"] == "reply"
+    commands = [["MULTI"], ["SET", "a", "\udcff"], ["GET", "n"], ["EXEC"], ["NONE"]]
+    again = server.ask("POST", f"/journal/{first['number']}/again", {"commands": commands})[1]
+    assert again["replies"][:4] == ["OK", "QUEUED", "QUEUED", ["OK", "4"]]
+    assert "NONE" in again["replies"][4]["error"]
+    assert server.call("kv_server", "execute", "GET", "a") == {"base64": "/w=="}
+    none = server.ask("POST", f"/journal/{first['number']}/again", {"commands": [[]]})
+    assert "at least one word" in message(none)
+    assert "no call 99999" in message(server.ask("POST", "/journal/99999/again", {}), 404)
+
+
+@pytest.fixture
+def workflow(server: Server) -> Iterator[Any]:
+    """An application that serves a workflow of two steps, and the lists of steps that it received."""
+    queue, received = server.fake("queue"), list[list[Any]]()
+
+    class Application(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            steps = [b64decode(step["body"]).decode() for step in body]
+            outs = [json.loads(step)["out"] for step in steps[1:]]
+            received.append([steps[0], *outs])
+            run = self.headers["Upstash-Workflow-RunId"]
+            own = {**queue["headers"], "Upstash-Workflow-RunId": run,
+                   "Upstash-Workflow-CallType": "step", "Upstash-Workflow-Url": url}  # fmt: skip
+            if len(outs) < 2:
+                step = {"stepId": len(outs) + 1, "stepName": f"step {len(outs) + 1}",
+                        "stepType": "Run", "concurrent": 1,
+                        "out": f"{[steps[0], *outs][-1]}+"}  # fmt: skip
+                requests.post(f"{queue['url']}/v2/publish/{url}", json=step, headers=own, timeout=9)
+            else:
+                requests.delete(
+                    f"{queue['url']}/v2/workflows/runs/{run}?cancel=false",
+                    data=outs[-1],
+                    headers=own,
+                    timeout=9,
+                )
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Application) as application:
+        url = f"http://127.0.0.1:{application.server_port}/flow"
+        threading.Thread(target=application.serve_forever, daemon=True).start()
+        yield url, received
+        application.shutdown()
+
+
+def test_a_run_goes_on_from_a_step_with_another_result_or_input(
+    server: Server, workflow: tuple[str, list[Any]]
+) -> None:
+    url, received = workflow
+    started = send(
+        server, "queue", f"/v2/trigger/{url}", "in",
+        **{"Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"},
+    )  # fmt: skip
+    run_id = json.loads(started["body"])["workflowRunId"]
+
+    def runs() -> dict[str, Any]:
+        found = server.ask("GET", "/fakes/queue/lists/runs")[1]["items"]
+        return {one["id"]: one["state"] for one in found}
+
+    wait_until(lambda: runs() == {run_id: "success"})
+    assert received == [["in"], ["in", "in+"], ["in", "in+", "in++"]]
+    steps = server.ask("GET", f"/fakes/queue/lists/runs/{run_id}")[1]["steps"]
+    first, second = (step["message"] for step in steps)
+
+    def rerun(**changes: Any) -> list[Any]:
+        received.clear()
+        status, made = server.ask("POST", f"/fakes/queue/runs/{run_id}/rerun", changes)
+        assert status == 200, made
+        wait_until(lambda: runs()[made["id"]] == "success")
+        return list(received)
+
+    assert rerun(message=first, result="other") == [["in", "other"], ["in", "other", "other+"]]
+    assert rerun(message=second, again=True) == [["in", "in+"], ["in", "in+", "in++"]]
+    assert rerun(message=second, result="end", input="new") == [["new", "in+", "end"]]
+    assert rerun(message=first, again=True, input="new")[-1] == ["new", "new+", "new++"]
+    assert runs()[run_id] == "success"
+    path = f"/fakes/queue/runs/{run_id}/rerun"
+    unknown = server.ask("POST", path, {"message": "msg_none"})
+    assert "no result of the message 'msg_none'" in message(unknown)
+    both = server.ask("POST", path, {"message": first, "again": True, "result": "x"})
+    assert "needs no result" in message(both)
