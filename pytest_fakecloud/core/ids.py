@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from os import urandom
 from random import Random
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from .errors import ContractError, shown
 
@@ -55,7 +57,16 @@ class RandomStream:
 
     def _generator(self) -> Random:
         words = "/".join((str(self._ids.seed), *self._purpose))
-        return Random(words.encode("utf-8", "surrogatepass"))
+        generator = Random(words.encode("utf-8", "surrogatepass"))
+        if (state := self._ids.begun.get(self._purpose)) is not None:
+            generator.setstate(state)
+        return generator
+
+    @property
+    def state(self) -> Any:
+        """The state of the generator, for an `Ids` that continues; None if nothing was drawn yet."""
+        seeded = self._made
+        return seeded[1].getstate() if seeded and seeded[0] == self._ids.reseeds else None
 
     def random(self) -> float:
         return self._random.random()
@@ -82,20 +93,31 @@ class Ids:
     Streams are independent of each other and of their order: a new fake changes no other's ids.
     """
 
-    def __init__(self, seed: int | str) -> None:
+    def __init__(
+        self, seed: int | str, begun: Mapping[tuple[str, ...], Any] = MappingProxyType({})
+    ) -> None:
         check_seed(seed)
         self.seed = seed
         self.reseeds = 0
         """The number of calls of ``reseed()``."""
+        self.begun = begun
+        """The states with which streams begin, by purpose: those of another `Ids` that they continue."""
+        self._streams = WeakSet[RandomStream]()
 
     def stream(self, *purpose: str) -> RandomStream:
         """Return a new stream for the purpose; the same purpose yields the same values again."""
-        return RandomStream(self, purpose)
+        stream = RandomStream(self, purpose)
+        self._streams.add(stream)
+        return stream
+
+    def states(self) -> dict[tuple[str, ...], Any]:
+        """Return the states of all streams from which values were drawn, by purpose."""
+        return {stream._purpose: state for stream in list(self._streams) if (state := stream.state)}
 
     def reseed(self, seed: int | str) -> None:
         """Restart all streams from another seed; raise ``ContractError`` for an invalid one."""
         check_seed(seed)
-        self.seed = seed
+        self.seed, self.begun = seed, {}
         self.reseeds += 1
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..cloud.actions import action_method
 from ..cloud.base import BaseCloud, context_of
-from ..cloud.fake import Context, Fake, core_of
+from ..cloud.fake import Context, Fake, Snapshot, core_of
 from ..cloud.services import data_module, imported, named
 from ..core.calls import Action, Call, Entry, Event, began, executed_at
 from ..core.clock import Timekeeper
@@ -74,7 +74,7 @@ def states(cloud: BaseCloud, reported: ReportedRows) -> dict[str, Any]:
     """
     failures: list[str] = []
     with_data = [fake for fake in cloud.fakes() if data_module(fake.fixture) is not None]
-    reasons = {fake.name: reason for fake in with_data if (reason := _obstacle(fake))}
+    reasons = {fake.name: reason for fake in with_data if (reason := obstacle(fake))}
     followed = [fake for fake in with_data if fake.name not in reasons]
     replay: dict[str, Any] = {"steps": []}
     if followed:
@@ -84,7 +84,7 @@ def states(cloud: BaseCloud, reported: ReportedRows) -> dict[str, Any]:
     return {**replay, "note": "\n".join([*notes, *failures])}
 
 
-def _obstacle(fake: Fake) -> str:
+def obstacle(fake: Fake) -> str:
     """Return why a fake cannot be replayed; empty if a replay can be tried."""
     if core_of(fake).settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
@@ -105,9 +105,9 @@ def changes_at(
     entries = [entry for entry in every if entry.fake in names and entry.number not in reads]
     changes: dict[int, list[StateChange]] = {}
     with ExitStack() as stack:
-        player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), {})
+        player = Player(cloud, entries[0].at if entries else cloud.clock.now(), {})
         for fake in cloud.fakes():
-            if fake.name in names and not _obstacle(fake):
+            if fake.name in names and not obstacle(fake):
                 player.attempt(fake.name, partial(player.open, fake, stack))
         for work in player.works(entries, {}):
             if work.entry.number not in numbers:
@@ -210,6 +210,9 @@ class ReplayedFake:
 
     fault_actions: frozenset[str] = frozenset()
     """The kinds of actions on faults that change the fake."""
+
+    settled_us = 0
+    """The time at which the latest attempt has its outcome; only some fakes have attempts."""
     delivers = False
     """Whether the fake makes delivery attempts, which begin and finish at different times."""
 
@@ -220,7 +223,7 @@ class ReplayedFake:
         """Finish a delivery attempt with the outcome of the real one."""
 
 
-class _Work(NamedTuple):
+class Work(NamedTuple):
     """A part of an entry to replay, and its position in the journal."""
 
     order: int
@@ -230,30 +233,35 @@ class _Work(NamedTuple):
     """None for an event that only the clock causes."""
 
 
-class _Player:
+class Player:
     """Replays entries on copies of fakes, and drops each copy that it cannot replay."""
 
-    def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
+    most_items = MOST_ITEMS
+
+    def __init__(
+        self, cloud: BaseCloud, start: Instant, reasons: dict[str, str], ids: Ids | None = None
+    ) -> None:
         self.time = Time(cloud, start)
         self.copies: dict[str, ReplayedFake] = {}
-        self._context = Context(self.time, Ids(cloud.seed), "driven")
+        self._context = Context(self.time, ids or Ids(cloud.seed), "driven")
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
         self._reasons = reasons
         self._looks = 0
 
-    def open(self, fake: Fake, stack: ExitStack) -> None:
+    def open(self, fake: Fake, stack: ExitStack, snapshot: Snapshot | None = None) -> None:
+        """Open a copy of a fake with the data of a snapshot, by default that of its baseline."""
         part = _part(fake.fixture)
         replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
         copy = replayed(fake, self._context, self.time)
         stack.callback(copy.fake.close)
-        copy.fake.restore(core_of(fake).baseline.snapshot)
+        copy.fake.restore(snapshot or core_of(fake).baseline.snapshot)
         copy.fake.set_baseline()
         self.copies[fake.name] = copy
 
-    def parts(self, entry: Entry, events: Mapping[int, Sequence[Event]]) -> Iterator[_Work]:
+    def parts(self, entry: Entry, events: Mapping[int, Sequence[Event]]) -> Iterator[Work]:
         """Yield the parts of an entry, or only its time if it is one of the events."""
-        work, copy = _Work(entry.number, entry.at_us, entry), self.copies.get(entry.fake)
+        work, copy = Work(entry.number, entry.at_us, entry), self.copies.get(entry.fake)
         if copy is None:
             return
         if isinstance(entry, Action) and (read := self.time.recorded.get(entry.number)):
@@ -270,12 +278,12 @@ class _Player:
         elif entry.number in events:
             yield work
 
-    def works(self, entries: Iterable[Entry], events: Mapping[int, Sequence[Event]]) -> list[_Work]:
+    def works(self, entries: Iterable[Entry], events: Mapping[int, Sequence[Event]]) -> list[Work]:
         """Return the parts of entries in the order in which they happened."""
         works = [work for entry in entries for work in self.parts(entry, events)]
         return sorted(works, key=lambda work: work.order)
 
-    def perform(self, work: _Work) -> bool:
+    def perform(self, work: Work) -> bool:
         """Do the work of an entry at its time; return whether there was any."""
         self.move_to(work.at_us)
         if work.perform is None or work.entry.fake not in self.copies:
@@ -306,7 +314,7 @@ class _Player:
             states_by_fake[name] = state = state_of(self.copies[name].fake)
             items = sum(map(len, state.values()))
             self._looks += items
-            if items > MOST_ITEMS or self._looks > MOST_LOOKS:
+            if items > self.most_items or self._looks > MOST_LOOKS:
                 self._drop(name, "it has too many items")
         return states_by_fake
 
@@ -324,7 +332,7 @@ class _Player:
 class _StepRecorder:
     """Records the changes of the fakes' data since the previous step, for the rows of a report."""
 
-    def __init__(self, player: _Player, reported: ReportedRows, entries: Sequence[Entry]) -> None:
+    def __init__(self, player: Player, reported: ReportedRows, entries: Sequence[Entry]) -> None:
         self._rows = reported.received
         self.events = _events(entries, reported.follows)
         self._states_of = player.states_of
@@ -340,7 +348,7 @@ class _StepRecorder:
         between = order - 0.5  # a position between two entries, which is the number of no row
         self._record(between, between, self._shown, [])
 
-    def record_work(self, work: _Work) -> None:
+    def record_work(self, work: Work) -> None:
         row = self._rows.get(work.entry.number, work.entry.number)
         self._record(row, work.order, [work.entry.fake], self.events.get(row, []))
 
@@ -364,7 +372,7 @@ def _replayed(
 ) -> dict[str, Any]:
     """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
     entries = _entries(cloud, {fake.name for fake in followed})
-    player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), reasons)
+    player = Player(cloud, entries[0].at if entries else cloud.clock.now(), reasons)
     with ExitStack() as stack:
         for fake in followed:
             player.attempt(fake.name, partial(player.open, fake, stack))

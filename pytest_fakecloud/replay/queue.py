@@ -49,6 +49,7 @@ class ReplayedQueue(journal.ReplayedFake):
             virtual_us=ended - attempt.at_us, where=attempt.where,
         )  # fmt: skip
         core_of(self.fake).engine.finish(begun, outcome)
+        self.settled_us = ended
 
 
 REPLAYED = ReplayedQueue

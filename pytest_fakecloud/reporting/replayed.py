@@ -23,6 +23,24 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     return data
 
 
+def rewinder(cloud: BaseCloud) -> Any:
+    """Return what knows the data of a running cloud at each entry of its journal (see `Rewinder` of the
+    replay); None if it is not installed.
+    """
+    with if_installed("replay"):
+        from ..replay.rewinding import Rewinder
+
+        return Rewinder(cloud)
+    return None
+
+
+def unknown() -> type[Exception]:
+    """Return the exception of a `rewinder()` for data that is not known."""
+    from ..replay.rewinding import Unknown
+
+    return Unknown
+
+
 def _replay() -> ModuleType | None:
     """Return the module that replays a journal; None if it is not installed."""
     with if_installed("replay"):

@@ -30,6 +30,7 @@ from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
+from .control.history import HistoryRoutes
 from .control.sending import SendingRoutes
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ class ControlApp(App):
         self._clouds = clouds
         # Tests have isolated clouds, which their reports are about.
         fakes = FakeRoutes(cloud, self._hosts, records=clouds is None)
-        parts: list[Part] = [CloudRoutes(cloud), fakes, SendingRoutes(cloud), self.data]
+        self.history = HistoryRoutes(cloud)
+        parts: list[Part] = [CloudRoutes(cloud), fakes, SendingRoutes(cloud), self.history]
+        parts.append(self.data)
         if clouds is not None:
             parts.append(clouds)
         self._parts = {type(part): part for part in parts}
@@ -184,6 +187,8 @@ class ControlApp(App):
             refused = Refused(400, f"a number is out of range: {error}")
         finally:
             setting_over.reset(token)
+            if request.method != "GET" and request.route not in _WITHOUT_CHANGE:
+                self.history.note_change()
         return self.rendered(refused)
 
     def server_failed(self, error: BaseException) -> None:
@@ -319,6 +324,13 @@ def _table_with(parts: tuple[type[Part], ...]) -> RouteTable:
     return RouteTable([*ControlApp.routes(), *(route for part in parts for route in part.routes())])
 
 
+_WITHOUT_CHANGE = frozenset(
+    {"send", "send_again", "session", "code", "cloud_code", "move_clock", "take_snapshot"}
+    | {"drop_snapshot", "dismiss", "new_cloud", "end_cloud", "keep_cloud"}
+)
+"""Endpoints that change no data, or only by a recorded call or by the clock."""
+
+
 def _kept(keeper: StateKeeper) -> shapes.KeptData:
     saved_at = keeper.saved_at
     return {
@@ -346,7 +358,7 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
     "activity.js", "api.js", "connect.js", "console.css", "destinations.js", "dom.js", "fake.js",
-    "faults.js", "journal.js", "lists.js", "main.js", "rows.js",
+    "faults.js", "history.js", "journal.js", "lists.js", "main.js", "rows.js",
     "search.js", "sending.js", "time.js", "words.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}

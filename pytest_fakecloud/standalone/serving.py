@@ -505,9 +505,12 @@ def _served(
                 # An option is newer than the destinations in the file.
                 _forward(cloud, options.forward)
                 cloud.journal.clear()
+            if clouds is not None:
+                app.history.begin()
             app.loading = ""
             yield app
         finally:
+            app.history.end()
             app.end_clouds()
             mount.close()
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
 from ...cloud.fake import core_of
-from ...core.errors import counted
+from ...core.errors import ContractError, counted
 from ...core.timers import to_datetime
 from ...inspect.data import (
     MOST_IN_VIEW,
@@ -316,6 +316,28 @@ def _has_rules_of(user: AclUser, first: AclUser) -> bool:
 def _rules(user: AclUser) -> str:
     words = _text(describe_user(user)).split()
     return " ".join(rule for rule in words if rule[0] != "#" and rule != "nopass")
+
+
+def put_back(fake: KVServer, other: KVServer, section: str, item: str) -> None:
+    """Give a key the value and the TTL that it has in another server, or delete it if there is none."""
+    if section != "keys":
+        raise ContractError(f"only keys can be put back alone, not {section}")
+    with other._engine.lock:
+        saved = cast("Keyspace", other._engine.current()).snapshot()
+    with fake._engine.lock:
+        fake._engine.update_time()
+        keyspace = cast("Keyspace", fake._engine.current())
+        names = {str(word(name)): name for name in (*keyspace.values, *saved.values)}
+        if item not in names:
+            return
+        name = names[item]
+        value = saved.values.get(name)
+        if isinstance(value, SearchIndex) or isinstance(keyspace.values.get(name), SearchIndex):
+            raise ContractError("a search index cannot be put back alone")
+        if value is None:
+            keyspace.delete(name)
+        else:
+            keyspace.put_back(name, value, saved.expires.get(name))
 
 
 def content(fake: KVServer) -> View:

@@ -298,7 +298,7 @@ class CloudRoutes(Part):
         return {
             "count": len(changes),
             "sums": sums,
-            "changes": [_shown(change) for change in changes[:_MOST_CHANGES]],
+            "changes": [shown_change(change) for change in changes[:_MOST_CHANGES]],
             "not_compared": not_compared,
         }
 
@@ -350,7 +350,7 @@ def states_of(cloud: Cloud) -> States:
     }
 
 
-def _shown(change: StateChange) -> shapes.ItemChange:
+def shown_change(change: StateChange) -> shapes.ItemChange:
     before, after = compared(change.before, change.after)
     return {
         "fake": change.fake,

@@ -333,6 +333,31 @@ class Changes(TypedDict):
     not_compared: list[str]
 
 
+class RowChanges(TypedDict):
+    """What a row changed; null with a note that says why that is not known."""
+
+    changes: list[ItemChange] | None
+    note: str
+
+
+class Restored(TypedDict):
+    """The names of the fakes whose data was restored."""
+
+    restored: list[str]
+
+
+class _Version(TypedDict):
+    number: int
+    at: str
+    fields: dict[str, Any] | None
+
+
+class Versions(TypedDict):
+    """An item over time; null while it did not exist."""
+
+    versions: list[_Version]
+
+
 class CloudData(TypedDict):
     """An isolated cloud and the address of its own control API.
 
@@ -455,6 +480,14 @@ class ToSendAgain(ToSend, total=False):
     commands: list[list[str]]
 
 
+class RestoreOptions(TypedDict, total=False):
+    """The fake to restore, by default all, and the item, by default all."""
+
+    fake: str
+    section: str
+    item: str
+
+
 class RerunOptions(TypedDict):
     """The message of the step from which a run goes on, and what replaces its result and the input of
     the run. With ``again``, the step itself runs again.
@@ -551,6 +584,7 @@ BODIES: Mapping[str, Any] = {
     "send": ToSend,
     "send_again": ToSendAgain,
     "rerun": RerunOptions,
+    "restore_before": RestoreOptions,
     "add_fault": FaultOptions,
     "set_destination": NewDestination,
     "dismiss": Dismissed,
@@ -650,6 +684,10 @@ _QUERIES = {
         "until": "the latest time",
     },
     "remove_destination": {"url": "the URL of the destination"},
+    "versions": {
+        "section": "the section of the item, as in the changes of a row",
+        "item": "the name of the item; without it, the whole section is one item",
+    },
     "attempts": {"id": "return only attempts of the message with this id"},
 }
 _TEXTS = {

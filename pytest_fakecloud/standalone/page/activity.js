@@ -3,6 +3,7 @@
 import {KINDS, copies, count, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
 import {askText, path} from "./api.js";
 import {commandsOf} from "./copying.js";
+import {changesElement} from "./history.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
 import {publishOf, requestTo, sendAgain} from "./sending.js";
@@ -39,7 +40,7 @@ export class ActivityPage {
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (own(HAS_STATUS, this.status.value)?.(row) ?? true),
       onfilter: () => { this.drawChart(); this.keep(); },
-      details: ({row}) => [this.openLinks(row), sendAgain(row, this.state().fakes), this.testCopies(row)],
+      details: ({row}) => [this.openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, this.state().fakes), this.testCopies(row)],
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
       onselect: (row) => go(this.address(row?.number)),

@@ -33,7 +33,7 @@ async function reach(path, options) {
   return answer;
 }
 
-// The last request that changed something, for the user to copy; `number` tells one from another.
+// The last request that changed something, for the user to copy; `number` tells one from another, and `row` is that of a call.
 export const change = {number: 0};
 // Returns the text of the answer. A body that is a string is JSON already.
 export async function askText(method, path, body) {
@@ -63,6 +63,7 @@ export async function call(fake, name, ...args) {
 export const send = (fake, method, target, body, headers) => ask("POST", path(fake, "/requests"), {method, target, body, headers});
 export async function sendWell(fake, method, target, body, headers) {
   const answer = await send(fake, method, target, body, headers);
+  change.row = answer.row;
   if (answer.broken) throw new Error(`A fault broke the connection: ${answer.broken}.`);
   if (answer.status >= 400) throw new Error(`${answer.status}: ${reason(answer.body)}`);
   try { return JSON.parse(answer.body); } catch { return answer.body; }

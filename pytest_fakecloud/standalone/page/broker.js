@@ -4,6 +4,7 @@ import {act, both, code, copyButton, count, done, el, empty, facts, form, head, 
 import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
 import {columnsElement} from "./spans.js";
+import {versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
 const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).items.map((one) => one.name);
@@ -74,7 +75,7 @@ const groups = {
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}),
-      lagElement(one), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
+      lagElement(one), versionsElement(page.fake, `group ${one.name}`), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {

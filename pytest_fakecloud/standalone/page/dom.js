@@ -97,9 +97,9 @@ export const choice = (label, options, chosen, take, text = (name) => name) => e
 export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
 // A button that changes data. It asks `question` first if the change cannot be undone.
-export function act(text, label, work, {question, danger} = {}) {
+export function act(text, label, work, {question, danger, soft: quietly} = {}) {
   const name = text.replace("…", "");
-  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question ? "risky" : null, onclick: async ({currentTarget}) => {
+  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question && !quietly ? "risky" : null, onclick: async ({currentTarget}) => {
     const asked = typeof question === "function" ? await attempt(question) : question;
     if (question && !(asked && await confirmed(asked, name))) return;
     await attempt(() => onlyOnce(currentTarget, work));
@@ -136,7 +136,7 @@ let made = 0;
 // A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values. `overwrites` returns a
 // question if it would overwrite something else than what the form shows. `edits` is false if nothing is lost with the values,
 // `copied` if the page offers the copies of the change elsewhere.
-export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true, copied = true} = {}) {
+export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true, copied = true, undo} = {}) {
   const inputs = {}, out = el("div", {class: "out"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
@@ -162,7 +162,8 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
       body.dataset.typed = "no";
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
-      if (body.closest(".detail, .violation") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
+      if (undo && shown[0]?.className === "ok" && change.number !== before) { body.dataset.sent = "yes"; undo(change.row, shown[0].textContent); }
+      else if (body.closest(".detail, .violation") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
     document.dispatchEvent(new Event("changed"));

@@ -1,8 +1,9 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
 import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
-import {ask, call, item, list, path, send, sendWell} from "./api.js";
+import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
+import {offerUndo, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 import {byte, split} from "./words.js";
 
@@ -35,8 +36,10 @@ const keys = {
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (fake, page) => newKey(fake, page), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), note: "They cannot be restored."}],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
-  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page)],
+  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
+// Offers to undo a change of a key.
+const undoOf = (fake, key) => (row, text) => offerUndo(fake, row, "keys", key, text);
 
 // The choice between a list and a tree of namespaces, which colons separate, and the tree. Keys of the root are listed below it.
 function tree(found, page) {
@@ -88,21 +91,21 @@ const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|j
 function keyActs(one, page) {
   const {fake} = page, key = wordOf(one.id);
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
-    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
-  copyButton(nameOf(key), "Copy key", "Copy key"), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); }, {question: `Delete the key ${nameOf(key)}?`}))];
+    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOf(fake, one.key), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
+  copyButton(nameOf(key), "Copy key", "Copy key"), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOf(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }))];
 }
 
 function valueOf(one, page) {
   const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); };
   if (one.elements) return [one.groups?.length ? groups(one, page) : null, elements(one, page)];
   if (one.hex !== undefined) return [code(dump(one.hex), "value in hexadecimal"), one.is_whole ? form("Edit as hexadecimal", "Save", [{name: "value", label: "bytes, two hexadecimal digits each", kind: "area", value: digits(one.hex), wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: false, overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
+    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: false, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) || visible(one.value) !== one.value && !laidOut(one.value).includes("\n") ? visible(JSON.stringify(one.value)).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.fake, one)})];
+    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: !shown, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {overwrites: meanwhile(page.fake, one)})];
+    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
@@ -141,7 +144,7 @@ function elements(one, page) {
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
-          editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(fake, ...editor.drop(asBytes(row)))) : null)]),
+          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOf(fake, one.key)(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
   }
@@ -164,7 +167,7 @@ function elements(one, page) {
   function edit(row) {
     const given = row ?? {};
     adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: given.hex?.[field] === undefined ? field : `${field}, in hexadecimal`, value: row ? cell(given, field) : undefined, wide: true, fixed: Boolean(row) && ["field", "member", "index"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
-      async (values) => { await run(fake, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...asBytes(values, given.hex)})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
+      async (values) => { await run(fake, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...asBytes(values, given.hex)})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), undo: undoOf(fake, one.key), overwrites: (values) => overwrites(row, values)}));
     if (row) adding.querySelector("input:not([readonly])").focus();
   }
   edit();

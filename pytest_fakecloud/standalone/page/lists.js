@@ -165,7 +165,8 @@ export class ListPage {
 
   drawItem(id, found) {
     const shape = JSON.stringify([id, found]);
-    if (shape === this.drawn.item) return;
+    // A form that changed the item shows what was typed, even if the item is as it was drawn again.
+    if (shape === this.drawn.item && !this.side.querySelector("form[data-sent]")) return;
     const another = id !== this.shown, opens = this.side.hidden;
     if (!another && isTyped(this.side)) return;
     Object.assign(this, {shown: id, drawn: {...this.drawn, item: shape}});

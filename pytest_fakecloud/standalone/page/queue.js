@@ -5,6 +5,7 @@ import {ask, item, list, path, sendWell} from "./api.js";
 import {lasted, shortName, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 import {destinationsPage} from "./destinations.js";
+import {versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
@@ -63,7 +64,7 @@ function messageDetail(one, page) {
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
-    head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
+    versionsElement(fake, "messages", one.id), head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
   ].flat();
 }

@@ -1,0 +1,328 @@
+"""The data of a running cloud at each entry of its journal, for the console.
+
+A server's journal forgets its oldest entries, and its data also changes without an entry, for example
+by a restore. So the data is copied from time to time, in checkpoints, and the entries since the last
+checkpoint before an entry are replayed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..cloud.base import BaseCloud
+from ..cloud.fake import Fake, Snapshot
+from ..cloud.services import data_module
+from ..core.calls import Call, Entry, Event, began
+from ..core.errors import report_hook_failure
+from ..core.ids import Ids
+from ..core.timers import to_datetime
+from ..inspect.data import Item, State, StateChange, changes_of, state_of
+from . import journal
+
+EVERY = 500
+"""Number of journal entries after which the data is copied again."""
+MOST_CHECKPOINTS = 200
+MOST_COPIED = 500_000
+"""Maximum number of items in all copies; beyond it the oldest copies are dropped."""
+MOST_ITEMS = 20_000
+"""Maximum number of items of a fake whose data is copied."""
+MOST_COMPARED = 2_000_000
+"""Maximum number of items that are read for the versions of one item."""
+_MOST_READS = 200_000
+
+
+class Checkpoint(NamedTuple):
+    """The data of the fakes before the entry that follows the one with this number."""
+
+    number: int
+    at_us: int
+    seed: int | str
+    snapshots: Mapping[str, Snapshot]
+    streams: Mapping[tuple[str, ...], Any]
+    """The states of the random streams."""
+    size: int
+    """The number of items in the snapshots."""
+
+
+class Unknown(Exception):
+    """Raised if the data at an entry is not known; the message says why, as the end of a sentence."""
+
+
+class Version(NamedTuple):
+    """An item from an entry on; ``fields`` is None while it does not exist. ``number`` is 0 for what was
+    there before the first known entry, and for a change without an entry.
+    """
+
+    number: int
+    at_us: int
+    fields: Item | None
+
+
+class Rewinder:
+    """Copies the data of a cloud from time to time, and returns what it was before an entry."""
+
+    def __init__(self, cloud: BaseCloud) -> None:
+        self._cloud = cloud
+        self._recorder = cloud.journal._recorder
+        reads = deque[tuple[int, int]](maxlen=_MOST_READS)
+        cloud._context.clock.reads = self._recorder.shared.reads = reads
+        self._checkpoints: deque[Checkpoint] = deque(maxlen=MOST_CHECKPOINTS)
+        self._is_due = True
+        self._unwatch = self._recorder.shared.listeners.add(self._note)
+
+    def close(self) -> None:
+        self._unwatch()
+        self._cloud._context.clock.reads = self._recorder.shared.reads = None
+
+    def note_change(self) -> None:
+        """Copy the data before the next call, because it may have changed without an entry."""
+        self._is_due = True
+
+    def _note(self, entry: Entry) -> None:
+        # At the beginning of a call, its thread holds no lock.
+        if not isinstance(entry, Call) or entry.outcome != "open":
+            return
+        last = self._checkpoints[-1].number if self._checkpoints else 0
+        if self._is_due or entry.number - last > EVERY:
+            self._is_due = False
+            with report_hook_failure("the data could not be copied", lambda text: None):
+                self._checkpoints.append(self._checkpoint(entry.number - 1, entry.at_us))
+                while len(self._checkpoints) > 1 and self._copied > MOST_COPIED:
+                    self._checkpoints.popleft()
+
+    @property
+    def _copied(self) -> int:
+        return sum(checkpoint.size for checkpoint in self._checkpoints)
+
+    def _checkpoint(self, number: int, at_us: int) -> Checkpoint:
+        ids = self._cloud._context.ids
+        sizes = {
+            fake: _size(fake)
+            for fake in self._cloud.fakes()
+            if data_module(fake.fixture) is not None and fake._given_settings.get("engine") is None
+        }
+        copied = {fake: size for fake, size in sizes.items() if size <= MOST_ITEMS}
+        snapshots = {fake.name: fake.snapshot() for fake in copied}
+        size = sum(copied.values())
+        return Checkpoint(number, at_us, ids.seed, snapshots, ids.states(), size)
+
+    # -- the data at an entry --------------------------------------------------------------------
+
+    def changes(self, number: int) -> list[StateChange]:
+        """Return what an entry changed, without what the calls within it changed.
+
+        Raises ``Unknown`` if that cannot be replayed, and ``LookupError`` without this entry.
+        """
+        entry = self._entry(number)
+        fake = self._fake(entry)
+        first: dict[tuple[str, str], Item | None] = {}
+        last: dict[tuple[str, str], Item | None] = {}
+        with self._played(fake, began(entry)) as playing:
+            for work in playing.works(number):
+                if work.entry.number != number:
+                    playing.perform(work)
+                    continue
+                playing.player.move_to(work.at_us)
+                before = playing.state()
+                playing.perform(work)
+                for _, section, item, old, new in changes_of(fake.name, before, playing.state()):
+                    first.setdefault((section, item), old)
+                    last[section, item] = new
+        return [
+            StateChange(fake.name, section, item, first[section, item], new)
+            for (section, item), new in last.items()
+            if first[section, item] != new
+        ]
+
+    def before(self, number: int, fake: Fake) -> ReplayedData:
+        """Return the data of a fake just before an entry, of this fake or of another one."""
+        with self._up_to(fake, self._entry(number)) as playing:
+            copy = playing.player.copies[fake.name].fake
+            return ReplayedData(copy.snapshot(), state_of(copy))
+
+    @contextmanager
+    def _up_to(self, fake: Fake, entry: Entry) -> Iterator[_Playing]:
+        """Replay the entries of a fake before an entry, of this fake or of another one."""
+        first = began(entry)
+        with self._played(fake, first) as playing:
+            for work in playing.works(first - 1):
+                if work.order < first:
+                    playing.perform(work)
+            playing.player.move_to(entry.at_us)
+            playing.check()
+            yield playing
+
+    def put_back(self, number: int, section: str, item: str) -> None:
+        """Give one item the value that it had before an entry of its fake; leave all others.
+
+        Raises ``Unknown`` also if items of the section cannot be put back alone.
+        """
+        entry = self._entry(number)
+        fake = self._fake(entry)
+        put_back = getattr(data_module(fake.fixture), "put_back", None)
+        if put_back is None:
+            raise Unknown(f"items of {fake.name} cannot be put back alone")
+        with self._up_to(fake, entry) as playing:
+            put_back(fake, playing.player.copies[fake.name].fake, section, item)
+        self.note_change()
+
+    def versions(self, fake: Fake, section: str, item: str = "") -> list[Version]:
+        """Return the versions of an item, or of a whole section, oldest first, as far as the journal and
+        checkpoints reach.
+        """
+
+        def read(state: State) -> Item | None:
+            items = state.get(section, {})
+            return items.get(item) if item else {**items} or None
+
+        versions: list[Version] = []
+        usable = self._usable(fake)
+        if not usable:
+            raise Unknown(_too_old(fake))
+        for checkpoint, following in zip(usable, [*usable[1:], None], strict=True):
+            end = None if following is None else following.number
+            with self._playing(fake, checkpoint) as playing:
+                value = read(playing.state())
+                if not versions or versions[-1].fields != value:
+                    versions.append(Version(0, checkpoint.at_us, value))
+                works = playing.works(end)
+                whole = len(works) * sum(map(len, playing.state().values())) <= MOST_COMPARED
+                for work in works:
+                    playing.perform(work)
+                    if whole or not item or _names(work.entry, item):
+                        value = read(playing.state())
+                        if versions[-1].fields != value:
+                            number, at_us = work.entry.number, work.entry.at_us
+                            versions.append(Version(number, at_us, value))
+        current = read(state_of(fake))
+        if versions[-1].fields != current:
+            versions.append(Version(0, self._cloud._context.clock.now_us(), current))
+        return versions[1:] if versions[0].fields is None else versions
+
+    # -- replaying -------------------------------------------------------------------------------
+
+    def _entry(self, number: int) -> Entry:
+        for entry in self._cloud.journal.entries:
+            if entry.number == number:
+                return entry
+        raise LookupError(f"the journal has no entry {number}")
+
+    def _fake(self, entry: Entry) -> Fake:
+        for fake in self._cloud.fakes():
+            if fake.name == entry.fake:
+                return fake
+        raise Unknown(f"{entry.fake} is closed")
+
+    def _usable(self, fake: Fake) -> list[Checkpoint]:
+        """Return the checkpoints after which the journal has all entries of a fake."""
+        entries = [entry for entry in self._cloud.journal.entries if entry.fake == fake.name]
+        forgot = self._recorder.forgotten[fake.name] > 0
+        since = entries[0].number - 1 if forgot and entries else 0
+        return [
+            checkpoint
+            for checkpoint in tuple(self._checkpoints)
+            if checkpoint.number >= since and fake.name in checkpoint.snapshots
+        ]
+
+    def _played(self, fake: Fake, number: int) -> _Playing:
+        """Return a replay from the last checkpoint before an entry."""
+        usable = [one for one in self._usable(fake) if one.number < number]
+        if not usable:
+            raise Unknown(_too_old(fake))
+        return self._playing(fake, usable[-1])
+
+    def _playing(self, fake: Fake, checkpoint: Checkpoint) -> _Playing:
+        if reason := journal.obstacle(fake):
+            raise Unknown(reason)
+        return _Playing(self._cloud, fake, checkpoint)
+
+
+class ReplayedData(NamedTuple):
+    """The data of a fake at an entry: a snapshot to restore, and its items."""
+
+    snapshot: Snapshot
+    state: State
+
+
+class _Playing:
+    """A replay of the entries of one fake after a checkpoint, for a with-block."""
+
+    def __init__(self, cloud: BaseCloud, fake: Fake, checkpoint: Checkpoint) -> None:
+        self._cloud, self._fake, self._checkpoint = cloud, fake, checkpoint
+        self._reasons: dict[str, str] = {}
+        ids = Ids(checkpoint.seed, checkpoint.streams)
+        self.player = journal.Player(cloud, to_datetime(checkpoint.at_us), self._reasons, ids)
+        self.player.most_items = MOST_ITEMS
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Playing:
+        snapshot = self._checkpoint.snapshots[self._fake.name]
+        opening = partial(self.player.open, self._fake, self._stack, snapshot)
+        self.player.attempt(self._fake.name, opening)
+        self.check()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def works(self, until: int | None) -> Sequence[journal.Work]:
+        """Return the parts of the entries after the checkpoint, up to the entry with this number."""
+        number = self._checkpoint.number
+        entries = [
+            entry
+            for entry in self._cloud.journal.entries
+            if entry.fake == self._fake.name and entry.number > number
+        ]
+        # A delivery that had begun begins again after a restore, which is another delivery.
+        whole = [entry for entry in entries if began(entry) > number]
+        works = self.player.works(whole, {})
+        return [
+            work for work in works if until is None or work.order <= until or _is_of(work, until)
+        ]
+
+    def perform(self, work: journal.Work) -> None:
+        self.player.perform(work)
+        self.check()
+        # A delivery that took time ends when the clock reaches its end.
+        settled_us = self.player.copies[self._fake.name].settled_us
+        if settled_us > work.at_us:
+            self.player.move_to(settled_us)
+
+    def state(self) -> State:
+        state = self.player.states_of([self._fake.name])
+        self.check()
+        return state[self._fake.name]
+
+    def check(self) -> None:
+        """Raise ``Unknown`` if the replay was not exact."""
+        if self._fake.name not in self.player.copies:
+            raise Unknown(self._reasons.get(self._fake.name, "it cannot be replayed"))
+
+
+def _is_of(work: journal.Work, number: int) -> bool:
+    return work.entry.number == number
+
+
+def _names(entry: Entry, item: str) -> bool:
+    """Return whether the name of an item is in what was recorded of an entry."""
+    if isinstance(entry, Call):
+        return item in entry.target or item.encode("utf-8", "surrogatepass") in entry.request_body
+    return isinstance(entry, Event) and item in map(str, entry.data.values())
+
+
+def _size(fake: Fake) -> int:
+    counts: Mapping[str, Any] = data_module(fake.fixture).counts(fake)
+    return sum(size for size in counts.values() if isinstance(size, int))
+
+
+def _too_old(fake: Fake) -> str:
+    size = _size(fake)
+    if size > MOST_ITEMS:
+        return f"{fake.name} has {size:,} items, and data is kept for at most {MOST_ITEMS:,}"
+    if fake._given_settings.get("engine") is not None:
+        return "it uses a real server, whose data cannot be replayed"
+    return "earlier calls were dropped, so the data before this one is not known"

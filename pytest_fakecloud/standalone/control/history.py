@@ -1,0 +1,122 @@
+"""Endpoints for the data of fakes over time: what an entry changed, what was before it, and versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...cloud.cloud import Cloud
+from ...core.timers import to_datetime
+from ...http.messages import Request
+from ...http.routing import Route
+from ...inspect.data import short_item, whole_number
+from ...reporting import replayed
+from . import shapes
+from .clouds import shown_change
+from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
+
+
+class HistoryRoutes(Part):
+    """Endpoints that read and restore the data that fakes had before an entry of the journal."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._rewinder: Any = None
+
+    def begin(self) -> None:
+        """Remember the data of the fakes from now on."""
+        self._rewinder = replayed.rewinder(self._cloud)
+
+    def end(self) -> None:
+        if self._rewinder is not None:
+            self._rewinder.close()
+
+    def note_change(self) -> None:
+        """Note that a request of the control API may have changed data."""
+        if self._rewinder is not None:
+            self._rewinder.note_change()
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        entry = f"{PREFIX}/journal/{{number}}"
+        return [
+            cls.route("GET", f"{entry}/changes", "row_changes", cls.get_changes),
+            cls.route("POST", f"{entry}/restore", "restore_before", cls.restore),
+            cls.route("GET", f"{PREFIX}/fakes/{{name}}/versions", "versions", cls.get_versions),
+        ]
+
+    def get_changes(self, request: Request) -> shapes.RowChanges:
+        """Return the data that a row of the journal changed, before and after it.
+
+        ``note`` says why that is not known: ``changes`` is then null. Data changes only by entries and
+        by the clock; what other requests of the control API change is no row.
+        """
+        changes, note = None, ""
+        try:
+            with self._known() as rewinder:
+                found = rewinder.changes(self._number(request))
+                changes = [shown_change(change) for change in found]
+        except Refused as error:
+            if error.status == 404:
+                raise
+            note = error.message
+        return {"changes": changes, "note": note}
+
+    def restore(self, request: Request) -> shapes.Restored:
+        """Restore the data that all fakes, or one (``fake``), had just before a row of the journal.
+
+        ``{"fake", "section", "item"}`` puts only this item back, such as one key, and leaves what has
+        changed otherwise. Journal, faults and clock do not change. Nothing is restored if the data of
+        one of the fakes is not known.
+        """
+        body, number = fields(request), self._number(request)
+        name, item = body.get("fake"), body.get("item")
+        fakes = self._cloud.fakes() if name is None else [fake_named(self._cloud, name)]
+        with self._known() as rewinder:
+            if item is not None:
+                with contract():
+                    rewinder.put_back(number, body.get("section", ""), item)
+                return {"restored": [fake.name for fake in fakes]}
+            found = [(fake, rewinder.before(number, fake)) for fake in fakes]
+            for fake, data in found:
+                fake.restore(data.snapshot)
+            rewinder.note_change()
+        return {"restored": [fake.name for fake in fakes]}
+
+    def get_versions(self, request: Request) -> shapes.Versions:
+        """Return the versions of an item over time, oldest first, with the rows that made them.
+
+        ``?section=keys&item=user:1`` names it as `changes` do; without an item, the whole section is
+        one. ``number`` is 0 for what was there first, and for a change without a row.
+        """
+        fake = named(self._cloud, request)
+        section, item = request.query("section") or "", request.query("item") or ""
+        with self._known() as rewinder:
+            versions = rewinder.versions(fake, section, item)
+        return {
+            "versions": [
+                {
+                    "number": version.number,
+                    "at": to_datetime(version.at_us).isoformat(),
+                    "fields": None if version.fields is None else short_item(version.fields),
+                }
+                for version in versions
+            ]
+        }
+
+    @contextmanager
+    def _known(self) -> Iterator[Any]:
+        """Yield what knows the data; raise ``Refused`` for what it does not know."""
+        if self._rewinder is None:
+            raise Refused(422, "This cloud does not remember its earlier data.")
+        try:
+            yield self._rewinder
+        except LookupError as error:
+            raise Refused(404, str(error.args[0])) from error
+        except replayed.unknown() as error:
+            raise Refused(422, f"The data is not known: {error}.") from error
+
+    @staticmethod
+    def _number(request: Request) -> int:
+        return whole_number("number", request.params["number"]) or 0

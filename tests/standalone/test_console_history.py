@@ -1,0 +1,101 @@
+"""Test in the console the data before and after rows, going back, undo, and versions of items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ..harness import wait_until
+from .conftest import Server
+from .test_console import CHROMIUM, at, browser, page, sent, window
+from .test_console_work import answer, kv, listed, press, typed
+
+__all__ = ["browser", "page", "window"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+CHANGES = ".row-changes"
+
+
+def opened(page: Any, text: str) -> None:
+    page.locator(".trace-row", has_text=text).last.click()
+    page.locator(".trace-pane h3", has_text=text).wait_for()
+
+
+def test_a_row_shows_what_it_changed_and_restores_what_was_before(
+    page: Any, server: Server
+) -> None:
+    kv(server, "HSET", "user:1", "name", "Ada", "city", "London")
+    kv(server, "HSET", "user:1", "city", "Paris")
+    kv(server, "GET", "nothing")
+    sent(server, "vector_index", "/upsert", [{"id": "v1", "vector": [1, 2]}])
+    at(page, "activity", ".trace-row")
+    opened(page, "HSET user:1 city Paris")
+    page.locator(f"{CHANGES} tr.trace-changed").wait_for()
+    before, after = page.locator(f"{CHANGES} tr.trace-changed td").all_inner_texts()
+    assert ("London" in before, "Paris" in after, "Ada" in before) == (True, True, False)
+    opened(page, "GET nothing")
+    page.locator(CHANGES, has_text="This row changed no data.").wait_for()
+    opened(page, "HSET user:1 city Paris")
+    page.locator(f"{CHANGES} button", has_text="Restore kv_server…").click()
+    answer(page, "Restore the data of kv_server to just before this row?", "Restore kv_server")
+    page.locator("#notice", has_text="kv_server: restored to just before").wait_for()
+    assert kv(server, "HGET", "user:1", "city") == "London"
+    assert len(listed(server, "vector_index/lists/vectors")) == 1
+    page.locator(f"{CHANGES} button", has_text="Restore all fakes…").click()
+    answer(page, "Restore the data of all fakes", "Restore all fakes")
+    wait_until(lambda: listed(server, "vector_index/lists/vectors") == [])
+    page.locator(f"{CHANGES} th a", has_text="user:1").click()
+    page.locator(".detail h2", has_text="user:1").wait_for()
+
+
+def test_edits_of_a_key_are_undone(page: Any, server: Server) -> None:
+    kv(server, "SET", "colour", "red", "EX", "600")
+    at(page, "fake/kv_server/keys/colour", ".detail textarea")
+    typed(page, "Value", value="blue")
+    page.locator("#notice", has_text="Saved").wait_for()
+    kv(server, "SET", "other", "stays")
+    page.click("#notice button:text-is('Undo')")
+    page.locator("#notice", has_text="Undone.").wait_for()
+    page.wait_for_function("document.querySelector('.detail textarea').value === 'red'")
+    assert (kv(server, "TTL", "colour"), kv(server, "GET", "other")) == (600, "stays")
+    press(page, "Delete")
+    page.locator("#notice", has_text="Deleted colour.").wait_for()
+    assert kv(server, "EXISTS", "colour") == 0
+    page.click("#notice button:text-is('Undo')")
+    wait_until(lambda: kv(server, "GET", "colour") == "red")
+    kv(server, "HSET", "hash", "field", "old")
+    at(page, "fake/kv_server/keys/hash", ".detail table")
+    page.click("button[aria-label='Remove field']")
+    page.click("#notice button:text-is('Undo')")
+    wait_until(lambda: kv(server, "HGET", "hash", "field") == "old")
+
+
+def test_items_have_their_versions_with_the_calls_that_made_them(page: Any, server: Server) -> None:
+    for value in ("1", "2", "3"):
+        kv(server, "SET", "n", value)
+    vectors = "/upsert"
+    for number in (1, 2):
+        sent(server, "vector_index", vectors, [{"id": "v", "vector": [number, 1]}])
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 0})
+    sent(server, "broker", "/consume/billing/a", {"topic": "orders"})
+    made = sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Retries="0")
+    wait_until(lambda: listed(server, "queue/lists/dead-letters"))
+    at(page, f"fake/queue/messages/{made['messageId']}", ".detail h2")
+    for place, least, last in (
+        ("kv_server/keys/n", 3, "3"),
+        ("vector_index/vectors/v", 2, "2"),
+        ("broker/groups/billing", 1, "orders-0"),
+        (f"queue/messages/{made['messageId']}", 2, "dead_lettered"),
+    ):
+        at(page, f"fake/{place}", ".detail .versions summary")
+        page.click(".detail .versions summary")
+        rows = page.locator(".versions tbody tr")
+        rows.first.wait_for()
+        assert rows.count() >= least, place
+        assert last in rows.last.inner_text(), place
+    page.locator(".versions tbody tr a").first.click()
+    page.locator(".trace-pane h3", has_text="publish").wait_for()

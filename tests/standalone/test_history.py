@@ -1,0 +1,153 @@
+"""Test what rows changed, going back to just before one, and the versions of an item over time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+
+from ..harness import wait_until
+from .conftest import Serve, Server, message
+from .test_sending import send
+
+
+def kv(server: Server, *words: str) -> int:
+    """Run a command like a client, and return the number of its row."""
+    return int(send(server, "kv_server", "/", list(words))["row"])
+
+
+def changes(server: Server, number: int) -> dict[str, Any]:
+    """Return the fields before and after a row, by item."""
+    status, found = server.ask("GET", f"/journal/{number}/changes")
+    assert (status, found["note"]) == (200, "")
+    return {
+        f"{change['section']}: {change['item']}": (change["before"], change["after"])
+        for change in found["changes"]
+    }
+
+
+def value(fields: Any) -> Any:
+    return None if fields is None else fields.get("value")
+
+
+def values(server: Server, number: int) -> dict[str, Any]:
+    found = changes(server, number).items()
+    return {name: tuple(map(value, pair)) for name, pair in found if name.startswith("keys")}
+
+
+def versions(server: Server, fake: str, section: str, item: str = "") -> list[Any]:
+    path = f"/fakes/{fake}/versions?section={section}&item={item}"
+    status, found = server.ask("GET", path)
+    assert status == 200, found
+    return list(found["versions"])
+
+
+def test_each_row_has_what_it_changed(server: Server) -> None:
+    first, second = kv(server, "SET", "a", "1"), kv(server, "INCR", "a")
+    popped = (kv(server, "SADD", "s", "1", "2", "3"), kv(server, "SPOP", "s"))[1]
+    script = kv(server, "EVAL", "redis.call('SET','x','1') redis.call('DEL','a')", "0")
+    read = kv(server, "GET", "x")
+    assert values(server, first) == {"keys: a": (None, "1")}
+    assert values(server, second) == {"keys: a": ("1", "2")}
+    before, after = values(server, popped)["keys: s"]
+    # As text, JSON keeps its numbers.
+    assert (json.loads(before), len(json.loads(after))) == (["1", "2", "3"], 2)
+    assert values(server, script) == {"keys: x": (None, "1"), "keys: a": ("2", None)}
+    assert values(server, read) == {}
+    upserted = send(server, "vector_index", "/upsert", [{"id": "v", "vector": [1, 2]}])["row"]
+    assert changes(server, upserted)["default namespace: v"][1]["vector"] == [1.0, 2.0]
+    produced = {"topic": "orders", "value": "tea", "partition": 1}
+    row = send(server, "broker", "/produce", produced)["row"]
+    assert changes(server, row)["partitions: orders-1"][1]["end"] == 1
+    assert "no entry 99999" in message(server.ask("GET", "/journal/99999/changes"), 404)
+
+
+def test_a_delivery_has_what_it_changed_of_its_message(server: Server) -> None:
+    send(server, "queue", "/v2/publish/http://127.0.0.1:9/x", **{"Upstash-Retries": "0"})
+
+    def attempts() -> list[Any]:
+        rows = server.ask("GET", "/journal")[1]
+        return [row["number"] for row in rows if row["kind"] == "attempt"]
+
+    wait_until(attempts)
+    changed = changes(server, attempts()[0])
+    [(before, after)] = [pair for name, pair in changed.items() if name[:8] == "messages"]
+    assert (before["state"], after["state"]) == ("pending", "dead_lettered")
+    assert any(name.startswith("dead letters") for name in changed)
+
+
+def test_data_goes_back_to_just_before_a_row_without_a_snapshot(server: Server) -> None:
+    kv(server, "SET", "kept", "1")
+    send(server, "vector_index", "/upsert", [{"id": "v1", "vector": [1, 2]}])
+    bad = kv(server, "FLUSHALL")
+    kv(server, "SET", "later", "1")
+    send(server, "vector_index", "/upsert", [{"id": "v2", "vector": [2, 1]}])
+    one = {"fake": "kv_server"}
+    assert server.ask("POST", f"/journal/{bad}/restore", one)[1] == {"restored": ["kv_server"]}
+    assert server.call("kv_server", "execute", "KEYS", "*") == ["kept"]
+    assert len(server.ask("GET", "/fakes/vector_index/lists/vectors")[1]["items"]) == 2
+    restored = server.ask("POST", f"/journal/{bad}/restore", {})[1]["restored"]
+    assert sorted(restored) == ["broker", "kv_server", "queue", "vector_index"]
+    shown = server.ask("GET", "/fakes/vector_index/lists/vectors")[1]["items"]
+    assert [vector["id"] for vector in shown] == ["v1"]
+    # The credentials stay, and rows after the restore are known again.
+    with redis.Redis.from_url(server.fake("kv_server")["env"]["REDIS_URL"]) as client:
+        client.set("over the port", "1")
+    row = kv(server, "SET", "kept", "2")
+    assert values(server, row) == {"keys: kept": ("1", "2")}
+
+
+def test_one_key_is_put_back_and_the_others_stay(server: Server) -> None:
+    kv(server, "SET", "a", "1", "EX", "600")
+    edit = kv(server, "SET", "a", "2")
+    kv(server, "SET", "b", "1")
+    path = f"/journal/{edit}/restore"
+    one = {"fake": "kv_server", "section": "keys", "item": "a"}
+    assert server.ask("POST", path, one)[0] == 200
+    assert server.call("kv_server", "execute", "MGET", "a", "b") == ["1", "1"]
+    assert server.call("kv_server", "execute", "TTL", "a") == 600
+    made = kv(server, "HSET", "h", "f", "v")
+    server.ask("POST", f"/journal/{made}/restore", {**one, "item": "h"})
+    assert server.call("kv_server", "execute", "EXISTS", "h") == 0
+
+
+def test_an_item_has_its_versions_with_their_rows(server: Server) -> None:
+    rows = [kv(server, "SET", "n", "1"), kv(server, "INCR", "n")]
+    kv(server, "SET", "other", "1")
+    server.call("kv_server", "execute", "SET", "n", "by the control API")
+    rows += [kv(server, "INCRBY", "other", "1"), kv(server, "DEL", "n")]
+    found = [
+        (one["number"], value(one["fields"])) for one in versions(server, "kv_server", "keys", "n")
+    ]
+    assert found == [
+        (rows[0], "1"), (rows[1], "2"), (0, "by the control API"), (rows[3], None),
+    ]  # fmt: skip
+    send(server, "broker", "/consume/billing/a", {"topic": "orders"})
+    group = versions(server, "broker", "group billing")
+    assert group[-1]["fields"].keys() == {"orders-0", "orders-1"}
+
+
+def test_data_is_known_after_the_oldest_rows_were_dropped(serve: Serve) -> None:
+    # With a running clock, and more entries than between two copies of the data.
+    busy = serve("kv", "--random", "--journal-entries", "1500")
+    for number in range(2000):
+        kv(busy, "SET", f"key:{number % 50}", str(number))
+    last = kv(busy, "INCR", "key:49")
+    assert values(busy, last) == {"keys: key:49": ("1999", "2000")}
+    first = busy.ask("GET", "/journal")[1][0]["number"]
+    status, found = busy.ask("GET", f"/journal/{first}/changes")
+    assert (status, found["changes"]) == (200, None)
+    assert "earlier calls were dropped" in found["note"]
+    newest = versions(busy, "kv_server", "keys", "key:49")
+    assert [value(version["fields"]) for version in newest][-2:] == ["1999", "2000"]
+
+
+@pytest.mark.parametrize("mode", ["frozen", "running"])
+def test_time_changes_data_between_rows(serve: Serve, mode: str) -> None:
+    server = serve("kv", "--random", "--clock", mode)
+    kv(server, "SET", "short", "1", "PX", "60000")
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
+    again = kv(server, "SET", "short", "2")
+    assert values(server, again) == {"keys: short": (None, "2")}
