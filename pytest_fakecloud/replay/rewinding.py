@@ -144,6 +144,14 @@ class Rewinder:
             copy = playing.player.copies[fake.name].fake
             return ReplayedData(copy.snapshot(), state_of(copy))
 
+    def items_before(self, number: int, section: str, items: Sequence[str]) -> dict[str, Item]:
+        """Return items that the fake of an entry had just before it, by name; all without ``items``."""
+        entry = self._entry(number)
+        fake = self._fake(entry)
+        with self._up_to(fake, entry) as playing:
+            found = playing.state().get(section, {})
+        return {name: found[name] for name in items if name in found} if items else found
+
     @contextmanager
     def _up_to(self, fake: Fake, entry: Entry) -> Iterator[_Playing]:
         """Replay the entries of a fake before an entry, of this fake or of another one."""

@@ -25,7 +25,7 @@ export function lost({headers, body, cut}) {
   return headers.some(([, value]) => value.includes("***")) ? " Replace *** by the credentials." : "";
 }
 
-const quoted = (text) => JSON.stringify(text).replaceAll("\u007f", "\\u007f");
+export const quoted = (text) => JSON.stringify(text).replaceAll("\u007f", "\\u007f");
 export const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 export function curl({method, url, headers, body}) {
@@ -59,7 +59,7 @@ export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};
 
 // -- what was made by hand through the control API, as code of a test --
 const CONSTANTS = {null: "None", true: "True", false: "False"};
-function literal(value) {
+export function literal(value) {
   if (value === null || typeof value === "boolean") return CONSTANTS[value];
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
   if (typeof value === "object") return `{${Object.entries(value).filter(([, item]) => item !== undefined).map(([name, item]) => `${quoted(name)}: ${literal(item)}`).join(", ")}}`;

@@ -359,7 +359,8 @@ _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'sel
 _PAGE = (
     "activity.js", "api.js", "connect.js", "console.css", "destinations.js", "dom.js", "fake.js",
     "faults.js", "history.js", "journal.js", "lists.js", "main.js", "rows.js",
-    "search.js", "sending.js", "time.js", "words.js", *(f"{word}.js" for word in services_by_word()),
+    "search.js", "sending.js", "tests.js", "time.js",
+    "words.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 _SHARED = ("copying.js", "elements.js", "spans.js", "trace.css", "trace.js")

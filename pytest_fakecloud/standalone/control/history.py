@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,6 +43,7 @@ class HistoryRoutes(Part):
         entry = f"{PREFIX}/journal/{{number}}"
         return [
             cls.route("GET", f"{entry}/changes", "row_changes", cls.get_changes),
+            cls.route("GET", f"{entry}/data", "data_before", cls.get_data),
             cls.route("POST", f"{entry}/restore", "restore_before", cls.restore),
             cls.route("GET", f"{PREFIX}/fakes/{{name}}/versions", "versions", cls.get_versions),
         ]
@@ -62,6 +64,21 @@ class HistoryRoutes(Part):
                 raise
             note = error.message
         return {"changes": changes, "note": note}
+
+    def get_data(self, request: Request) -> shapes.DataBefore:
+        """Return items of a fake as they were just before a row: ``?section=keys&items=["a","b"]``.
+
+        ``items`` is a JSON list of names. An item that did not exist is missing.
+        """
+        section, text = request.query("section") or "", request.query("items") or "[]"
+        try:
+            items = json.loads(text)
+        except ValueError:
+            items = None
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            raise Refused(422, f"items must be a JSON list of names, got {text!r:.100}")
+        with self._known() as rewinder:
+            return {"items": rewinder.items_before(self._number(request), section, items)}
 
     def restore(self, request: Request) -> shapes.Restored:
         """Restore the data that all fakes, or one (``fake``), had just before a row of the journal.

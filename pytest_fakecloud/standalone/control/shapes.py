@@ -340,6 +340,12 @@ class RowChanges(TypedDict):
     note: str
 
 
+class DataBefore(TypedDict):
+    """Items as they were just before a row, by name."""
+
+    items: dict[str, dict[str, Any]]
+
+
 class Restored(TypedDict):
     """The names of the fakes whose data was restored."""
 
@@ -684,6 +690,10 @@ _QUERIES = {
         "until": "the latest time",
     },
     "remove_destination": {"url": "the URL of the destination"},
+    "data_before": {
+        "section": "the section of the items, as in the changes of a row",
+        "items": "a JSON list of names; without it, all items",
+    },
     "versions": {
         "section": "the section of the item, as in the changes of a row",
         "item": "the name of the item; without it, the whole section is one item",

@@ -1,20 +1,17 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {KINDS, copies, count, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
-import {askText, path} from "./api.js";
-import {commandsOf} from "./copying.js";
+import {KINDS, attempt, copy, count, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
+import {askText} from "./api.js";
 import {changesElement} from "./history.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
-import {publishOf, requestTo, sendAgain} from "./sending.js";
+import {requestTo, sendAgain} from "./sending.js";
 import {columnsElement} from "./spans.js";
+import {WRITERS, nameOf, testOf} from "./tests.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
-
-// The only command of a row on a database connection.
-function commandOf(row) { const sent = row.request && commandsOf(row); return sent?.commands.length === 1 ? {body: sent.commands[0]} : null; }
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
 function inOrder(rows) {
@@ -65,12 +62,11 @@ export class ActivityPage {
     });
     return links.length ? el("div", {class: "tools"}, links) : null;
   }
-  // Code of a test that makes the call again with the credentials of the fake; of a delivery, the publish request that leads to it.
+  // Tests that make the call again, or the delivery, from the data that was there before it.
   testCopies(row) {
-    const isDelivery = row.kind === "attempt", fake = this.state().fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
-    if (!fake || !isDelivery && row.kind !== "call") return null;
-    const {cut, ...request} = isDelivery ? publishOf(row) ?? {cut: true} : requestTo(fake, row) ?? commandOf(row) ?? {cut: true};
-    return cut ? null : copies({method: "POST", path: path(fake, "/requests"), body: request}, "a test");
+    const fakes = this.state().fakes, isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
+    if (!fake || !row.done || !row.request || !isDelivery && (row.kind !== "call" || !row.response) || row.request.cut || row.response?.cut || !isDelivery && !row.data.words && !requestTo(fake, row)) return null;
+    return tools(el("span", {class: "soft"}, "Copy as a test with"), Object.entries(WRITERS).map(([language, write]) => isDelivery && language === "Go" ? null : el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => copy(write(await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`))}, language)));
   }
   // The fakes whose oldest rows were dropped, by the server or by this page, and from which time on their rows exist.
   dropped() {

@@ -1,0 +1,105 @@
+// A recorded call as a test: its set-up, the call by a client of the service, the move of the clock, and an assertion of the answer.
+
+import {ask, query} from "./api.js";
+import {literal} from "./copying.js";
+import {publishOf, requestTo} from "./sending.js";
+
+// -- what a test does, as data --
+// {now, setup: [command], steps: [{words, reply | error}]} of a key-value server; {now, request, status, answer} of other calls;
+// {now, request, publishes, url, code, due} of a delivery. `answer` is undefined if it differs each time.
+const iso = (us) => new Date(us / 1000).toISOString();
+const words = (value) => value.map(String);
+const MAKERS = {
+  string: (key, value) => ["SET", key, value], list: (key, value) => ["RPUSH", key, ...value], set: (key, value) => ["SADD", key, ...value],
+  hash: (key, value) => ["HSET", key, ...Object.entries(value).flat()], zset: (key, value) => ["ZADD", key, ...Object.entries(value).flatMap(([member, score]) => [score, member])],
+  "ReJSON-RL": (key, value) => ["JSON.SET", key, "$", JSON.stringify(value)],
+};
+function remade([key, {type, value, expires}]) {
+  const make = MAKERS[type];
+  if (!make) throw new Error(`The test would need the key ${key}, a ${type}, which cannot be written in one command.`);
+  return [words(make(key, value)), ...expires ? [["PEXPIREAT", key, String(Date.parse(expires.replace(" UTC", "Z").replace(" ", "T")))]] : []];
+}
+// A reply as RESP2 has it: a map is a list of names and values.
+const flat = (reply) => reply === true ? 1 : reply === false ? 0 : Array.isArray(reply) ? reply.map(flat) : reply && typeof reply === "object" ? Object.entries(reply).flatMap((pair) => pair.map(flat)) : reply;
+const hasFraction = (reply) => Array.isArray(reply) ? reply.some(hasFraction) : typeof reply === "number" && !Number.isInteger(reply);
+function repliesOf({data, ok, response}) {
+  const read = response.decoded ?? (() => { try { return JSON.parse(response.body); } catch { return response.body; } })();
+  if (response.line === "reply") return [ok ? {reply: flat(read)} : {error: String(read)}];
+  return [read].flat().slice(0, data.words.length).map(({result, error}) => error === undefined ? {reply: flat(result)} : {error});
+}
+const VOLATILE = /messageId|workflowRunId|scheduleId|^id$|createdAt|timestamp/i;
+const isVolatile = (value, name = "") => VOLATILE.test(name) || value !== null && typeof value === "object" && Object.entries(value).some(([key, inner]) => isVolatile(inner, Array.isArray(value) ? "" : key));
+
+export async function testOf(row, fakes) {
+  const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), now = iso(row.at_us);
+  const before = (section, items) => ask("GET", `/journal/${row.number}/data${query({section, items: JSON.stringify(items)})}`).then((found) => Object.entries(found.items));
+  if (isDelivery) return {kind: "delivery", now, request: publishOf(row), url: row.data.url, code: row.status};
+  if (fake.fixture === "kv_server" && row.data.words) {
+    const keys = row.subjects.filter(({kind}) => kind === "key").map(({name}) => name), replies = repliesOf(row);
+    return {kind: "commands", now, setup: (keys.length ? await before("keys", keys) : []).flatMap(remade), steps: row.data.words.map((line, at) => ({words: line, ...hasFraction(replies[at]?.reply) ? {} : replies[at]}))};
+  }
+  const request = requestTo(fake, row), answer = row.response?.decoded, setup = [];
+  if (fake.fixture === "vector_index") {
+    const namespace = row.subjects.find(({kind}) => kind === "namespace")?.name ?? "", records = (await before(namespace ? `namespace ${namespace}` : "default namespace", [])).map(([, {state, ...record}]) => record);
+    if (records.some(({vector}) => typeof vector === "string")) throw new Error("The vectors of this namespace are too long for the text of a test.");
+    if (records.length) setup.push({method: "POST", target: `/upsert${namespace ? `/${encodeURIComponent(namespace)}` : ""}`, headers: {}, body: JSON.stringify(records)});
+  }
+  return {kind: "request", fake, now, setup, request, status: row.status, answer: fake.fixture === "queue" && isVolatile(answer) ? undefined : answer};
+}
+
+// -- pytest --
+const py = (value) => literal(value), lines = (all, indent) => all.map((line) => line && indent + line).join("\n");
+function pytest(test, name) {
+  const fixtures = {commands: "kv_server", delivery: "queue"}[test.kind] ?? test.fake.fixture, body = {
+    commands: () => [
+      'client = redis.Redis.from_url(kv_server.database_url, protocol=2, decode_responses=True)', "client.response_callbacks.clear()  # replies as the server sends them",
+      ...test.setup.map((command) => `client.execute_command(${command.map(py).join(", ")})`),
+      ...test.steps.flatMap(({words: line, reply, error}) => {
+        const call = `client.execute_command(${line.map(py).join(", ")})`;
+        return error !== undefined ? ["with pytest.raises(redis.ResponseError) as raised:", `    ${call}`, `assert str(raised.value) in ${py(error)}`] : [reply === undefined ? call : `assert ${call} == ${py(reply)}`.replace(" == None", " is None")];
+      }), "client.close()"],
+    request: () => [...test.setup.map((each) => pyRequest(each, fixtures)), `answer = ${pyRequest(test.request, fixtures)}`, `assert answer.status_code == ${test.status}`, ...test.answer === undefined ? [] : [`assert answer.json() == ${py(test.answer)}`]],
+    delivery: () => [test.code === null ? `queue.destinations.respond(${py(test.url)}, ConnectionRefusedError())` : `queue.destinations.respond(${py(test.url)}, ${test.code})`,
+      `queue.client().message.publish(url=${py(test.url)}, body=${py(test.request.body ?? "")}, headers=${py(test.request.headers)}, retries=0)`, "fakecloud.clock.advance(\"1s\")", "(attempt,) = queue.attempts()", `assert attempt.status ${test.code === null ? "is None" : `== ${test.code}`}`],
+  }[test.kind]();
+  const imports = {commands: ["import pytest", "import redis"], request: ["import pytest", "import requests"], delivery: ["import pytest"]}[test.kind];
+  return `${imports.join("\n")}\n\n\n@pytest.mark.fakecloud(now=${py(test.now)}, clock="frozen")\ndef test_${name}(fakecloud, ${fixtures}):\n${lines(body, "    ")}\n`;
+}
+const pyRequest = ({method, target, headers, body}, fixture) => `requests.request(${py(method)}, ${fixture}.url + ${py(target)}, headers={**${fixture}.headers${Object.entries(headers).map(([key, value]) => `, ${py(key)}: ${py(value)}`).join("")}}${body ? `, data=${py(body)}.encode()` : ""})`;
+
+// -- Vitest, with the helper of the guide --
+const js = JSON.stringify, ADDRESS = {vector_index: ["UPSTASH_VECTOR_REST_URL", "UPSTASH_VECTOR_REST_TOKEN"], queue: ["QSTASH_URL", "QSTASH_TOKEN"], kv_server: ["UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN"], broker: ["UPSTASH_KAFKA_REST_URL"]};
+const VECTOR = {upsert: (body) => `index.upsert(${js(body)}`, query: (body) => `index.query(${js(body)}`, delete: (body) => `index.delete(${js(body)}`, fetch: (body) => `index.fetch(${js(body)}`};
+// The call of the official client for a request to a vector index or a queue, or null if it has no method for it.
+function official({fake, request}) {
+  const [, route, namespace] = /^\/(\w+)(?:\/(.*))?$/.exec(request.target) ?? [], read = () => { try { return JSON.parse(request.body); } catch { return undefined; } };
+  if (fake.fixture === "vector_index" && Object.hasOwn(VECTOR, route) && read() !== undefined) return `${VECTOR[route](read())}${namespace ? `, { namespace: ${js(decodeURIComponent(namespace))} }` : ""})`;
+  const url = fake.fixture === "queue" && request.method === "POST" && request.target.startsWith("/v2/publish/") ? request.target.slice(12) : "";
+  return url.startsWith("http") ? `client.publish({ url: ${js(url)}, body: ${js(request.body ?? "")}, headers: ${js(request.headers)} })` : null;
+}
+function vitest(test, name) {
+  const move = `  await control("POST", "/clock", { action: "freeze" });\n  await control("POST", "/clock", { action: "move_to", to: ${js(test.now)} });\n`;
+  if (test.kind === "commands") {
+    const call = (line) => `redis.call(${line.map(js).join(", ")})`, steps = test.steps.map(({words: line, reply, error}) => error !== undefined ? `  await expect(${call(line)}).rejects.toThrow(${js(error.replace(/^[A-Z]+ /, ""))});\n` : reply === undefined ? `  await ${call(line)};\n` : `  expect(await ${call(line)}).toEqual(${js(reply)});\n`);
+    return `import Redis from "ioredis";\nimport { expect, test } from "vitest";\nimport { control } from "./fakecloud.js";\n\ntest("${name}", async () => {\n  const redis = new Redis(process.env.REDIS_URL);\n${move}${test.setup.map((line) => `  await ${call(line)};\n`).join("")}${steps.join("")}  redis.disconnect();\n});\n`;
+  }
+  if (test.kind === "delivery") return `import { Client } from "@upstash/qstash";\nimport { expect, test } from "vitest";\nimport { call, control } from "./fakecloud.js";\n\ntest("${name}", async () => {\n${move}  await control("POST", "/fakes/queue/destinations", { url: ${js(test.url)}, answer: ${test.code === null ? '"refuse"' : test.code} });\n  await new Client().publish({ url: ${js(test.url)}, body: ${js(test.request.body ?? "")}, headers: ${js(test.request.headers)}, retries: 0 });\n  const [attempt] = await call("queue", "run_until_idle");\n  expect(attempt.status).toBe(${test.code});\n});\n`;
+  const method = test.status < 300 && official(test), [address, token] = ADDRESS[test.fake.fixture];
+  const bare = ({method: verb, target, headers, body}) => `fetch(process.env.${address} + ${js(target)}, { method: ${js(verb)}, headers: { Authorization: ${token ? `\`Bearer \${process.env.${token}}\`` : "`Basic ${btoa(`${process.env.UPSTASH_KAFKA_REST_USERNAME}:${process.env.UPSTASH_KAFKA_REST_PASSWORD}`)}`"}${Object.entries(headers).map(([key, value]) => `, ${js(key)}: ${js(value)}`).join("")} }${body ? `, body: ${js(body)}` : ""} })`;
+  const client = {vector_index: ['import { Index } from "@upstash/vector";\n', "  const index = new Index();\n"], queue: ['import { Client } from "@upstash/qstash";\n', "  const client = new Client();\n"]}[test.fake.fixture];
+  const calls = method ? `  const answer = await ${method};\n${test.answer === undefined ? test.fake.fixture === "queue" ? "  expect(answer.messageId).toMatch(/^msg_/);\n" : "" : /^index\.(upsert|query|fetch|delete)/.test(method) ? `  expect(answer).toEqual(${js(test.answer.result)});\n` : ""}`
+    : `  const answer = await ${bare(test.request)};\n  expect(answer.status).toBe(${test.status});\n${test.answer === undefined ? "" : `  expect(await answer.json()).toEqual(${js(test.answer)});\n`}`;
+  return `${method ? client[0] : ""}import { expect, test } from "vitest";\nimport { control } from "./fakecloud.js";\n\ntest("${name}", async () => {\n${method ? client[1] : ""}${move}${test.setup.map((each) => `  await ${bare(each)};\n`).join("")}${calls}});\n`;
+}
+
+// -- Go, with the helper of the guide and the REST API of the service --
+function go(test, name) {
+  if (test.kind === "delivery") return null;
+  const [address, token] = test.kind === "commands" ? ADDRESS.kv_server : ADDRESS[test.fake.fixture], isKv = test.kind === "commands";
+  const requests = isKv ? [...test.setup.map((line) => ({line})), ...test.steps.map(({words: line, reply, error}) => ({line, status: error === undefined ? 200 : 400, answer: error !== undefined ? undefined : reply === undefined ? undefined : {result: reply}}))].map(({line, ...rest}) => ({method: "POST", target: "/", headers: {}, body: js(line), ...rest})) : [...test.setup, {...test.request, status: test.status, answer: test.answer}];
+  const rows = requests.map(({method, target, headers, body, status = 200, answer}) => `\t\t{${js(method)}, ${js(target)}, map[string]string{${Object.entries(headers).map(([key, value]) => `${js(key)}: ${js(value)}`).join(", ")}}, ${js(body ?? "")}, ${status}, ${answer === undefined ? '""' : js(js(answer))}},\n`).join("");
+  const authorize = token ? `request.Header.Set("Authorization", "Bearer "+env[${js(token)}])` : 'request.SetBasicAuth(env["UPSTASH_KAFKA_REST_USERNAME"], env["UPSTASH_KAFKA_REST_PASSWORD"])';
+  return `package shop\n\nimport (\n\t"encoding/json"\n\t"io"\n\t"net/http"\n\t"reflect"\n\t"strings"\n\t"testing"\n)\n\nfunc Test${name.replace(/(^|_)(\w)/g, (_, __, letter) => letter.toUpperCase())}(t *testing.T) {\n\tenv := newCloud(t)\n\task(t, env, "POST", "/clock", map[string]any{"action": "freeze"}, nil)\n\task(t, env, "POST", "/clock", map[string]any{"action": "move_to", "to": ${js(test.now)}}, nil)\n\tfor _, call := range []struct {\n\t\tmethod, target string\n\t\theaders        map[string]string\n\t\tbody           string\n\t\tstatus         int\n\t\tanswer         string\n\t}{\n${rows}\t} {\n\t\trequest, err := http.NewRequest(call.method, env[${js(address)}]+call.target, strings.NewReader(call.body))\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\t${authorize}\n\t\tfor name, value := range call.headers {\n\t\t\trequest.Header.Set(name, value)\n\t\t}\n\t\tresponse, err := http.DefaultClient.Do(request)\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\ttext, _ := io.ReadAll(response.Body)\n\t\tresponse.Body.Close()\n\t\tif response.StatusCode != call.status {\n\t\t\tt.Fatalf("%s: %d %s", call.body, response.StatusCode, text)\n\t\t}\n\t\tvar expected, answer any\n\t\tif call.answer != "" && json.Unmarshal([]byte(call.answer), &expected) == nil {\n\t\t\tif json.Unmarshal(text, &answer) != nil || !reflect.DeepEqual(expected, answer) {\n\t\t\t\tt.Errorf("%s: expected %s, got %s", call.body, call.answer, text)\n\t\t\t}\n\t\t}\n\t}\n}\n`;
+}
+export const WRITERS = {pytest, Vitest: vitest, Go: go};
+export const nameOf = (row) => row.operation.toLowerCase().replace(/\W+/g, "_").replace(/^_|_$/g, "") || "call";
