@@ -358,9 +358,9 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
     "activity.js", "api.js", "connect.js", "console.css", "destinations.js", "dom.js", "fake.js",
-    "faults.js", "history.js", "journal.js", "lists.js", "main.js", "rows.js",
-    "search.js", "sending.js", "tests.js", "time.js",
-    "words.js", *(f"{word}.js" for word in services_by_word()),
+    "errors.js", "faults.js", "history.js", "journal.js", "lists.js", "main.js", "overview.js",
+    "rows.js", "search.js", "sending.js", "tests.js", "time.js", "words.js",
+    *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 _SHARED = ("copying.js", "elements.js", "spans.js", "trace.css", "trace.js")

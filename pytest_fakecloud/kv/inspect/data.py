@@ -717,17 +717,53 @@ def _index(fake: KVServer, name: str) -> View:
     }
 
 
+def channels(fake: KVServer, page_query: PageQuery) -> View:
+    """Return a page of the channels, patterns and shard channels that clients subscribe to."""
+    engine = fake._engine
+    with engine.lock:
+        subscriptions = (
+            [
+                (kind, name, list(sessions))
+                for kind, names in engine.pubsub._listeners.items()
+                for name, sessions in names.items()
+            ]
+            if isinstance(engine, KVEngine)
+            else []
+        )
+    return page_of(
+        subscriptions,
+        page_query,
+        sort_key=lambda subscription: (_text(subscription[1]), subscription[0]),
+        show=lambda subscription: {
+            "id": f"{subscription[0]} {_text(subscription[1])}",
+            "kind": subscription[0],
+            "name": _text(subscription[1]),
+            "subscribers": [
+                {"address": session.address, "name": _text(session.name)}
+                for session in subscription[2]
+            ],
+        },
+        text=lambda subscription: _text(subscription[1]),
+        facet=("kind", lambda subscription: subscription[0]),
+    )
+
+
 def counts(fake: KVServer) -> dict[str, int]:
     with core_of(fake).engine.lock:
         every = _keys(fake)
         names = list(every.names)
         indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)
         pending = len(_received(every))
-    return {"keys": len(names), "indexes": indexes, "pending": pending}
+    engine = fake._engine
+    channels = (
+        sum(map(len, engine.pubsub._listeners.values())) if isinstance(engine, KVEngine) else 0
+    )
+    return {"keys": len(names), "indexes": indexes, "pending": pending, "channels": channels}
 
 
 LISTS = {
     "keys": Listing(keys, key, ("type", "view", "under")),
     "pending": Listing(pending_entries, pending_entry, ("key", "group", "consumer")),
     "indexes": Listing(indexes),
+    "channels": Listing(channels, filters=("kind",)),
 }

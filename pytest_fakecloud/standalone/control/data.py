@@ -404,9 +404,15 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     entries = list(entries)
     results = mask.value(_results(cloud, entries))
     lookups = Lookups(attempts=exchanges_of(cloud), results=results, mask=mask)
+    # The entries of rows are masked.
+    rejected = {entry.number: entry for entry in entries if _is_rejected(entry)}
     return [
-        _in_neutral_words(
-            cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
+        _with_owner_of_token(
+            cloud,
+            rejected.get(row.number),
+            _in_neutral_words(
+                cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
+            ),
         )
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
@@ -419,6 +425,22 @@ def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
         words = data_module(row["service"]).failure_words(error)
         if words is not None:
             row["text"] = {**row["text"], "answer": words}
+    return row
+
+
+def _is_rejected(entry: Entry) -> bool:
+    return isinstance(entry, Call) and entry.status == 401
+
+
+def _with_owner_of_token(
+    cloud: Cloud, rejected: Entry | None, row: shapes.RowData
+) -> shapes.RowData:
+    """Return a row that names the fake whose credentials a rejected call has sent to another one."""
+    if isinstance(rejected, Call):
+        sent = rejected.request_headers.get("Authorization")
+        for fake in cloud.fakes():
+            if fake.name != rejected.fake and sent and sent == fake.headers.get("Authorization"):
+                row["data"] = {**row["data"], "token_of": fake.name}
     return row
 
 

@@ -25,9 +25,9 @@ export class ActivityPage {
     Object.assign(this, {state, values: {}, paused: null});
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrange(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
-    // Calls over time, of which a span can be selected. On a small screen, it is opened on request.
+    // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
     this.chart = el("div");
-    this.over = el("details", {class: "over-time", open: innerWidth > 700 && innerHeight > 600, ontoggle: () => this.trace.measure()}, el("summary", {}, "Calls over time"), this.chart);
+    this.over = el("details", {class: "over-time", open: localStorage.getItem("calls over time") === "open", ontoggle: ({target}) => { localStorage.setItem("calls over time", target.open ? "open" : ""); this.trace.measure(); }}, el("summary", {}, "Calls over time"), this.chart);
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
     this.nothing = el("div");
     this.place = el("div", {hidden: true});

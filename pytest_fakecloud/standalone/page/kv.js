@@ -1,9 +1,10 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, fine, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {offerUndo, versionsElement} from "./history.js";
+import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
 import {byte, split} from "./words.js";
 
@@ -34,7 +35,7 @@ const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
   searchNote: "Search keys and values, or user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
-  tools: (fake, page) => newKey(fake, page), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), note: "They cannot be restored."}],
+  tools: (fake, page) => newKey(fake, page), bar: views, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), note: "They cannot be restored."}],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
@@ -42,10 +43,8 @@ const keys = {
 const undoOf = (fake, key) => (row, text) => offerUndo(fake, row, "keys", key, text);
 
 // The choice between a list and a tree of namespaces, which colons separate, and the tree. Keys of the root are listed below it.
-function tree(found, page) {
-  const {view = ""} = page.values;
-  return [choice("view", ["", "tree"], view, (value) => page.change({view: value}), (value) => value ? "Namespaces" : "List"), view === "tree" ? folders(found, page) : null];
-}
+function views(found, page) { return choice("view", ["", "tree"], page.values.view ?? "", (value) => page.change({view: value}), (value) => value ? "Namespaces" : "List"); }
+function tree(found, page) { return page.values.view === "tree" ? folders(found, page) : null; }
 function withMemory(memory, share, folder) {
   const [text, bar] = folder.querySelectorAll(":scope > details > summary > :is(.soft, .share)");
   text.textContent = memory == null ? "" : bytes(memory);
@@ -197,7 +196,33 @@ const pending = {
   },
 };
 
+// -- channels --
+const PUBLISH = /^S?PUBLISH$/i;
+// The messages that were published, newest first: recorded calls, each with the number of subscribers that received it.
+function published(fake, channel) {
+  return entries.list.filter((row) => row.fake === fake.name && row.data?.words?.some(([name, to]) => PUBLISH.test(name) && (channel === undefined || to === channel))).slice(-50).reverse()
+    .flatMap((row) => row.data.words.map((words, at) => ({row, words, at})).filter(({words: [name, to]}) => PUBLISH.test(name) && (channel === undefined || to === channel)));
+}
+const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, fine(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
+const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true}, {name: "message", label: "message", wide: true}],
+  async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
+const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
+const channels = {
+  list: "channels", noun: "channel", facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
+  row: (one) => [short(one.name, 120), pill(one.kind), number(one.subscribers.length)],
+  tools: (fake) => publishForm(fake), below: (found, page) => [head("Messages as they are published"), messagesTable(published(page.fake))], version: () => entries.list.at(-1)?.number,
+  empty: () => empty("No subscribers.", "A channel appears here while a client subscribes to it. Messages that are published are listed below, whether somebody receives them or not."),
+  detail: (one, page) => [title(one.name), table("subscribers", ["client", "name"], one.subscribers, (each) => [each.address, each.name || el("span", {class: "soft"}, "no name")]), one.kind === "pattern" ? null : publishForm(page.fake, one.name),
+    head("Messages"), messagesTable(one.kind === "pattern" ? published(page.fake).filter(({words: [, to]}) => matchesGlob(one.name).test(to)) : published(page.fake, one.name))],
+};
+
 // -- search indexes --
+// The hits of a query as a table, with a column for each field that one of them has.
+function hits(fake, found) {
+  if (!found.length) return soft("Nothing was found.");
+  const rows = found.map(([key, score, fields = []]) => ({key, score, fields: Object.fromEntries(Array.isArray(fields) ? fields : Object.entries(fields))})), names = [...new Set(rows.flatMap(({fields}) => Object.keys(fields)))].slice(0, 12);
+  return table("hits", ["key", "score", ...names], rows, ({key, score, fields}) => [el("a", {href: link(["fake", fake.name, "keys", key])}, short(key, 120)), score === undefined ? "" : Number(Number(score).toPrecision(5)), ...names.map((name) => short(fields[name] ?? "", 200))]);
+}
 const indexes = {
   list: "indexes", noun: "index", key: (one) => one.name, columns: ["index", "fields", "documents", "pending"], fields: ["name", null, "documents", "pending"],
   row: (one) => [one.name, one.fields.map((field) => field.field).join(", "), number(one.documents), number(one.pending)],
@@ -205,7 +230,7 @@ const indexes = {
   detail: (one, page) => [title(one.name), facts({documents: number(one.documents), pending: number(one.pending)}),
     table("schema", ["field", "type", "options"], one.fields, (field) => [field.field, field.type, field.options.join(" ")]),
     form("Query", "Search", [{name: "filter", label: "filter, as JSON", kind: "area", value: JSON.stringify({[one.fields[0]?.field ?? "field"]: "word"}), wide: true, needed: true}, {name: "limit", label: "at most", kind: "number", value: "10"}],
-      async ({filter, limit}) => { json(filter, "The filter"); return typed(["SEARCH.QUERY"], await run(page.fake, "SEARCH.QUERY", one.name, filter, "LIMIT", limit || 10)); }, {edits: false})],
+      async ({filter, limit}) => { json(filter, "The filter"); return hits(page.fake, await run(page.fake, "SEARCH.QUERY", one.name, filter, "LIMIT", limit || 10)); }, {edits: false})],
 };
 
 // -- the command box --
@@ -364,6 +389,7 @@ class CommandBox {
 export const tabs = [
   {name: "keys", title: "Keys", counted: "keys", make: (fake) => new ListPage(fake, "keys", keys)},
   {name: "commands", title: "Command box", make: boxOf},
+  {name: "channels", title: "Channels", counted: "channels", make: (fake) => new ListPage(fake, "channels", channels)},
   {name: "pending", title: "Pending entries", counted: "pending", make: (fake) => new ListPage(fake, "pending", pending)},
   {name: "indexes", title: "Search indexes", counted: "indexes", make: (fake) => new ListPage(fake, "indexes", indexes)},
 ];

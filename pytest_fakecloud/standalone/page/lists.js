@@ -12,6 +12,7 @@ export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
     this.body = el("div", {class: "list-body"});
+    this.bar = el("div", {class: "tools"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
     this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${plural(spec.noun)}`, "aria-label": `search ${plural(spec.noun)}`, oninput: () => this.change({search: this.search.value})});
@@ -25,8 +26,7 @@ export class ListPage {
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
-      tools(this.search, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.more ?? this.fields.map((field) => field.input), this.facets, this.counted),
-      spec.tools?.(fake, this), this.body), border("width of the list", 50), this.side);
+      tools(this.search, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.facets, this.counted), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
@@ -83,7 +83,7 @@ export class ListPage {
   itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }
 
   drawList(page) {
-    const {spec} = this, shape = JSON.stringify([page, this.id, this.values.sort, [...this.chosen]]);
+    const {spec} = this, shape = JSON.stringify([page, this.id, this.values.sort, [...this.chosen], spec.version?.()]);
     if (shape === this.drawn.list) return;
     this.drawn.list = shape;
     const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
@@ -92,9 +92,9 @@ export class ListPage {
     if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root`;
     this.drawFacets(page);
     const filtered = this.values.search || this.values[spec.facet] || page.total;
-    redraw(this.body, spec.above?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null,
-      page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`) : spec.empty(this),
-      page.previous || page.next ? this.pager(page) : null);
+    redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
+    redraw(this.body, spec.above?.(page, this), page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`) : spec.empty(this),
+      page.previous || page.next ? this.pager(page) : null, spec.below?.(page, this));
   }
 
   rows(page) {
@@ -137,10 +137,10 @@ export class ListPage {
   bulkTools(page) {
     const here = page.items.map(this.spec.key), every = here.every((id) => this.chosen.has(id));
     for (const id of this.chosen) if (!here.includes(id)) this.chosen.delete(id);
-    return tools(el("label", {class: "check"}, el("input", {type: "checkbox", checked: every, "data-key": "choose all", onchange: (event) => {
+    return tools(el("label", {class: "check"}, el("input", {type: "checkbox", checked: every, "aria-label": `all ${here.length} on this page`, "data-key": "choose all", onchange: (event) => {
       for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
       this.drawList(this.page);
-    }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, note}) =>
+    }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note}) =>
       act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const keys = [...this.chosen]; await this.inParts(text, work, keys); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
       : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
   }
@@ -164,7 +164,7 @@ export class ListPage {
   }
 
   drawItem(id, found) {
-    const shape = JSON.stringify([id, found]);
+    const shape = JSON.stringify([id, found, this.spec.version?.()]);
     // A form that changed the item shows what was typed, even if the item is as it was drawn again.
     if (shape === this.drawn.item && !this.side.querySelector("form[data-sent]")) return;
     const another = id !== this.shown, opens = this.side.hidden;

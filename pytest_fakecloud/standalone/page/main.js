@@ -10,6 +10,7 @@ let state = {fakes: [], violations: 0}, page = null, place = null, shown = null;
 const current = () => state;
 
 const PAGES = {
+  overview: {title: "Overview", make: async () => new (await import("./overview.js")).OverviewPage(current)},
   activity: {title: "Activity", make: async () => new (await import("./activity.js")).ActivityPage(current)},
   find: {title: "Search", make: async () => new (await import("./search.js")).SearchPage(current)},
   connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current)},
@@ -53,7 +54,7 @@ async function show() {
   $("clock-more").setAttribute("aria-expanded", "false");
   const route = read(), [first, second] = route.parts;
   const fake = first === "fake" && state.fakes.find((one) => one.name === second);
-  if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
+  if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link(["overview"])); return show(); }
   const wanted = fake ? `fake/${fake.name}` : first;
   if (wanted !== place) {
     // The notice of another page, unless it says why this page is shown.

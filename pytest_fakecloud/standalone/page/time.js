@@ -3,6 +3,7 @@
 import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
+import {errorsElement} from "./errors.js";
 import {changesTable, fold, hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
@@ -86,8 +87,8 @@ const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.
 // A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
 const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
-  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failed = entries.list.filter((row) => row.done && hasFailed(row)).length;
-  return [causes.size ? [...causes.values()].map(violation) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
+  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), failed = failures.length;
+  return [causes.size ? [...causes.values()].map(violation) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null, failed ? errorsElement(failures) : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
 }, el("h1", {}, "Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.

@@ -1,0 +1,128 @@
+"""Test the first page of the console, channels, search hits and grouped errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from .conftest import Server, fetch
+from .test_console import CHROMIUM, at, browser, fake, holds, page, sent, window
+from .test_console_work import fill_all, kv, said, typed
+
+__all__ = ["browser", "page", "window"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+MOST_ABOVE = 200
+"""The most pixels above the first row of a list."""
+
+
+def test_the_first_page_has_what_runs_happened_is_due_and_failed(page: Any, server: Server) -> None:
+    kv(server, "SET", "greeting", "hello")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/later", Upstash_Delay="1h")
+    page.evaluate("location.hash = ''")
+    page.reload()
+    page.locator(".overview section").first.wait_for()
+    assert page.evaluate("location.hash") == "#/overview"
+    parts = {
+        name: page.locator(f".overview section[aria-label='{name}']")
+        for name in ("What runs", "What happened last", "What is due next", "What failed")
+    }
+    parts["What happened last"].locator("tr", has_text="SET greeting hello").wait_for()
+    assert fake(server, "kv_server")["url"] in parts["What runs"].inner_text()
+    assert "1 keys" in parts["What runs"].inner_text()
+    assert "Nothing failed." in parts["What failed"].inner_text()
+    parts["What is due next"].locator("button", has_text="Go there").click()
+    parts["What failed"].locator("td", has_text="connection refused").wait_for()
+    parts["What happened last"].locator("a", has_text="SET greeting").click()
+    page.locator(".trace-pane h3", has_text="SET greeting hello").wait_for()
+
+
+def test_little_is_above_the_first_row_of_a_list(page: Any, server: Server) -> None:
+    fill_all(server)
+    sent(server, "queue", "/v2/enqueue/ordered/http://127.0.0.1:9/x")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    tops: dict[str, float] = {}
+    for place in (
+        "kv_server/keys", "kv_server/pending", "kv_server/indexes", "vector_index/vectors",
+        "broker/topics", "broker/records", "broker/groups", "queue/messages",
+        "queue/dead-letters", "queue/schedules", "queue/runs", "queue/queues",
+    ):  # fmt: skip
+        tab = place.split("/")[1]
+        at(page, f"fake/{place}", f".subtabs a[data-key='{tab}'][aria-current]")
+        holds(page, "document.querySelector('.list-body:not([aria-busy]) table.rows tbody tr')")
+        page.evaluate("scrollTo(0, 0)")
+        tops[place] = page.locator("table.rows tbody tr").first.bounding_box()["y"]
+    at(page, "activity", ".trace-row")
+    tops["activity"] = page.evaluate(
+        "document.querySelector('.trace-list').getBoundingClientRect().top + scrollY"
+    )
+    assert {place: top for place, top in tops.items() if top > MOST_ABOVE} == {}
+
+
+def test_channels_have_subscribers_and_messages_and_a_field_to_publish(
+    page: Any, server: Server
+) -> None:
+    client = redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"])
+    with client, client.pubsub() as subscriber:
+        subscriber.subscribe("news")
+        subscriber.psubscribe("n*")
+        at(page, "fake/kv_server/channels", "table.rows")
+        shown = page.locator("table.rows tbody tr").all_inner_texts()
+        assert [row.split()[:2] for row in shown] == [["n*", "pattern"], ["news", "channel"]]
+        page.click("table.rows a:text-is('news')")
+        page.locator(".detail table[class] , .detail td", has_text="127.0.0.1").first.wait_for()
+        page.locator(".detail form [name=message]").fill("kettles are cheap")
+        page.locator(".detail form button[type=submit]").click()
+        page.locator(".detail td", has_text="kettles are cheap").wait_for()
+        kv(server, "PUBLISH", "news", "from the application")
+        page.locator(".detail td", has_text="from the application").wait_for()
+        row = page.locator(".detail tr", has_text="from the application")
+        assert row.locator("td").last.inner_text() == "2"
+        messages = [subscriber.get_message(timeout=5) for _ in range(4)]
+        assert b"kettles are cheap" in [one["data"] for one in messages if one]
+
+
+def test_hits_of_a_search_are_a_table(page: Any, server: Server) -> None:
+    kv(server, "HSET", "book:1", "title", "red kettle", "price", "5")
+    kv(server, "HSET", "book:2", "title", "blue kettle")
+    kv(
+        server,
+        "SEARCH.CREATE",
+        "books",
+        "ON",
+        "HASH",
+        "PREFIX",
+        "1",
+        "book:",
+        "SCHEMA",
+        "title",
+        "TEXT",
+    )
+    at(page, "fake/kv_server/indexes/books", ".detail form")
+    typed(page, "Query", filter='{"title": "kettle"}')
+    said(page, "Query", "blue kettle")
+    heads = page.locator(".out thead th").all_inner_texts()
+    assert heads == ["key", "score", "title", "price"]
+    page.click(".out a:text-is('book:1')")
+    page.locator(".detail h2", has_text="book:1").wait_for()
+
+
+def test_errors_are_grouped_with_advice(page: Any, server: Server) -> None:
+    kv(server, "SET", "text", "x")
+    for _ in range(3):
+        server.ask("POST", "/fakes/kv_server/requests", {"body": ["LPUSH", "text", "y"]})
+    wrong = fake(server, "vector_index")["headers"]
+    fetch("POST", fake(server, "kv_server")["url"], json=["GET", "text"], headers=wrong)
+    at(page, "violations", ".violation, table")
+    rows = page.locator("table tbody tr")
+    page.locator("td", has_text="WRONGTYPE").first.wait_for()
+    texts = rows.all_inner_texts()
+    assert sum("LPUSH" in text for text in texts) == 1
+    (grouped,) = (text for text in texts if "LPUSH" in text)
+    assert "3" in grouped.split()
+    assert "The token belongs to vector_index" in " ".join(texts)
