@@ -236,8 +236,6 @@ class Work(NamedTuple):
 class Player:
     """Replays entries on copies of fakes, and drops each copy that it cannot replay."""
 
-    most_items = MOST_ITEMS
-
     def __init__(
         self, cloud: BaseCloud, start: Instant, reasons: dict[str, str], ids: Ids | None = None
     ) -> None:
@@ -247,6 +245,7 @@ class Player:
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
         self._reasons = reasons
+        self.most_items = MOST_ITEMS
         self._looks = 0
 
     def open(self, fake: Fake, stack: ExitStack, snapshot: Snapshot | None = None) -> None:

@@ -176,13 +176,13 @@ def test_keys_of_any_name_are_opened_and_deleted(page: Any, server: Server) -> N
     assert page.evaluate("location.hash") == "#/fake/kv_server/keys/"
     page.reload()
     page.locator(".detail h2", has_text='""').wait_for()
-    press(page, "Delete…", sure=True)
+    press(page, "Delete")
     wait_until(lambda: kv(server, "EXISTS", "") == 0)
     page.click(r"table.rows a:text-is('\\xff key')")
     page.locator(".detail h2", has_text=r"\xff key").wait_for()
     typed(page, "Change TTL", seconds="100")
     page.locator(".detail", has_text="expires 2026-01-01 00:01:40 UTC").wait_for()
-    press(page, "Delete…", sure=True)
+    press(page, "Delete")
     wait_until(lambda: kv(server, "DBSIZE") == 1)
 
 

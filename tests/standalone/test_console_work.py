@@ -112,7 +112,7 @@ def test_a_key_is_added_edited_given_a_ttl_and_deleted(page: Any, server: Server
     typed(page, "Change TTL", seconds="")
     page.locator(".detail .tools", has_text="no TTL").first.wait_for()
     assert kv(server, "TTL", "greeting") == -1
-    press(page, "Delete…", sure=True)
+    press(page, "Delete")
     page.locator(".empty", has_text="No keys yet.").wait_for()
 
 
@@ -449,7 +449,7 @@ def test_messages_are_filtered_cancelled_together_and_sent_again(page: Any, serv
     }  # fmt: skip
     at(page, "fake/queue/messages?label=mail", "table.rows a")
     holds(page, "document.querySelectorAll('table.rows tbody tr').length === 2")
-    page.check(".list-body label.check input")
+    page.check(".list label.check input")
     press(page, "Cancel 2…", sure=True)
     wait_until(
         lambda: (
@@ -476,7 +476,7 @@ def test_a_message_is_published_delivered_now_and_cancelled(page: Any, server: S
     page.locator(".detail pre[aria-label=body]", has_text='"n": 1').wait_for()
     press(page, "Deliver now")
     page.locator(".detail .span-item", has_text="Attempt 1").click()
-    page.locator(".span-item pre", has_text="ConnectionRefused").wait_for()
+    page.locator(".span-item pre", has_text="connection refused").wait_for()
     page.locator(".detail .span-bar.kind-planned").wait_for(state="attached")
     press(page, "Cancel…", sure=True)
     page.locator(".detail .pill", has_text="cancelled").wait_for()
@@ -643,7 +643,7 @@ def test_a_refused_run_shows_its_error_and_is_run_again_with_its_retries(
     )  # fmt: skip
     server.ask("POST", "/clock", {"action": "advance", "by": "1h"})
     at(page, "fake/queue/runs/wfr_1", ".span-item")
-    assert "ConnectionRefusedError" in page.inner_text("table.rows tbody tr")
+    assert "connection refused" in page.inner_text("table.rows tbody tr")
     page.click(".span-item summary:has-text('first step')")
     assert "connection refused" in page.inner_text("pre[aria-label^='error of Try 2']")
     press(page, "Run again")
@@ -796,24 +796,6 @@ def test_what_was_made_by_hand_is_copied_for_tests_in_javascript_and_go(page: An
     deleted = page.evaluate(WRITTEN, ["Go", {"method": "DELETE", "path": "/clouds/1"}])
     assert 'strings.NewReader("")' in deleted
     assert page.evaluate(WRITTEN, ["pytest", {"method": "DELETE", "path": "/clouds/1"}]) is None
-
-
-def test_a_delivery_is_copied_as_the_publish_request_of_a_test(page: Any, server: Server) -> None:
-    sent(
-        server, "queue", "/v2/publish/http://127.0.0.1:9/hook", '{"order": 7}',
-        Content_Type="application/json", Upstash_Forward_X_Trace="8", Upstash_Method="PUT",
-    )  # fmt: skip
-    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
-    at(page, "activity?search=attempt", ".trace-row")
-    page.locator(".trace-row", has_text="PUT").first.click()
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
-    page.click(".trace-pane button[aria-label='Copy as pytest: a test']")
-    page.locator("#notice", has_text="Copied.").wait_for()
-    code = page.evaluate("navigator.clipboard.readText()")
-    assert 'queue.url + "/v2/publish/http://127.0.0.1:9/hook"' in code
-    assert '"Upstash-Method": "PUT"' in code
-    assert '"Upstash-Forward-X-Trace": "8"' in code.replace("x-trace", "X-Trace")
-    assert "Upstash-Signature" not in code
 
 
 def test_copied_requests_have_no_headers_that_clients_add_to_each_request(page: Any) -> None:
@@ -1118,7 +1100,7 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
     holds(page, f"{COUNT} === '11 of 10,000 rows'")
 
 
-LARGEST_LOAD = 150_000
+LARGEST_LOAD = 165_000
 """Maximum size of the uncompressed HTML, CSS and JavaScript for any address of the console."""
 
 
@@ -1189,7 +1171,7 @@ def fill_all(server: Server) -> None:
 
 
 PLACES = (
-    "connect", "find?search=h", "activity", "activity/@", "time", "violations", "snapshots",
+    "overview", "connect", "find?search=h", "activity", "activity/@", "time", "violations", "snapshots",
     "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/keys/stream",
     "fake/kv_server/keys/bytes", "fake/kv_server/commands", "fake/kv_server/pending",
     "fake/kv_server/pending/@",

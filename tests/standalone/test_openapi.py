@@ -61,6 +61,9 @@ def test_every_response_is_described(document: dict[str, Any]) -> None:
 
 CALLS: list[tuple[str, str, Any]] = [
     ("GET", "/live", None),
+    ("GET", "/journal/{number}/changes", None),
+    ("GET", "/journal/{number}/data?section=messages", None),
+    ("GET", "/fakes/{name}/versions?section=messages", None),
     ("GET", "/ready", None),
     ("GET", "/state", None),
     ("GET", "/env", None),
@@ -91,6 +94,8 @@ CALLS: list[tuple[str, str, Any]] = [
     ("DELETE", "/fakes/{name}/faults", None),
     ("GET", "/fakes/{name}/attempts", None),
     ("GET", "/fakes/{name}/dead-letters", None),
+    ("POST", "/journal/{number}/again", {"headers": {"X-Trace": "7"}}),
+    ("POST", "/journal/{number}/restore", {"fake": "queue"}),
     ("POST", "/snapshots", {"id": "before"}),
     ("GET", "/snapshots", None),
     ("POST", "/snapshots/{id}", {}),
@@ -114,12 +119,15 @@ def test_requests_and_responses_are_as_described(server: Server, document: dict[
             "POST", f"{queue['url']}/v2/publish/https://app.test/hook", body=b"x",
             headers={**queue["headers"], "Upstash-Delay": delay, "Upstash-Retries": "0"},
         )  # fmt: skip
+    first = str(server.ask("GET", "/journal")[1][0]["number"])
     for method, path, body in CALLS:
         place = path.partition("?")[0]
         operation = document["paths"][f"/__control__{place}"][method.lower()]
         schema = operation["responses"]["200"]["content"][JSON]["schema"]
         status, answer = server.ask(
-            method, path.replace("{name}", "queue").replace("{id}", "before"), body
+            method,
+            path.replace("{name}", "queue").replace("{id}", "before").replace("{number}", first),
+            body,
         )
         assert status == 200, (path, answer)
         assert list(mistakes(answer, schema, document)) == [], path

@@ -324,9 +324,10 @@ def put_back(fake: KVServer, other: KVServer, section: str, item: str) -> None:
         raise ContractError(f"only keys can be put back alone, not {section}")
     with other._engine.lock:
         saved = cast("Keyspace", other._engine.current()).snapshot()
-    with fake._engine.lock:
-        fake._engine.update_time()
-        keyspace = cast("Keyspace", fake._engine.current())
+    engine = cast("KVEngine", fake._engine)
+    with engine.lock:
+        engine.update_time()
+        keyspace = engine.current()
         names = {str(word(name)): name for name in (*keyspace.values, *saved.values)}
         if item not in names:
             return

@@ -7,7 +7,6 @@ import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
 import {requestTo, sendAgain} from "./sending.js";
 import {columnsElement} from "./spans.js";
-import {WRITERS, nameOf, testOf} from "./tests.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
@@ -66,7 +65,7 @@ export class ActivityPage {
   testCopies(row) {
     const fakes = this.state().fakes, isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
     if (!fake || !row.done || !row.request || !isDelivery && (row.kind !== "call" || !row.response) || row.request.cut || row.response?.cut || !isDelivery && !row.data.words && !requestTo(fake, row)) return null;
-    return tools(el("span", {class: "soft"}, "Copy as a test with"), Object.entries(WRITERS).map(([language, write]) => isDelivery && language === "Go" ? null : el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => copy(write(await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`))}, language)));
+    return tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].map((language) => isDelivery && language === "Go" ? null : el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => { const {WRITERS, nameOf, testOf} = await import("./tests.js"); await copy(WRITERS[language](await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`); })}, language)));
   }
   // The fakes whose oldest rows were dropped, by the server or by this page, and from which time on their rows exist.
   dropped() {

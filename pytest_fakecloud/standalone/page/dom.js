@@ -271,7 +271,7 @@ export async function moved(body) {
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
   say(moving, "busy");
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
-  const {now: began} = await ask("GET", "/clock");
+  const began = clock.now;
   let found;
   target = null;
   try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
