@@ -23,7 +23,7 @@ from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import Instant
 from ..http.messages import Request
-from ..inspect.data import Item, State, StateChange, changes_of, short, short_item, state_of
+from ..inspect.data import Item, State, changes_of, short, short_item, state_of
 
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""
@@ -92,38 +92,6 @@ def obstacle(fake: Fake) -> str:
     calls = (call for call in fake.journal.calls() if call.status != 401)
     is_cut = any({"request_body", "target"} & {*call.cut} for call in calls)
     return "the journal has cut its requests" if is_cut else ""
-
-
-def changes_at(
-    cloud: BaseCloud, numbers: Collection[int], reads: Collection[int]
-) -> dict[int, list[StateChange]]:
-    """Return what the entries with these numbers changed, from a replay of the journal without those
-    that only read (``reads``). The changes of fakes whose replay is not exact are missing.
-    """
-    every = _entries(cloud, {fake.name for fake in cloud.fakes()})
-    names = {entry.fake for entry in every if entry.number in numbers}
-    entries = [entry for entry in every if entry.fake in names and entry.number not in reads]
-    changes: dict[int, list[StateChange]] = {}
-    with ExitStack() as stack:
-        player = Player(cloud, entries[0].at if entries else cloud.clock.now(), {})
-        for fake in cloud.fakes():
-            if fake.name in names and not obstacle(fake):
-                player.attempt(fake.name, partial(player.open, fake, stack))
-        for work in player.works(entries, {}):
-            if work.entry.number not in numbers:
-                player.perform(work)
-                continue
-            player.move_to(work.at_us)
-            before = player.states_of([work.entry.fake])
-            player.perform(work)
-            for fake_name, state in player.states_of(before).items():
-                changes[work.entry.number] = [*changes_of(fake_name, before[fake_name], state)]
-        player.move_to(cloud.clock.now_us())
-        player.drop_different()
-        return {
-            number: [change for change in made if change.fake in player.copies]
-            for number, made in changes.items()
-        }
 
 
 class Time(Timekeeper):
