@@ -31,7 +31,7 @@ export class OverviewPage {
     return el("section", {"aria-label": "What runs"}, el("h2", {}, "What runs"), table("fakes", ["fake", "address", "holds", "recorded"], fakes, (fake) => {
       const at = fakes.indexOf(fake), holds = Object.entries(NOUNS).filter(([name]) => lists[at][name]).map(([name, noun]) => `${number(lists[at][name])} ${noun}`).join(", ");
       return [el("a", {href: link(["fake", fake.name])}, product(fake)), el("span", {class: "nowrap mono"}, fake.url, " ", copyButton(fake.url, `Copy the address of ${fake.name}`)), holds || "nothing yet", el("a", {href: link(["activity"], {fake: fake.name})}, `${number(entries.list.filter((row) => row.fake === fake.name).length)} rows`)];
-    }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the environment", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
+    }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {
     return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(withShortIds(row.text.what), 90)), el("span", {class: hasFailed(row) ? "bad" : "ok"}, short(withShortIds(row.text.answer), 60))])
