@@ -1,6 +1,6 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
 
-import {act, attempt, both, el, head, link, own, say, soft, table} from "./dom.js";
+import {act, attempt, both, el, link, own, say, soft, table} from "./dom.js";
 import {ask, path, query} from "./api.js";
 import {changesTable, fieldsOf} from "./elements.js";
 import {entries} from "./journal.js";
@@ -20,7 +20,7 @@ export function changesElement(row) {
   const restore = (body, text) => async () => { const {restored} = await ask("POST", `/journal/${row.number}/restore`, body); say(`${restored.join(", ")}: restored to just before ${text}.`, "good"); };
   const what = `#${row.number}`;
   ask("GET", `/journal/${row.number}/changes`).then(({changes, note}) => {
-    place.replaceChildren(...[head("Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data."),
+    place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data."),
       changes === null ? null : el("div", {class: "tools"}, act(`Restore ${row.fake}…`, `Restore ${row.fake} to just before ${what}`, restore({fake: row.fake}, what), {question: `Restore the data of ${row.fake} to just before this row? What changed in it since then is lost. The clock stays, so what was due since then happens at once.`, soft: true}),
         act("Restore all fakes…", `Restore all fakes to just before ${what}`, restore({}, what), {question: "Restore the data of all fakes to just before this row? What changed since then is lost. The clock stays, so what was due since then happens at once.", soft: true}))].filter(Boolean));
   }, (error) => place.replaceChildren(soft(error.message)));
