@@ -33,7 +33,6 @@ _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3
 """Maps commands to the minimum number of words, including the name, of a call with a password."""
 NUMBER = re.compile(r"(?<![0-9])[0-9]{1,15}(?![0-9])")
 """A number that may count the repetitions of a row."""
-_WORD = re.compile(r"[\w.@+-]+")
 _MINIMUM_LENGTH = 8
 """Minimum length of a secret, in characters: shorter ones also occur in ordinary words."""
 _SECRET_HEADER = re.compile(
@@ -217,11 +216,6 @@ def _spellings(secret: str) -> Iterator[str]:
             yield encode(padded).decode()[start:end]
 
 
-def words_of(text: str) -> set[str]:
-    """Return the names and numbers in a string, in lower case."""
-    return {word.casefold() for word in _WORD.findall(text)}
-
-
 # -- files -----------------------------------------------------------------------------------------
 
 
@@ -296,23 +290,6 @@ def shortened(text: str, most: int = 48) -> str:
     tail = room // 3
     check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
     return f"{text[: room - tail]}…{text[-tail:]} #{check:04x}"
-
-
-_LONG_STRING = re.compile(r'(:\s*")((?:[^"\\]|\\.){25,})"')
-"""Matches a long string that is the value of a field of JSON."""
-
-
-def shortened_json(text: str, most: int) -> str:
-    """Shorten a body to ``most`` characters; of JSON its long texts first, so that the names and the
-    short values of its fields remain.
-    """
-    return shortened(_LONG_STRING.sub(_shortened_text, text) if len(text) > most else text, most)
-
-
-def _shortened_text(match: re.Match[str]) -> str:
-    # A string without spaces may be a credential, which can only be masked as a whole.
-    text = shortened(match[2], 24) if " " in match[2] else match[2]
-    return f'{match[1]}{text}"'
 
 
 def printable(text: str) -> str:

@@ -12,10 +12,12 @@ import flask
 import httpx
 import pytest
 import redis
+import requests
 from upstash_redis import Redis
 from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
+from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.reporting.asserted import handler_at, source_at
@@ -569,3 +571,43 @@ def test_an_application_has_no_line_in_another_process(cloud: Cloud, kv: KVServe
     httpx.post(kv.url, json=["SET", "a", "1"], headers=kv.headers)
     cloud.journal._recorder.shared.stacks.clear()
     assert [row.where for row in report_of(cloud).rows] == [None]
+
+
+@pytest.mark.parametrize("kind", ["upstash_redis", "redis", "requests", "httpx"])
+def test_the_handler_around_a_helper_in_a_loop(
+    cloud: Cloud, kv: KVServer, client: Redis, kind: str
+) -> None:
+    def post(send: Any, key: str) -> None:
+        send(kv.url, json=["SET", key, "1"], headers=kv.headers, timeout=5).raise_for_status()
+
+    port = redis.Redis.from_url(kv.database_url)
+    put = {
+        "upstash_redis": lambda key: client.set(key, "1"), "redis": lambda key: port.set(key, "1"),
+        "requests": partial(post, requests.post), "httpx": partial(post, httpx.post),
+    }[kind]  # fmt: skip
+
+    def put_all() -> None:
+        for key in ("a", "b"):
+            try:
+                put(key)
+            except Exception:
+                continue
+
+    kv.faults.respond(503, command="SET", times=1)
+    stacks, exits = Stacks(), Exits()
+    stacks.watch_sockets(exits)
+    cloud.journal._recorder.shared.find_stack = stacks
+    put_all()
+    exits.close()
+    port.close()
+
+    def fail() -> None:
+        assert kv.value("a") == "1"
+
+    result = report(cloud, fail)
+    [refused] = [row for row in result.rows if row.number in result.touched.refused and row.where]
+    assert refused.where is not None
+    handlers = [
+        handler_at(place.file, place.line) for place in (refused.where, *refused.where.callers)
+    ]
+    assert [handler[1] for handler in handlers if handler] == ["except Exception: continue"]

@@ -20,7 +20,7 @@ from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
-from pytest_fakecloud.reporting.values import scalar, shortened, shortened_json
+from pytest_fakecloud.reporting.values import scalar, shortened
 
 from ..notations import golden
 from .findings.cases import commands
@@ -351,18 +351,6 @@ def test_what_is_shortened_stays_different(first: str, second: str, most: int) -
     assert len(shortened(first, most)) <= most
     if shortened(first, most) == shortened(second, most) and len(first) <= most:
         assert first == second
-
-
-def test_of_shortened_json_names_and_short_values_remain() -> None:
-    text = json.dumps(
-        {"text": "When a refund of an order is possible", "audience": "staff", "url": "x" * 40}
-    )
-    shown_text = shortened_json(text, 110)
-    assert [
-        part in shown_text for part in ('"text": "When a', '"audience": "staff"', "x" * 40)
-    ] == [True] * 3
-    assert len(shortened_json(text, 60)) <= 60
-    assert shortened_json(text, 200) == text
 
 
 @given(st.text() | st.integers() | st.none() | st.booleans() | st.floats(allow_nan=False))

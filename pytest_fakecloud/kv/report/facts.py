@@ -10,11 +10,9 @@ from ...core.calls import Call, Entry
 from ...core.errors import ContractError
 from ...reporting.calls import Lookups
 from ...reporting.values import parsed
-from ..table.registry import COMMANDS
+from ..table import kinds
 from .accesses import executed_by
 
-_SEARCHES = {name for name, spec in COMMANDS.items() if spec.synopsis.startswith("index filter")}
-"""Commands that search an index."""
 Line = tuple[str, ...]
 
 
@@ -37,7 +35,7 @@ def _totals(
     fake: Any, commands: Iterable[tuple[int, Line, Any]]
 ) -> Iterator[tuple[int, Line, int]]:
     """Yield the number of documents that each query found. A server keeps the newest searches."""
-    searching = [command for command in commands if command[1][0] in _SEARCHES]
+    searching = [command for command in commands if command[1][0] in kinds.SEARCHES]
     searches: list[Any] = []
     with suppress(ContractError):  # of a real server
         searches = list(fake.searches()) if searching else []

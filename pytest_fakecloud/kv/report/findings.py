@@ -19,9 +19,6 @@ from ..table.registry import COMMANDS
 from . import keys
 from .history import databases_of, history
 
-_SEARCHING = {name for name, spec in COMMANDS.items() if spec.synopsis.startswith("index filter")}
-"""Commands that search an index."""
-
 
 def may_wait(call: Call) -> bool:
     """Return whether a command of a call may wait. One with an option BLOCK waits only with it."""
@@ -65,7 +62,7 @@ def _names_and_keys(calls: Iterable[Call]) -> tuple[tuple[str, ...], ...]:
 
 def searched_before_ready(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find searches without a hit while changes were not searchable yet that match by now."""
-    searching = [command for command in history(test, fake) if command.name in _SEARCHING]
+    searching = [command for command in history(test, fake) if command.name in kinds.SEARCHES]
     searches = fake.searches() if searching else []
     for command, search in zip(reversed(searching), reversed(searches), strict=False):
         is_same = parsed(command.words[2]) == search.filter

@@ -42,6 +42,8 @@ COUNTS = _all(lambda spec: spec.effects.reply == "counts")
 """Commands that return only how much data there is: a number of elements, or a length."""
 ASKS_FOR_NAMES = _all(lambda spec: spec.effects.reply == "names")
 """Commands that return only which keys or fields exist, and not their values."""
+SEARCHES = _all(lambda spec: spec.synopsis.startswith("index filter"))
+"""Commands that search an index."""
 RUNS_SCRIPT = _all(lambda spec: "no_mandatory_keys" in spec.flags)
 """Commands that run scripts and functions."""
 
