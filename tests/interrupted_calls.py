@@ -718,7 +718,9 @@ def read_properties(kind: str, world: World) -> Callable[[], object]:
     names = [
         name
         for name in dir(type(owner))
-        if not name.startswith("_") and isinstance(getattr(type(owner), name), property)
+        if not name.startswith("_")
+        and isinstance(getattr(type(owner), name), property)
+        and name != "sentinel_address"  # an error without a sentinel
     ]
 
     def call() -> None:

@@ -159,7 +159,8 @@ def _parts(value: object) -> Iterator[tuple[str, str, type]]:
                 way = f"{name}(…)" if inspect.isfunction(member) else name
                 yield name, f"{way}.only()" if returned["listed"] else way, kind
     for name, part in getattr(value, "__dict__", {}).items():
-        if not name.startswith("_") and type(part).__name__ in _PUBLIC_NAMES:
+        bases = {kind.__name__ for kind in type(part).__mro__}
+        if not name.startswith("_") and not bases.isdisjoint(_PUBLIC_NAMES):
             yield name, name, type(part)
 
 

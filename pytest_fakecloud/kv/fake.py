@@ -90,7 +90,9 @@ class KVServer(Fake):
         self._dialect = config.dialect
         if config.engine is None:
             self._engine = engine = KVEngine(clock, ids, config)
-            engine.scripting.listeners.add(partial(record_command, self._recorder))
+            # The recorder's calls refer to the engine.
+            recorder = weakref.proxy(self._recorder)
+            engine.scripting.listeners.add(partial(record_command, recorder))
         else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine

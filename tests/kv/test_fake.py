@@ -423,7 +423,8 @@ class TestBaseline:
 def test_completion_lists_only_what_a_test_uses(server: KVServer) -> None:
     assert {name for name in dir(server) if not name.startswith("_")} == {
         *("service", "fixture", "name", "url", "token", "headers", "env", "closed"),
-        *("read_only_token", "database_url", "rotate_token", "rotate_password"),
+        *("read_only_token", "database_url", "sentinel_address"),
+        *("rotate_token", "rotate_password"),
         *("client", "aio", "execute", "between", "intercept"),
         *("load", "dump_rdb", "keys", "contents", "value", "ttl", "search_index", "searches"),
         *("string", "integer", "hash", "elements", "members", "scores", "entries", "array"),

@@ -196,6 +196,8 @@ CONNECTIONS = {
     "username": "x",
     "password": "x",
     "database_port": 0,
+    "node_ports": [],
+    "sentinel_port": 0,
     "database_password": "x",
     "dev_credentials": True,
 }

@@ -37,7 +37,7 @@ KV = {
 
 
 def test_each_command_that_changes_the_data_of_a_server_changes_its_state(cloud: Cloud) -> None:
-    parts = {*EngineCopy._fields, *KeyspaceCopy._fields} - NOT_DATA - {"indexes"}
+    parts = {*EngineCopy._fields, *KeyspaceCopy._fields} - NOT_DATA - {"indexes", "topology"}
     assert parts <= KV.keys()
     server = cloud.kv_server(dialect="redis")
     with redis.Redis.from_url(server.database_url, single_connection_client=True) as client:
@@ -46,6 +46,17 @@ def test_each_command_that_changes_the_data_of_a_server_changes_its_state(cloud:
                 before = state_of(server)
                 client.execute_command(*command)
             assert state_of(server) != before, part
+
+
+def test_nodes_and_their_slots_are_in_the_state_of_a_cluster(cloud: Cloud) -> None:
+    server = cloud.kv_server(dialect="redis", cluster=1)
+    before = state_of(server)["nodes"]
+    assert before["node 1"] == {"role": "primary", "slots": ["0-16383"]}
+    with redis.Redis.from_url(server.database_url) as client:
+        client.execute_command("CLUSTER", "DELSLOTS", 0)
+    assert state_of(server)["nodes"]["node 1"]["slots"] == ["1-16383"]
+    server.reset()
+    assert state_of(server)["nodes"] == before
 
 
 @pytest.mark.parametrize(

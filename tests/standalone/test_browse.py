@@ -10,6 +10,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
+import redis
 
 from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.cloud.services import data_module
@@ -280,7 +281,7 @@ CONFIG SET maxmemory-policy allkeys-lru
 
 
 @pytest.fixture
-def full(lists: Lists) -> Lists:
+def full(lists: Lists) -> Iterator[Lists]:
     """Fakes of all services that hold each type of their data."""
     cloud = lists.cloud
     kv, index = cloud.kv_server(), cloud.vector_index(dimension=2, ready_after_reads=2)
@@ -313,7 +314,13 @@ def full(lists: Lists) -> Lists:
         status, answer = ask(lists.app, "POST", "/fakes/queue/requests", sent)
         assert (status, answer["status"]) in ((200, 200), (200, 201)), answer
     queue.deliver_due()
-    return lists
+    with (
+        redis.Redis.from_url(kv.database_url) as client,
+        client.pubsub() as listener,  # type: ignore[no-untyped-call]
+    ):
+        listener.subscribe("kettle")
+        assert listener.get_message(timeout=10)["type"] == "subscribe"
+        yield lists
 
 
 FAKES = ("kv_server", "vector_index", "broker", "queue")

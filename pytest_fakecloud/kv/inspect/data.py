@@ -30,8 +30,10 @@ from ...inspect.data import (
 )
 from ..acl import AclUser, describe_user, first_user, read_only_user
 from ..algorithms.glob import matcher
+from ..engine.cluster import Cluster
 from ..engine.engine import KVEngine
 from ..engine.keyspace import Keyspace
+from ..engine.replication import Replication
 from ..fake import KVServer
 from ..reply import Converted, encode, python_value, word, word_pairs
 from ..search.index import SearchIndex
@@ -270,11 +272,12 @@ def _beside_value(value: Any) -> Item:
 
 
 def _beside_keys(engine: KVEngine) -> State:
-    """Return scripts, libraries, aliases, and changed users and parameters, without secrets."""
+    """Return scripts, libraries, aliases, changed users and parameters, without secrets, and nodes."""
     users, rest_tokens = engine.users.snapshot()
     tokens = Counter(token.user for token in rest_tokens.values())
     first = [make_user(engine.dialect, engine.table) for make_user in (first_user, read_only_user)]
     return {
+        "nodes": {} if engine.topology is None else _nodes(engine.topology),
         "scripts": {
             _text(name): {"source": _text(script.source)}
             for name, script in engine.scripting.scripts.items()
@@ -311,6 +314,18 @@ def _has_rules_of(user: AclUser, first: AclUser) -> bool:
     # Describing the rules takes long, and a state is read for each row of a report.
     same = (user.on, user.sanitizes, user.selectors) == (first.on, first.sanitizes, first.selectors)
     return same or _rules(user) == _rules(first)
+
+
+def _nodes(topology: Replication) -> dict[str, Item]:
+    """Return the role of each node and, of a cluster, its slots."""
+    nodes: dict[str, Item] = {}
+    for node in topology.nodes:
+        primary = node.primary
+        item: Item = {"role": "primary" if primary is None else f"replica of node {primary.number}"}
+        if isinstance(topology, Cluster):
+            item["slots"] = [f"{first}-{last}" for first, last, _ in topology.ranges(node)]
+        nodes[f"node {node.number}"] = item
+    return nodes
 
 
 def _rules(user: AclUser) -> str:

@@ -169,8 +169,8 @@ class DataRoutes(Part):
         of the steps before, and goes on with the step's own result, or with another one (``result``).
         With ``"again": true``, the step itself runs again. ``input`` replaces the input of the run.
         """
-        queue, module = self._queue(request)
         body = fields(request)
+        queue, module = self._queue(request)
         with contract():
             new_id = module.rerun(queue, request.segment("id"), **body)
         return {"id": new_id}
