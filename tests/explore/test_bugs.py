@@ -39,7 +39,9 @@ def test_the_bug_is_found_with_a_story_of_six_lines(make: Make, cloud: Cloud) ->
     with pytest.raises(BrokenPromiseError) as caught:
         explored(cloud, of)
     assert len(caught.value.disturbances) <= 6
-    assert caught.value.story.count("\n") <= 6, "an entry for each line but that of the check"
+    changes = len(caught.value.disturbances) if len(caught.value.disturbances) > 1 else 0
+    lines = caught.value.story.count("\n") - changes
+    assert lines <= 6, "an entry for each line but that of the check, and those of changes"
     with pytest.raises(BrokenPromiseError) as again:
         explored(cloud, of, schedule=caught.value.schedule)
     assert again.value.story == caught.value.story
@@ -50,9 +52,9 @@ def test_the_correction_holds_for_the_whole_budget_and_every_single_disturbance(
     make: Make, cloud: Cloud
 ) -> None:
     of = make(cloud, True)
-    # A fourth of this budget is left for orders of calls and for several disturbances.
+    # A third of this budget is left for orders of calls and for several disturbances.
     singles = explored(cloud, of, budget=1, trust=False).all_singles
-    budget = max(singles * 4 // 3, cases(20))
+    budget = max(singles * 3 // 2, cases(20))
     result = explored(cloud, of, budget=budget)
     assert result.tried > budget * 0.4
     assert result.singles == result.all_singles

@@ -47,7 +47,7 @@ def test_the_npm_clients_run_against_it() -> None:
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_rows_of_the_page() -> None:
-    assert "pass 6" in node(Path(__file__).parent / "js", str(NODE), "rows.test.mjs")
+    assert "pass 7" in node(Path(__file__).parent / "js", str(NODE), "rows.test.mjs")
 
 
 def curl(*words: str) -> str:
