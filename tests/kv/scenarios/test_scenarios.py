@@ -86,7 +86,8 @@ def kept(run: Run, clock: Timekeeper) -> Iterator[None]:
     load_saved(other, content, "saved")
     # Like a real server, an engine chooses the encodings of values anew when it loads them.
     assert {**saved(other), "rdb": None} == {**content, "rdb": None}
-    assert state_of(other) == state_of(server)
+    # A file keeps the data, and not which node owns a slot.
+    assert {**state_of(other), "nodes": {}} == {**state_of(server), "nodes": {}}
 
 
 def server_of(engine: KVEngine) -> Any:
