@@ -163,12 +163,11 @@ def settings_class(service: Service) -> Any:
 @cache
 def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
-    none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
-    (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
-    (sentences). Or import a function that only some services have: ``facts`` (what a fake knows about
-    calls beside their answers), ``exchanges`` (the commands of a call), ``may_wait`` (whether a call
-    may wait), ``handlers`` (functions that received messages), ``callers`` (of events), ``unfinished``
-    (findings of unfinished work), ``frames`` (states after each event) or ``event_text``.
+    none: ``accesses`` (what entries read and wrote), ``findings`` (the subjects of its calls, and
+    detectors) or ``wording`` (sentences). Or import a function that only some services have: ``facts``
+    (what a fake knows about calls beside their answers), ``exchanges`` (the commands of a call),
+    ``may_wait`` (whether a call may wait), ``handlers`` (functions that received messages), ``callers``
+    (of events), ``unfinished`` (findings of unfinished work) or ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

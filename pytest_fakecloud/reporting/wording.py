@@ -150,7 +150,7 @@ def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups)
 
 def _created(action: Event, lookups: Lookups, last: Any = None) -> str:
     """Return the messages that an action created, or the first and the last of equal ones."""
-    messages = dict.fromkeys(each.data.get("message_id") for each in (action, last or action))
+    messages = dict.fromkeys(event.data.get("message_id") for event in (action, last or action))
     result = " … ".join(lookups.short(message_id) for message_id in messages if message_id)
     return f" -> {result}" if result else ""
 
@@ -160,14 +160,13 @@ def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) 
     names = {_NAME.match(row.words[varies]) for row in rows}
     named = {name[0] if name else "" for name in names}
     prefix = named.pop() if len(named) == 1 else ""
-    row = rows[0]
-    assert isinstance(row.entry, Event)
-    words = [f"{prefix}…" if at == varies else word for at, word in enumerate(row.words)]
-    template = Event(0, 0, row.service, row.peer, row.operation, "")
+    first = rows[0]
+    words = [f"{prefix}…" if at == varies else word for at, word in enumerate(first.words)]
+    template = Event(0, 0, first.service, first.peer, first.operation, "")
     texts = []
-    for each in rows:
-        assert isinstance(each.entry, Event)
-        texts.append(each.words[varies].removeprefix(prefix) + _created(each.entry, lookups))
+    for row in rows:
+        assert isinstance(row.entry, Event)
+        texts.append(row.words[varies].removeprefix(prefix) + _created(row.entry, lookups))
     what = f"{_action(template, words, template, lookups)}: {'; '.join(texts)}"
     return Summary(visible(lookups.mask.text(lookups.with_short_ids(what))))
 
