@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import api, control, differences, errors, kv_commands, options, scenarios, settings
+from . import (
+    api,
+    control,
+    differences,
+    errors,
+    kv_commands,
+    libraries,
+    options,
+    scenarios,
+    settings,
+)
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -19,6 +29,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/state.schema.json": control.state_schema,
     "reference/kv-commands.md": kv_commands.page,
     "reference/errors.md": errors.page,
+    "reference/libraries.md": libraries.page,
     "reference/scenarios.md": scenarios.page,
     "fidelity/differences.md": differences.page,
 }

@@ -25,13 +25,13 @@ HERE = Path(__file__).parent / "js"
 SECONDS = 120
 
 
-def need(*packages: str) -> None:
-    """Skip the calling test if Node or a package is missing."""
+def need(*packages: str, folder: Path = HERE) -> None:
+    """Skip the calling test if Node or a package of a folder is missing."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     for package in packages:
-        if not (HERE / "node_modules" / package).is_dir():
-            pytest.skip(f"{package} is not installed: run `npm ci` in tests/clients/js")
+        if not (folder / "node_modules" / package).is_dir():
+            pytest.skip(f"{package} is not installed in tests/clients/{folder.name}")
 
 
 @dataclass
@@ -43,15 +43,15 @@ class Outcome:
     skipped: dict[str, str]
 
 
-def run(file: str, environment: Mapping[str, str]) -> Outcome:
-    """Run a test file. Fails unless all of its tests pass in time, or are skipped."""
+def run(file: str, environment: Mapping[str, str], folder: Path = HERE) -> Outcome:
+    """Run a test file of a folder. Fails unless all of its tests pass in time, or are skipped."""
     # Connections of the developer's own would be found before those of the fakes.
     own = ("QSTASH_", "UPSTASH_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     process = subprocess.Popen(
         # The option --test would run the file in another interpreter.
         [str(shutil.which("node")), "--test-reporter=tap", file],
-        cwd=HERE,
+        cwd=folder,
         env={**inherited, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

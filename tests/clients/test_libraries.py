@@ -393,6 +393,51 @@ def test_taskiq(kv_server: KVServer, name: str) -> None:
     assert asyncio.run(asyncio.wait_for(scenario(), 20)) == 8
 
 
+def test_saq_takes_a_job_once_and_tries_it_again(kv_server: KVServer) -> None:
+    saq = library("saq")
+    tries: list[int] = []
+
+    async def work(context: Any, *, number: int) -> int:
+        tries.append(number)
+        if len(tries) < 3:
+            raise ValueError("no")
+        return double(number)
+
+    async def scenario() -> Any:
+        queue = saq.Queue.from_url(kv_server.database_url)
+        await queue.connect()
+        job = await queue.enqueue("work", number=4, key="once", retries=3)
+        assert await queue.enqueue("work", number=4, key="once") is None
+        # worker.start() sweeps at once, and may take a job that has just been dequeued for stuck.
+        worker = saq.Worker(queue, [("work", work)])
+        while not job.completed:
+            await worker.process()
+            await job.refresh()
+        await queue.disconnect()
+        return job
+
+    job = asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert (job.status, job.result, tries) == ("complete", 8, [4, 4, 4])
+
+
+@NOW
+def test_saq_finds_a_job_due_on_the_clock(kv_server: KVServer, fakecloud: Cloud) -> None:
+    saq = library("saq")
+
+    async def scenario() -> None:
+        queue = saq.Queue.from_url(kv_server.database_url)
+        await queue.connect()
+        await queue.enqueue("work", scheduled=saq.utils.now_seconds() + 3600)
+        assert await queue.schedule() == []
+        fakecloud.clock.advance("61m")
+        [due] = await queue.schedule()
+        assert await queue.count("queued") == 1
+        assert (await queue.dequeue(timeout=1)).id == due
+        await queue.disconnect()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
 @NOW
 def test_apscheduler_finds_its_jobs_due_on_the_clock(kv_server: KVServer, fakecloud: Cloud) -> None:
     stores = library("apscheduler.jobstores.redis")
@@ -934,6 +979,93 @@ def test_llama_index_remembers_a_chat_on_both_ports(kv_server: KVServer, fakeclo
     assert [message.content for message in memory.get()] == ["one"]
     fakecloud.clock.advance("5m")
     assert memory.get() == port.get_messages("ada") == []
+
+
+# -- LangGraph -----------------------------------------------------------------------------------
+
+
+def graph_of_two_steps(saver: Any) -> Any:
+    """Return a graph that waits for a human between its steps."""
+    from typing import TypedDict
+
+    from langgraph.graph import END, START, StateGraph
+    from langgraph.types import interrupt
+
+    class State(TypedDict):
+        total: int
+
+    def add(state: State) -> State:
+        return {"total": state["total"] + 1}
+
+    def approve(state: State) -> State:
+        return {"total": state["total"] * interrupt("by how much?")}
+
+    graph = StateGraph(State)
+    graph.add_node("add", add)
+    graph.add_node("approve", approve)
+    graph.add_edge(START, "add")
+    graph.add_edge("add", "approve")
+    graph.add_edge("approve", END)
+    return graph.compile(checkpointer=saver)
+
+
+def test_langgraph_checkpoints_over_rest(kv_server: KVServer, fakecloud: Cloud) -> None:
+    module = library("langgraph.checkpoint.upstash_redis")
+    from langgraph.types import Command
+
+    def graph() -> Any:  # Another process would find the checkpoints like this.
+        return graph_of_two_steps(module.UpstashRedisSaver(kv_server.client(), ttl=3600))
+
+    thread = {"configurable": {"thread_id": "1"}}
+    assert graph().invoke({"total": 6}, thread)["__interrupt__"][0].value == "by how much?"
+    assert graph().get_state(thread).values == {"total": 7}
+    assert graph().invoke(Command(resume=3), thread) == {"total": 21}
+    totals = [state.values.get("total") for state in graph().get_state_history(thread)]
+    assert totals == [21, 7, 6, None]
+    fakecloud.clock.advance("61m")
+    assert graph().get_state(thread).values == {}
+    assert kv_server.keys("checkpoint:*") == []
+
+
+def test_langgraph_store_over_rest(kv_server: KVServer, fakecloud: Cloud) -> None:
+    store = library("langgraph_store_upstash").UpstashStore(client=kv_server.client())
+    for user, likes in (("ada", "tea"), ("ben", "coffee")):
+        store.put(("users", user), "taste", {"likes": likes}, ttl=5)
+    store.put(("shop",), "open", {"since": 1999})
+    assert store.get(("users", "ada"), "taste").value == {"likes": "tea"}
+    found = store.search(("users",), filter={"likes": {"$eq": "coffee"}})
+    assert [item.namespace for item in found] == [("users", "ben")]
+    assert store.list_namespaces(max_depth=1) == [("shop",), ("users",)]
+    store.delete(("shop",), "open")
+    assert store.get(("shop",), "open") is None
+    fakecloud.clock.advance("5m")
+    assert store.get(("users", "ada"), "taste") is None
+
+
+def test_langgraph_with_the_query_engine_of_redis_is_not_offered(kv_server: KVServer) -> None:
+    saver = library("langgraph.checkpoint.redis").RedisSaver(kv_server.database_url)
+    store = library("langgraph.store.redis").RedisStore
+    with pytest.raises(Exception, match=r"FT\."):
+        saver.setup()
+    with (
+        store.from_conn_string(kv_server.database_url) as items,
+        pytest.raises(Exception, match=r"FT\."),
+    ):
+        items.setup()
+
+
+def test_semantic_cache(fakecloud: Cloud) -> None:
+    index = fakecloud.vector_index(embedding=True)
+    cache = library("upstash_semantic_cache").SemanticCache(
+        url=index.url, token=index.token, min_proximity=0.6, namespace="answers"
+    )
+    cache.set(["capital of Turkey", "green tea temperature"], ["Ankara", "80 °C"])
+    assert cache.get("the capital of Turkey") == "Ankara"
+    assert cache.get("wooden chairs") is None
+    cache.delete("capital of Turkey")
+    assert cache.get("capital of Turkey") is None
+    cache.flush()
+    assert cache.get("green tea temperature") is None
 
 
 # -- the vendor's own, from their variables ------------------------------------------------------
