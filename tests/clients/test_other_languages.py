@@ -11,9 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+
+from tests.kv.backing import BINARIES, MISSING, started
 
 from .node import HERE, need
 
@@ -49,8 +52,9 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def with_fakes(*command: str, cwd: Path, **environment: str) -> str:
-    fakes = (sys.executable, "-m", "pytest_fakecloud", "run", "--services", "kv,queue", "--")
+def with_fakes(*command: str, cwd: Path, options: tuple[str, ...] = (), **environment: str) -> str:
+    module = (sys.executable, "-m", "pytest_fakecloud", "run", "--services", "kv,queue")
+    fakes = (*module, *options, "--")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return run(*fakes, *command, cwd=cwd, PYTHONPATH=path, **environment)
 
@@ -112,6 +116,21 @@ def test_vitest(node_folder: Path) -> None:
 def _without_numbers(text: str) -> str:
     """Leave out the numbers of calls, which depend on the services of the server, and indentation."""
     return " ".join(re.sub(r"<Call \d+", "<Call", text).split())
+
+
+@pytest.mark.parametrize("engine", [None, *(BINARIES or [pytest.param("none", marks=MISSING)])])
+def test_limits_and_subscriptions_that_another_proxy_lacks(
+    node_folder: Path, engine: str | None
+) -> None:
+    need("@upstash/redis", "@upstash/ratelimit")
+    folder = written("../migrating/serverless_redis_http.md", node_folder)
+    with ExitStack() as stack:
+        options: tuple[str, ...] = ()
+        if engine is not None:
+            server = stack.enter_context(closing(started(engine)))
+            options = ("--kv", f"engine={server.url}")
+        output = with_fakes("node", "--test", cwd=folder, options=options)
+    assert re.search(r"^# pass 2$", output, re.M), output
 
 
 def test_a_typescript_client_of_the_control_api_compiles(node_folder: Path) -> None:
