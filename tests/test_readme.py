@@ -45,7 +45,15 @@ def test_the_documentation_is_where_the_package_says() -> None:
     assert project.get("urls", {}).get("Documentation", SITE) == SITE
 
 
+def test_the_first_screen_shows_a_report_and_says_what_the_package_is_not() -> None:
+    screen = "\n".join(README.splitlines()[:50])
+    assert "emulator of AWS" in screen
+    assert re.search(r"<!-- fails -->.*^The failing statement read .*^```$", screen, re.M | re.S)
+    assert re.search(r"`fakecloud\.explore\(.+\)`", screen)
+
+
 def test_the_first_install_line_has_what_the_first_tests_need() -> None:
-    install, tests = re.findall(r"```(?:sh|python)\n(.*?)```", README, re.S)[:2]
+    install = re.findall(r"```sh\n(.*?)```", README, re.S)[0]
+    tests = "".join(re.findall(r"```python\n(.*?)```", README, re.S)[:2])
     needed = {"kv_server.client()": "upstash-redis", "queue.client()": "qstash"}
     assert [name for call, name in needed.items() if call in tests and name not in install] == []
