@@ -49,6 +49,7 @@ pygments_dark_style = "native"
 html_theme = "furo"
 html_title = f"pytest-fakecloud {release}".strip()
 html_static_path = ["_static"]
+html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 html_js_files = [("tables.js", {"defer": "defer"})]
 html_search_scorer = str(Path(__file__).with_name("scorer.js"))

@@ -16,6 +16,6 @@ files = {DOCS / place: page() for place, page in PAGES.items()}
 files[scenarios.PAGE] = scenarios.page_with(scenarios.results() | scenarios.measured())
 files |= {STUB: public_names(), **stubs()}
 for file, text in files.items():
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     print(file.relative_to(DOCS.parent))

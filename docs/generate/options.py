@@ -23,7 +23,7 @@ def fixtures_page() -> str:
         "Every fixture of the plugin, as `pytest --fixtures -v` lists them. A fake lasts for one "
         "test, or as long as `fakecloud_scope` says ([scopes](../guides/session-scope.md)).\n\n",
     ]
-    documented = list(_fixtures())
+    documented = list(documented_fixtures())
     parts.append(
         table(
             ("Fixture", "Scope", "Gives"),
@@ -58,7 +58,8 @@ def _variables() -> Iterator[tuple[str, str, str]]:
                 yield f"`{fixture}`", f"`{variable}`", meaning
 
 
-def _fixtures() -> Iterator[tuple[str, str, str, str]]:
+def documented_fixtures() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the name, scope, type and description of each fixture of the plugin."""
     module = ast.parse((PACKAGE / "plugin.py").read_text(encoding="utf-8"))
     for node in module.body:
         marks = node.decorator_list if isinstance(node, ast.FunctionDef) else []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import (
     api,
+    assistants,
     control,
     differences,
     errors,
@@ -32,4 +33,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/libraries.md": libraries.page,
     "reference/scenarios.md": scenarios.page,
     "fidelity/differences.md": differences.page,
+    "llms.txt": assistants.llms_txt,
+    assistants.SKILL: assistants.skill,
 }
