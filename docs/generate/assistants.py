@@ -46,7 +46,6 @@ _PATTERNS = (
     ),
     ("a lost answer, and the calls that were made", "README.md", "test_a_lost_answer_is_repeated"),
     ("a delivery after a delay", "guides/queue.md", "test_a_delayed_message"),
-    ("delays between attempts", "guides/queue.md", "test_the_third_attempt_succeeds"),
     ("a dead letter", "guides/queue.md", "test_a_dead_letter_is_retried"),
     (
         "callbacks; for the others, wait_for_failure()",
@@ -245,4 +244,4 @@ def _patterns() -> str:
         for standard in (True, False)
     ]
     head = "\n\n".join("\n".join(group) for group in groups)
-    return "```python\n" + "\n\n".join([head, *tests]) + "\n```"
+    return "```python\n" + "\n\n\n".join([head, *tests]) + "\n```"

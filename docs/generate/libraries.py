@@ -39,6 +39,12 @@ $ npm install --legacy-peer-deps --prefix tests/clients/js_libraries
 $ python -m pytest tests/clients/test_js_libraries.py
 ```
 """
+RESULTS = {
+    "yes": "works.",
+    "in part": "works in part.",
+    "no": "does not work.",
+    "not tried": "not tried.",
+}
 
 
 @dataclass(frozen=True)
@@ -83,9 +89,10 @@ def _tables() -> Iterator[str]:
     for language, rows in libraries().items():
         yield f"\n## {language}\n\n"
         yield table(
-            ("Library", "Version", "Connects with", "Tried", "Works", "What differs"),
-            (
-                [f"`{row.name}`", row.version, row.connects, row.tried, row.works, row.differs]
-                for row in rows
-            ),
+            ("Library", "Connects with", "Tried", "Result"),
+            ((f"{row.name} {row.version}", row.connects, row.tried, _result(row)) for row in rows),
         )
+
+
+def _result(row: Library) -> str:
+    return " ".join(filter(None, (f"**{RESULTS[row.works]}**", row.differs)))
