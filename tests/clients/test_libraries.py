@@ -1074,13 +1074,13 @@ def test_semantic_cache(fakecloud: Cloud) -> None:
 def test_a_workflow_finds_everything_in_the_environment(
     queue: Queue, fakecloud_env: object
 ) -> None:
+    serve = library("upstash_workflow.flask").Serve
     from flask import Flask
-    from upstash_workflow.flask import Serve
 
     app = Flask("shop")
     done: list[int] = []
 
-    @Serve(app).route("/flow", url="https://app.test/flow")
+    @serve(app).route("/flow", url="https://app.test/flow")
     def flow(context: Any) -> None:
         first = context.run("one", lambda: 1)
         context.sleep("nap", "3d")
@@ -1097,8 +1097,7 @@ def test_a_workflow_finds_everything_in_the_environment(
 @NOW
 @pytest.mark.parametrize("name", ["FixedWindow", "SlidingWindow", "TokenBucket"])
 def test_a_limiter_lets_through_again(kv_server: KVServer, fakecloud: Cloud, name: str) -> None:
-    import upstash_ratelimit
-
+    upstash_ratelimit = library("upstash_ratelimit")
     options: dict[str, int] = {"max_requests": 2, "window": 10}
     if name == "TokenBucket":
         options = {"max_tokens": 2, "refill_rate": 1, "interval": 10}
