@@ -7,7 +7,7 @@ else; its head says what other modules have about single commands.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy as shallow_copy
 from difflib import get_close_matches
 from functools import cache, cached_property, partial, update_wrapper
@@ -21,7 +21,7 @@ from .arguments import ROLES, UNITS, ArgumentRole, Unit
 from .exceptions import ARITIES, KEYS, OTHER_TTLS, PROTECTIONS, REMOVES_TTLS
 from .groups import GROUPS
 from .keys import KeySpec
-from .rows import ROWS, Row, naming
+from .rows import ROWS, Row, error_in_row
 from .synopsis import Argument, BoundLine, all_arguments
 from .ttl import TTL_OPTIONS
 from .versions import (
@@ -64,7 +64,7 @@ class CommandSpec:
         self.readonly = "readonly" in self.flags
         self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if row.keys)
         self.synopsis = row.arguments
-        self.arguments: Sequence[Argument] = synopsis.parse(row.arguments, row.later)
+        self._later = row.later
         self.effects = effects.parse(row.effects)
         self.repetition = self.effects.repetition
         self._check()
@@ -86,6 +86,14 @@ class CommandSpec:
                 f"it changes no keys, so {self.repetition!r} says nothing; remove it, or add the flag "
                 "write and update, insert or delete to a key"
             )
+
+    @cached_property
+    def arguments(self) -> Sequence[Argument]:
+        """The arguments of its synopsis, which most tests need of no command."""
+        try:
+            return synopsis.parse(self.synopsis, self._later)
+        except ValueError as error:
+            raise error_in_row(self.name, error) from None
 
     # -- the name ---------------------------------------------------------------------------------
 
@@ -350,14 +358,21 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
     containers = {row.name.partition(" ")[0] for row in rows if " " in row.name}
     specs: dict[str, CommandSpec] = {}
     for row in rows:
-        with naming(row.name):
+        try:
             spec = specs[row.name] = CommandSpec(row, is_container=row.name in containers)
+        except ValueError as error:
+            raise error_in_row(row.name, error) from None
         parent, _, child = row.name.partition(" ")
         if child:
             spec.container = specs[parent]
             assert spec.container.subcommands is not None
             spec.container.subcommands[child.encode()] = spec
     return specs
+
+
+def _by_first_word(commands: Mapping[str, CommandSpec]) -> dict[bytes, CommandSpec]:
+    """Return the commands and containers, without subcommands, by the first word of a line."""
+    return {name.encode(): spec for name, spec in commands.items() if " " not in name}
 
 
 def _without(row: Row, options: Iterable[str]) -> Row:
@@ -386,10 +401,9 @@ class Table:
         self.modules = modules
         if version is not None and self.has("8.0.0"):
             self.modules += (BUILT_IN_MODULE,)
-        if version is None:
-            self.commands = _specs_of(ROWS.values())
-        else:
-            self.commands = _specs_of(self._rows_of(modules))
+        rows = ROWS.values() if version is None else self._rows_of(modules)
+        self.commands = _specs_of(rows)
+        self._by_first_word = _by_first_word(self.commands)
 
     def of_vendor(self) -> Table:
         """Return the table of the vendor, which lacks what only stock servers have. Most of its specs
@@ -404,6 +418,7 @@ class Table:
             for name, spec in self.commands.items()
             if spec.only_in != "stock"
         }
+        table._by_first_word = _by_first_word(table.commands)
         return table
 
     def has(self, since: str) -> bool:
@@ -429,8 +444,7 @@ class Table:
         """Return the command or subcommand that ``line`` calls, or None if it is unknown. The name of a
         container alone is that of the container.
         """
-        name = line[0].upper().decode("latin-1")
-        spec = None if " " in name else self.commands.get(name)
+        spec = self._by_first_word.get(line[0].upper())
         if spec is not None and spec.subcommands is not None and len(line) > 1:
             return spec.subcommands.get(line[1].upper())
         return spec

@@ -3,14 +3,12 @@
 ``commands.txt`` explains the notation of the columns. This module splits the rows. ``flags.py`` reads
 the column *flags*, ``keys.py`` the column *keys*, ``synopsis.py`` the column *arguments* and
 ``effects.py`` the column *effects*. Each of them raises a ``ValueError`` for a wrong column, to which
-``naming()`` adds the name of the row.
+``error_in_row()`` adds the name of the row.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...core.assets import asset
@@ -48,13 +46,9 @@ _PARTS = dict(line[1:].split(" = ", 1) for line in _SHARED.split("\n"))
 """The parts that synopses share, by name."""
 
 
-@contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Add the name of a row to the errors about its columns."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"commands.txt, row {name}: {error}") from None
+def error_in_row(name: str, error: ValueError | str) -> ValueError:
+    """Return an error about the columns of a row, with the name of the row."""
+    return ValueError(f"commands.txt, row {name}: {error}")
 
 
 def read(table: str) -> dict[str, Row]:
@@ -66,9 +60,10 @@ def read(table: str) -> dict[str, Row]:
         heading, *lines = section.strip().split("\n")
         group = heading.removesuffix("]")
         for row in sorted(row for line in filter(None, lines) for row in _rows(group, line)):
-            with naming(row.name):
-                if row.name in rows:
-                    raise ValueError("it is the second row of this command; remove one of them")
+            if row.name in rows:
+                raise error_in_row(
+                    row.name, "it is the second row of this command; remove one of them"
+                )
             rows[row.name] = row
     return rows
 
@@ -76,7 +71,7 @@ def read(table: str) -> dict[str, Row]:
 def _rows(group: str, line: str) -> list[Row]:
     """Return the row of each command of a line."""
     head, *columns = line.split(" | ")
-    with naming(head.split()[0].removeprefix("*")):
+    try:
         if group not in GROUPS:
             raise ValueError(
                 f"[{group}] above it is not a group; use one of {', '.join(GROUPS)}, or add it to "
@@ -95,6 +90,8 @@ def _rows(group: str, line: str) -> list[Row]:
         columns = ["" if column == "-" else column for column in columns]
         flags, keys, arguments, effects = [*columns, "", "", "", ""][: len(_COLUMNS)]
         arguments = _written_out(arguments)
+    except ValueError as error:
+        raise error_in_row(head.split()[0].removeprefix("*"), error) from None
     return [
         Row(name.removeprefix("*").replace("|", " "), name.startswith("*"), group,
             match["only_in"] or "", match["since"], flags, keys, arguments, effects)
