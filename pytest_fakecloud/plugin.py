@@ -194,11 +194,13 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
     """Let the fakes that a fixture of a wide scope starts in clouds that outlive tests stay, and note
-    what else it changes in them.
+    what else it changes in them. Note its parameter for the fixtures with settings.
     """
     if fixturedef.scope == "function":
         return (yield)
-    with run_of(request.config).wide_fixture(fixturedef):
+    run = run_of(request.config)
+    run.fixture_parameter = getattr(request, "param", {})
+    with run.wide_fixture(fixturedef):
         return (yield)
 
 
@@ -330,32 +332,35 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # -- fixtures --------------------------------------------------------------------------------------
 
 
+# None of these fixtures has the argument ``request``, of which pytest makes a new fixture for each test.
+
+
 @pytest.fixture(scope="session")
-def fakecloud_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+def fakecloud_settings(pytestconfig: pytest.Config) -> dict[str, Any]:
     """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
-    return cast("dict[str, Any]", getattr(request, "param", {}))
+    return cast("dict[str, Any]", run_of(pytestconfig).fixture_parameter)
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+def fakecloud_session_settings(pytestconfig: pytest.Config) -> dict[str, Any]:
     """Settings of the session's fakes, with the marker's keywords. Override it in the top conftest.
 
     They apply to the fakes of ``fakecloud_session`` and, with ``fakecloud_scope = session`` or
     ``fakecloud_early``, to the fixtures' fakes.
     """
-    return cast("dict[str, Any]", getattr(request, "param", {}))
+    return cast("dict[str, Any]", run_of(pytestconfig).fixture_parameter)
 
 
 @pytest.fixture(scope="session")
 def fakecloud_session(
-    request: pytest.FixtureRequest, fakecloud_session_settings: dict[str, Any]
+    pytestconfig: pytest.Config, fakecloud_session_settings: dict[str, Any]
 ) -> Cloud:
     """A Cloud that lasts for the whole run, for your own session fixtures.
 
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return run_of(request.config).open_session_cloud(fakecloud_session_settings).cloud
+    return run_of(pytestconfig).open_session_cloud(fakecloud_session_settings).cloud
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -367,7 +372,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 @pytest.fixture(scope=_scope)
 def fakecloud(
-    request: pytest.FixtureRequest,
+    pytestconfig: pytest.Config,
     fakecloud_settings: dict[str, Any],
     fakecloud_session_settings: dict[str, Any],
 ) -> Generator[Cloud, None, None]:
@@ -376,7 +381,7 @@ def fakecloud(
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
-    run = request.config.stash[_RUN]
+    run = run_of(pytestconfig)
     # Both fixtures with settings are arguments, although a scope uses one of them: tests can be
     # parametrized with them, and settings of the session without an effect cause a warning.
     try:

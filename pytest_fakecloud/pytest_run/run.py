@@ -92,6 +92,8 @@ class Run:
         self.exits.callback(self.end_test)
         self.early_variables: Variables | None = None
         """The variables of the early fakes, which last until the run ends."""
+        self.fixture_parameter: Any = {}
+        """The parameter of the fixture of a wide scope that was set up last; empty without one."""
         self.owners: tuple[CloudOwner, ...] = ()
         """The owners of the open clouds, that of the fixtures first."""
         self.fixtures_owner: CloudOwner | None = None
