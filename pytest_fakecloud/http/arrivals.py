@@ -56,12 +56,12 @@ class ArrivalSelector(BaseSelector):
             listed = self._poll.poll(timeout)
         except InterruptedError:
             return []
-        keys = self._keys
-        return [
-            (keys[fd], EVENT_READ if flags == select.EPOLLIN else _events_of(flags))
-            for fd, flags in listed
-            if fd in keys
-        ]
+        ready = []
+        for fd, flags in listed:
+            if (key := self._keys.get(fd)) is not None:
+                events = EVENT_READ if flags == select.EPOLLIN else _events_of(flags)
+                ready.append((key, events))
+        return ready
 
     def get_map(self) -> Mapping[Any, SelectorKey]:
         return self._keys

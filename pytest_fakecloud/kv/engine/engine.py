@@ -321,7 +321,7 @@ class KVEngine:
             self.statistics.count_failure(spec, stopped)
             raise stopped from None
         finally:
-            execution.end()
+            execution.counts_reads, execution.notes_accesses = False, True
             self._count(session, spec, line, start_us, reply)
             if self.monitors and not spec.hidden:
                 self._show_to_monitors(start_us, session, line)

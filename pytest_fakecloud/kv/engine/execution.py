@@ -40,7 +40,3 @@ class Execution:
         self.event = spec.event
         self.counts_reads = spec.counts_reads
         self.notes_accesses = not no_touch
-
-    def end(self) -> None:
-        self.counts_reads = False
-        self.notes_accesses = True

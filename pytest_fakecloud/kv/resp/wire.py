@@ -211,11 +211,8 @@ def short_command(data: bytes) -> tuple[list[bytes], int]:
     if len(parts) <= breaks:
         return [], 0
     words = parts[2::2]
-    at = 1
-    for word in words:
-        if parts[at] != _LENGTHS[len(word)]:
-            return [], 0
-        at += 2
+    if parts[1:-1:2] != [*map(_LENGTHS.__getitem__, map(len, words))]:
+        return [], 0
     return words, len(data) - len(parts[-1])
 
 
