@@ -252,7 +252,7 @@ def beside_slow_ones() -> bool:
             for _ in range(1000):
                 queue.publish(UNRELATED)
             started = perf_counter()
-            while len(queue._engine.pending) > 12:
+            while len(queue._engine.data.pending) > 12:
                 go_on.wait(0.001)
             print(f"1,000 deliveries side by side: {perf_counter() - started:.2f} s")
             go_on.set()

@@ -136,7 +136,7 @@ class Deliveries:
     def next_us(self, after_us: int = -1) -> int | None:
         if not self._engines:
             return None
-        times = [engine.next_due_us() for _, engine in self._engines if engine.pending]
+        times = [engine.next_due_us() for _, engine in self._engines if engine.data.pending]
         return min(
             (at for at in times if at is not None and after_us < at <= self._end_us), default=None
         )
@@ -170,7 +170,7 @@ class Deliveries:
         for message in self._messages():
             self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
         deliveries = [
-            DueDelivery(queue, engine.messages[id_], timer, self._ordinals[id_])
+            DueDelivery(queue, engine.data.messages[id_], timer, self._ordinals[id_])
             for queue, engine in self._engines
             for id_, timer in engine.timers.items()
             if timer.lane == "driven" and timer.due_us <= now_us and not timer.cancelled
@@ -187,13 +187,15 @@ class Deliveries:
 
     def _messages(self) -> Iterator[Message]:
         for _, engine in self._engines:
-            yield from engine.messages.values()
+            yield from engine.data.messages.values()
 
 
 def _ended_messages(queue: Queue) -> frozenset[str]:
     engine = core_of(queue).engine
     with engine.lock:
-        return frozenset(message.id for message in engine.messages.values() if not message.pending)
+        return frozenset(
+            message.id for message in engine.data.messages.values() if not message.pending
+        )
 
 
 class Fakes:
@@ -242,7 +244,7 @@ class Fakes:
         for queue, ended in self._unused.items():
             engine = core_of(queue).engine
             with engine.lock:
-                is_used = bool(engine.schedules.by_id or engine.messages.keys() - ended)
+                is_used = bool(engine.schedules.by_id or engine.data.messages.keys() - ended)
             if is_used:
                 raise ContractError(
                     f"{queue.name} delivers in the background, but explore() and every_failure() must "

@@ -262,7 +262,7 @@ class _Trial(QueueActions):
 
 def _check_open(engine: Engine) -> None:
     __tracebackhide__ = True
-    if engine.closed:
+    if engine.data.closed:
         raise ContractError(f"{engine.owner.name} is closed: create another one")
 
 
@@ -424,13 +424,13 @@ def until_idle(engine: Engine, within: Duration) -> Iterator[Target]:
     # with a delay of exactly ``within`` would be due too late.
     left = duration_us(within)
     yield clock.now_us
-    while engine.pending:
+    while engine.data.pending:
         due = engine.next_due_us()
         if due is None:
             break
         move = max(0, due - clock.now_us())
         if move > left:
-            pending = list(engine.pending.values())
+            pending = list(engine.data.pending.values())
             lines = [
                 f"the queue is not idle after {within!r}: the next message is due at"
                 f" {to_datetime(due).isoformat()}, and the clock is at"
@@ -447,9 +447,9 @@ def until_idle(engine: Engine, within: Duration) -> Iterator[Target]:
 def _report(engine: Engine, fired: Iterable[Fired]) -> Attempts:
     attempts = Attempts(())
     for event in fired:
-        if isinstance(event.result, Attempt) and event.result.message_id in engine.messages:
+        if isinstance(event.result, Attempt) and event.result.message_id in engine.data.messages:
             attempts.append(event.result)
-    if engine.pending:
+    if engine.data.pending:
         attempts.waiting = unfinished_text(engine)
     return attempts
 

@@ -139,7 +139,7 @@ class AttemptReports(DeliveryInterceptor):
         self._engine = engine
         self._recorder = recorder
         self._now = now
-        self._is_driven = engine.lane == "driven"
+        self._is_driven = engine.data.lane == "driven"
         self._logged: dict[int, list[BaseException]] = {}
         self._log_handler = logging.Handler()
         self._log_handler.emit = partial(_collect, self._logged)  # type: ignore[method-assign]
@@ -180,7 +180,7 @@ class AttemptReports(DeliveryInterceptor):
     def _record(self, started: StartedDelivery, outcome: Outcome) -> None:
         message, attempt = started.exchange.message, started.exchange.attempt
         method = started.exchange.delivery.method
-        source = self._engine.messages.get(message.source_id or "")
+        source = self._engine.data.messages.get(message.source_id or "")
         raised, status = outcome.exception, outcome.status
         error = None if raised is None else type(raised).__name__
         answer = (error or "no answer") if status is None else status
@@ -212,7 +212,7 @@ class AttemptReports(DeliveryInterceptor):
     def _finish(self, started: StartedDelivery, outcome: Outcome) -> AttemptDetails:
         """Keep a finished delivery, and return its details for the ``attempt`` event."""
         message, delivery = started.exchange.message, started.exchange.delivery
-        if self._engine.messages.get(message.id) is not message:
+        if self._engine.data.messages.get(message.id) is not message:
             return {}  # The queue's messages were replaced during the delivery.
         self.finished.append(FinishedDelivery(started.number, delivery, outcome))
         self._finished_bytes += len(delivery.body) + len(outcome.body)
@@ -419,7 +419,7 @@ def waiting_text(engine: Engine, message: Message, now_us: int, name: Naming = s
     if message.due_us is not None:
         if message.due_us > now_us:
             return f"due {due_text(message.due_us, now_us)} ({message.wait_reason})"
-        if engine.lane == "driven":
+        if engine.data.lane == "driven":
             return "due now, but not delivered yet; call queue.run_until_idle()"
         return "due now, but not delivered yet in the background"
     if message.queue_name is not None and not message.attempts:
@@ -439,7 +439,7 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
     # Describe all messages at the same time, so that those that are due together share a line.
     now_us = engine.clock.now_us()
     ids_by_text: dict[str, list[str]] = {}
-    for message in list(islice(engine.pending.values(), most)):
+    for message in list(islice(engine.data.pending.values(), most)):
         why = waiting_text(engine, message, now_us, name)
         text = f"{message.settings.method} {as_text(message.url)}{_attempts_text(message)}: {why}"
         ids_by_text.setdefault(text, []).append(name(message.public_id))
@@ -480,14 +480,14 @@ def unfinished_text(engine: Engine) -> str:
     if not lines:
         return "nothing"
     parts = [
-        f"{counted(len(engine.pending), 'undelivered message')}:",
+        f"{counted(len(engine.data.pending), 'undelivered message')}:",
         *(f"  {line}" for line in lines[:_MAX_LINES]),
     ]
     if len(lines) > _MAX_LINES:
         parts.append(f"  and {len(lines) - _MAX_LINES} more")
-    if len(engine.pending) > _MAX_EXAMINED:
+    if len(engine.data.pending) > _MAX_EXAMINED:
         parts.append(
-            f"  of the first {_MAX_EXAMINED}; {len(engine.pending) - _MAX_EXAMINED} are behind them"
+            f"  of the first {_MAX_EXAMINED}; {len(engine.data.pending) - _MAX_EXAMINED} are behind them"
         )
     return "\n".join(parts)
 
@@ -500,7 +500,7 @@ def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> st
     if queue.paused:
         return f"waits: queue {queue.name} is paused"
     ahead = sorted(
-        (engine.messages[message_id] for message_id in queue.active),
+        (engine.data.messages[message_id] for message_id in queue.active),
         key=lambda message: message.number,
     )
     ids = [name(message.public_id) for message in ahead]

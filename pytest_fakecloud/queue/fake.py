@@ -352,7 +352,9 @@ class Queue(QueueActions, Fake):
         baseline, _ = self._baseline.snapshot.data
         with engine.lock:
             published = [
-                message for id_, message in engine.messages.items() if id_ not in baseline.messages
+                message
+                for id_, message in engine.data.messages.items()
+                if id_ not in baseline.messages
             ]
             now = self._time.now_us()
             undelivered = [
@@ -409,7 +411,7 @@ class Queue(QueueActions, Fake):
         query = Query(conditions, MESSAGES, "message")
         with self._engine.lock:
             self._engine.sweep()
-            ids = list(self._engine.messages)
+            ids = list(self._engine.data.messages)
         messages = (PublishedMessage(self._engine, message_id) for message_id in ids)
         return found_messages(message for message in messages if query(message))
 
@@ -423,10 +425,11 @@ class Queue(QueueActions, Fake):
                 f"message({shown(message_id)}) is invalid; pass the id of a message as a string"
             )
         # Return the first delivery of a v1 message to a topic, which has one delivery per endpoint.
-        own_id = self._engine.task_ids(message_id)[0]
-        if own_id not in self._engine.messages:
+        own_id = self._engine.data.task_ids(message_id)[0]
+        if own_id not in self._engine.data.messages:
             latest_ids = [
-                message.public_id for message in list(self._engine.messages.values())[-_COMPARED:]
+                message.public_id
+                for message in list(self._engine.data.messages.values())[-_COMPARED:]
             ]
             raise ContractError(
                 f"this queue has no message {brief(message_id)}"
@@ -455,10 +458,10 @@ class Queue(QueueActions, Fake):
         MESSAGE_ID.check("id", message_id)
         with self._engine.lock:
             self._engine.sweep()
-            messages = self._engine.messages
+            messages = self._engine.data.messages
             attempts = [
                 attempt
-                for attempt in self._engine.attempts
+                for attempt in self._engine.data.attempts
                 if message_id is None
                 or message_id in (attempt.message_id, messages[attempt.message_id].public_id)
             ]
@@ -503,7 +506,8 @@ class Queue(QueueActions, Fake):
         """Return the messages that are not yet delivered, dead-lettered or cancelled."""
         self._note_inspection()
         return found_messages(
-            PublishedMessage(self._engine, message_id) for message_id in list(self._engine.pending)
+            PublishedMessage(self._engine, message_id)
+            for message_id in list(self._engine.data.pending)
         )
 
     @look
@@ -574,7 +578,7 @@ class Queue(QueueActions, Fake):
         """Assert that every message is delivered, dead-lettered or cancelled."""
         __tracebackhide__ = True
         self._note_inspection()
-        if self._engine.pending:
+        if self._engine.data.pending:
             raise AssertionError(f"the queue is not idle: {unfinished_text(self._engine)}")
 
     def _expect(

@@ -131,7 +131,7 @@ class PublishedMessage:
     @property
     def _record(self) -> Message:
         self._engine.inspected = True
-        message = self._engine.messages.get(self._id)
+        message = self._engine.data.messages.get(self._id)
         if message is None:
             raise ContractError(f"message {self._id} is {_gone(self._engine)}")
         return message
@@ -142,7 +142,7 @@ class PublishedMessage:
         setting.
         """
         self._engine.inspected = True
-        return self._id not in self._engine.messages
+        return self._id not in self._engine.data.messages
 
     @property
     def id(self) -> str:
@@ -256,7 +256,7 @@ class PublishedMessage:
         """The callbacks and failure callbacks that report on this message."""
         return found_messages(
             PublishedMessage(self._engine, message.id)
-            for message in list(self._engine.messages.values())
+            for message in list(self._engine.data.messages.values())
             if message.source_id == self._id
         )
 

@@ -19,14 +19,14 @@ class ReplayedQueue(journal.ReplayedFake):
     def __init__(self, real: Fake, context: Context, time: journal.Time) -> None:
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.
-        core_of(self.fake).engine.report = lambda kind, text, **fields: None
+        core_of(self.fake).engine.data.report = lambda kind, text, **fields: None
         self._begun: dict[int, Any] = {}
 
     def begin_attempt(self, event: Event) -> None:
         engine = core_of(self.fake).engine
         self.time.expect(event.at_us)
         for message in _messages_of(event, engine):
-            attempt = engine.begin(message.id) if message.id in engine.pending else None
+            attempt = engine.begin(message.id) if message.id in engine.data.pending else None
             if attempt is not None:
                 self._begun[event.number] = attempt
                 return
@@ -58,7 +58,7 @@ REPLAYED = ReplayedQueue
 def _messages_of(event: Event, engine: Any) -> list[Any]:
     """Return the messages of an attempt: several receivers of a message have the same public ID."""
     url, message_id = event.data.get("url"), event.data.get("message_id")
-    every = list(engine.messages.values())
+    every = list(engine.data.messages.values())
     return [
         message
         for message in every

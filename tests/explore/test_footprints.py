@@ -303,7 +303,7 @@ def test_deliveries_of_a_flow_control_key_wait_for_each_other(cloud: Cloud) -> N
     queue = cloud.queue()
     client = QStash(queue.token, base_url=queue.url)
     client.message.publish(url=HOOK, flow_control={"key": "slow", "parallelism": 1})
-    [message] = queue._engine.messages.values()
+    [message] = queue._engine.data.messages.values()
     touches = touches_of_delivery("queue", "m1", message)
     assert ("flow-control key", "slow", True) in {(t.kind, t.name, t.writes) for t in touches}
 

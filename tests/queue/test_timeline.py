@@ -88,7 +88,7 @@ def test_an_exception_names_the_one_that_was_being_handled(cause: str) -> None:
 
 
 def test_the_text_for_a_due_message(bench: Bench) -> None:
-    message = bench.engine.messages[bench.publish(Delay="1d")]
+    message = bench.engine.data.messages[bench.publish(Delay="1d")]
 
     def text() -> str:
         return waiting_text(bench.engine, message, bench.clock.now_us())
@@ -98,7 +98,7 @@ def test_the_text_for_a_due_message(bench: Bench) -> None:
     assert text() == "due 2026-01-02 00:00:00Z in 30 s (delay)"
     bench.clock.spend_until(message.not_before_us)
     assert text() == "due now, but not delivered yet; call queue.run_until_idle()"
-    bench.engine.lane = "background"
+    bench.engine.data.lane = "background"
     assert text() == "due now, but not delivered yet in the background"
 
 
@@ -113,7 +113,7 @@ def test_messages_that_are_due_together_share_a_line_while_the_clock_runs(
 
 def test_the_text_for_a_waiting_message(bench: Bench) -> None:
     bench.engine.queues.upsert("q", paused=True)
-    message = bench.engine.messages[bench.publish(Queue_Name="q")]
+    message = bench.engine.data.messages[bench.publish(Queue_Name="q")]
     assert waiting_text(bench.engine, message, bench.start_us) == "waits: queue q is paused"
 
 

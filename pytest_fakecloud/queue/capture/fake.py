@@ -468,7 +468,7 @@ def _has_signed(queue: Queue, signature: str) -> bool:
 
 def _next_due_us(queues: list[Queue]) -> int | None:
     engines = [core_of(queue).engine for queue in queues]
-    dues = [engine.next_due_us() for engine in engines if engine.pending]
+    dues = [engine.next_due_us() for engine in engines if engine.data.pending]
     return min((due_us for due_us in dues if due_us is not None), default=None)
 
 
@@ -550,7 +550,7 @@ def _pending_lines(capture: CallbackCapture) -> list[str]:
 
 def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:
     engine = core_of(queue).engine
-    due = engine.next_due_us() if engine.pending else None
+    due = engine.next_due_us() if engine.data.pending else None
     if due is not None and due > now_us + LONGEST_DRIVE_US:
         yield (
             f"  the next message is due at {to_datetime(due).isoformat()}, more than 30 days ahead:"
@@ -559,7 +559,7 @@ def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:
     elif due is not None:
         advice = "run the queue" if queue.delivery == "driven" else "pass a longer timeout="
         yield (
-            f"  {counted(len(engine.pending), 'message')} still to be delivered, the next at "
+            f"  {counted(len(engine.data.pending), 'message')} still to be delivered, the next at "
             f"{to_datetime(due).isoformat()}: {advice}"
         )
     for schedule in queue.schedules():

@@ -10,7 +10,6 @@ messages that each held one of them would pass them back and forth endlessly.
 from __future__ import annotations
 
 import heapq
-import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -19,11 +18,11 @@ from typing import Any
 
 from ...core.clock import Timekeeper
 from ...core.ids import Ids
-from ...core.timers import Lane, Timer
-from ..model import FlowKey, Message, Outcome, Report
-from ..settings import QueueConfig
+from ...core.timers import Timer
+from ..model import FlowKey, Message
 from ..workflow.runs import WorkflowRuns
 from .bulk_actions import BulkActions
+from .data import QueueData
 from .dead_letters import DeadLetters
 from .flow_control import FlowKeys
 from .queues import Queues
@@ -35,19 +34,12 @@ _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
 
 
-def copies(items: dict[str, Any]) -> dict[str, Any]:
-    return {key: item.copy() for key, item in items.items()}
-
-
 class Admission:
     """The first layer of an engine: its data and its parts, the planned attempts, and which due messages
     may start.
 
-    ``pending`` are the unfinished messages.
-    ``groups_of_tasks`` maps the public id of a v1 message to the ids of its deliveries. ``active``
-    are the ids of messages that count towards the global parallelism limit, and
-    ``waiting_for_slot`` the ids of messages that wait for it. ``in_flight`` maps an id to the
-    outcome of the attempt and the time at which it will be applied. ``inspected`` is set when a test
+    ``active`` are the ids of messages that count towards the global parallelism limit, and
+    ``waiting_for_slot`` the ids of messages that wait for it. ``inspected`` is set when a test
     inspects messages. Messages of ordered queues have been admitted by their queue before they
     are due. Each method that releases a slot starts the messages that wait for it.
     """
@@ -57,65 +49,27 @@ class Admission:
     _run_async: Callable[[str, int], Awaitable[object]]
     _start: Callable[[str, int], Callable[[], object] | None]
 
-    def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        *,
-        settings: QueueConfig,
-        name: str = "queue",
-        lane: Lane = "driven",
-        report: Report = lambda kind, text, **fields: None,
-    ) -> None:
-        self.clock = clock
-        self.limits = settings.plan
-        self.settings = settings
-        self.lane: Lane = lane
-        self.report = report
-        self.lock = threading.RLock()
-        self._message_ids = ids.stream(name, "message ids")
-        self._other_ids = ids.stream(name, "other ids")
-        self.messages: dict[str, Message] = {}
-        self.pending: dict[str, Message] = {}
-        self.groups_of_tasks: dict[str, list[str]] = {}
-        self.in_flight: dict[str, tuple[int, Outcome]] = {}
+    def __init__(self, clock: Timekeeper, ids: Ids, **options: Any) -> None:
+        self.data = QueueData(clock, ids, **options)
+        self.clock, self.lock = self.data.clock, self.data.lock
+        self.settings, self.limits = self.data.settings, self.data.limits
         self.active: set[str] = set()
         self.waiting_for_slot: deque[str] = deque()
         self.timers: dict[str, Timer] = {}
         self._planned: list[tuple[int, int, str, Timer]] = []
-        self._sequence = 0
         self.inspected = False
         self.owner: Any = None
         """The fake whose data this is, for the actions of views; None for an engine alone."""
-        self.closed = False
         # The parts refer to the engine weakly, without a circle of references (see ``cloud.base``).
         engine = weakref.proxy(self)
         self.queues = Queues(engine)
         self.flow_control = FlowKeys(engine)
-        self.url_groups = UrlGroups(engine)
+        self.url_groups = UrlGroups(self.data)
         self.schedules = Schedules(engine)
         self.dead_letters = DeadLetters(engine)
         self.bulk_actions = BulkActions(engine)
         self.workflow = WorkflowRuns(engine)
-        self.quota = Quota(settings, clock)
-
-    @property
-    def own_lane(self) -> Lane:
-        """The group of the clock's timers to use for state changes that involve no delivery."""
-        # With background delivery, no call of the test fires timers.
-        return "background" if self.lane == "background" else "state"
-
-    def new_id(self, prefix: str) -> str:
-        return prefix + self._other_ids.base58(28)
-
-    def new_message_id(self) -> str:
-        message_id = "msg_" + self._message_ids.hex(32)
-        # A message that a file kept may have an id that the same seed gives again.
-        return self.new_message_id() if message_id in self.messages else message_id
-
-    def next_sequence(self) -> int:
-        self._sequence += 1
-        return self._sequence
+        self.quota = Quota(self.settings, clock)
 
     def plan(self, message: Message, due_us: int, reason: str) -> None:
         """Start the timer for a message's next attempt, in place of the message's current timer."""
@@ -124,12 +78,12 @@ class Admission:
         message_id = message.id
         if message_id in self.timers:
             self.unplan(message_id)
-        if self.closed:
+        if self.data.closed:
             return
-        timer = self.timers[message_id] = self.clock.call_at(
+        timer = self.timers[message_id] = self.data.clock.call_at(
             due_us,
             partial(self._run, message_id),
-            lane=self.lane,
+            lane=self.data.lane,
             label=message.url,
             async_callback=partial(self._run_async, message_id),
             begin=partial(self._start, message_id),
@@ -150,9 +104,9 @@ class Admission:
     ) -> None:
         """Start the timer for a change of a message's state that involves no delivery."""
         self.unplan(message_id)
-        if not self.closed:
-            self.timers[message_id] = self.clock.call_at(
-                due_us, callback, lane=self.own_lane, label=label
+        if not self.data.closed:
+            self.timers[message_id] = self.data.clock.call_at(
+                due_us, callback, lane=self.data.own_lane, label=label
             )
 
     def unplan(self, message_id: str) -> None:
@@ -247,7 +201,7 @@ class Admission:
         wait_list.append(message.id)
 
     def _global_limit(self) -> str:
-        return f"global parallelism {self.limits.parallelism}"
+        return f"global parallelism {self.data.limits.parallelism}"
 
     def release_global_slot(self, message: Message) -> None:
         if message.id in self.active:
@@ -256,9 +210,9 @@ class Admission:
 
     def start_waiting(self) -> None:
         """Start the messages that wait for global parallelism while there is room."""
-        if self.limits.parallelism is None:
+        if self.data.limits.parallelism is None:
             return
-        now = self.clock.now_us()
+        now = self.data.clock.now_us()
         while self.has_room() and (message := self._take_oldest_waiting(now)) is not None:
             self.start_admitted(message, self.flow_control.of(message), now)
 
@@ -272,9 +226,11 @@ class Admission:
         ]
         for wait_list in wait_lists:
             # Skip cancelled messages, which are not removed from their wait lists.
-            while wait_list and wait_list[0] not in self.pending:
+            while wait_list and wait_list[0] not in self.data.pending:
                 wait_list.popleft()
-        heads = [(self.messages[wait_list[0]], wait_list) for wait_list in wait_lists if wait_list]
+        heads = [
+            (self.data.messages[wait_list[0]], wait_list) for wait_list in wait_lists if wait_list
+        ]
         if not heads:
             return None
         message, wait_list = min(heads, key=lambda head: head[0].number)
@@ -282,14 +238,14 @@ class Admission:
         return message
 
     def has_room(self) -> bool:
-        most = self.limits.parallelism
+        most = self.data.limits.parallelism
         return most is None or len(self.active) < most
 
     def start_admitted(self, message: Message, key: FlowKey | None, now: int) -> None:
         """Make a message due that has waited, and count it towards its limits."""
         if key is not None:
             key.start(message.id)
-        if self.limits.parallelism is not None:
+        if self.data.limits.parallelism is not None:
             # Count the message now, so that no other message takes the slot before this one starts.
             self.active.add(message.id)
         self.plan(message, now, message.wait_reason)

@@ -129,7 +129,7 @@ class BulkActions:
         count: int | None,
     ) -> BulkAction:
         engine = self._engine
-        action_id, number = engine.new_id("bulk_"), engine.next_sequence()
+        action_id, number = engine.data.new_id("bulk_"), engine.data.next_sequence()
         now = engine.clock.now_us()
         return BulkAction(
             action_id, number, source, filters, len(ids), now, remaining=ids, count=count
@@ -167,11 +167,11 @@ class BulkActions:
         timer = self.timers.pop(action.id, None)
         if timer is not None:
             timer.cancel()
-        if remaining and not self._engine.closed:
+        if remaining and not self._engine.data.closed:
             self.timers[action.id] = self._engine.clock.call_at(
                 self._due_us(action, processed),
                 partial(self._timer_fired, action.id),
-                lane=self._engine.own_lane,
+                lane=self._engine.data.own_lane,
                 label=f"bulk action {action.id}",
             )
         return self._add(action)
@@ -188,7 +188,7 @@ class BulkActions:
     def _cancel_one(self, action: BulkAction, id: str) -> None:
         engine = self._engine
         if action.source == "qstash":
-            engine.cancel_all([message for message in [engine.pending.get(id)] if message])
+            engine.cancel_all([message for message in [engine.data.pending.get(id)] if message])
             return
         run = engine.workflow.runs.get(id)
         # Do not cancel a later run with the same id.

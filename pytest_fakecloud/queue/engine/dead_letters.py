@@ -45,12 +45,12 @@ class DeadLetters:
     def all(self) -> list[Message]:
         """Return the messages of the dead letters that have not expired, oldest first."""
         self._drop_expired()
-        return [self._engine.messages[message_id] for message_id in self.by_id.values()]
+        return [self._engine.data.messages[message_id] for message_id in self.by_id.values()]
 
     def find(self, dlq_id: str) -> Message | None:
         """Return a dead letter's message, or None if it does not exist or has expired."""
         self._drop_expired()
-        return self._engine.messages.get(self.by_id.get(dlq_id, ""))
+        return self._engine.data.messages.get(self.by_id.get(dlq_id, ""))
 
     def get(self, dlq_id: str) -> Message:
         """Return a dead letter's message; raise a 404 error if it does not exist or has expired."""
@@ -60,7 +60,7 @@ class DeadLetters:
         engine = self._engine
         oldest = engine.clock.now_us() - engine.limits.retention_us
         for dlq_id, message_id in list(self.by_id.items()):
-            if (engine.messages[message_id].finished_us or 0) > oldest:
+            if (engine.data.messages[message_id].finished_us or 0) > oldest:
                 break
             del self.by_id[dlq_id]
 

@@ -40,8 +40,8 @@ from ..model import (
 from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
 from ..workflow.model import EventWait, WorkflowRun
-from .admission import copies
 from .bulk_actions import BulkAction
+from .data import copies
 from .messages import causing
 from .publishing import Publisher
 from .schedules import MessageSchedule
@@ -107,7 +107,7 @@ class Engine(Publisher):
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
         """Return a driven engine with the same rules, signing keys and destinations, and no data."""
-        return Engine(clock, ids, perform=self.perform, keys=self.keys, settings=self.settings)
+        return Engine(clock, ids, perform=self.perform, keys=self.keys, settings=self.data.settings)
 
     def intercept(self, *added: DeliveryInterceptor) -> None:
         """Add interceptors to the chain around deliveries. The first one is the outermost."""
@@ -151,14 +151,14 @@ class Engine(Publisher):
                 outcome = finished(self._chain(exchange))
             except BaseException as error:
                 # A background delivery ends an advance of the clock only with one like pytest.fail().
-                is_fatal = self.clock.driving and not isinstance(error, Exception)
-                if self.lane != "background" or is_fatal:
+                is_fatal = self.data.clock.driving and not isinstance(error, Exception)
+                if self.data.lane != "background" or is_fatal:
                     raise
                 return exchange.attempt
         except BaseException:
             self._abandon(message_id)
             raise
-        if outcome.raises and outcome.exception is not None and self.lane == "driven":
+        if outcome.raises and outcome.exception is not None and self.data.lane == "driven":
             raise outcome.exception
         return exchange.attempt
 
@@ -176,7 +176,7 @@ class Engine(Publisher):
         except BaseException:
             self._abandon(message_id)
             raise
-        if outcome.raises and outcome.exception is not None and self.lane == "driven":
+        if outcome.raises and outcome.exception is not None and self.data.lane == "driven":
             raise outcome.exception
         return exchange.attempt
 
@@ -195,13 +195,13 @@ class Engine(Publisher):
         """Plan the next attempt of a message after an exception that ended neither the attempt nor
         the message, such as that of a signal's handler.
         """
-        with self.lock:
-            message = self.messages.get(message_id)
-            if message is None or message_id in self.timers or message_id in self.in_flight:
+        with self.data.lock:
+            message = self.data.messages.get(message_id)
+            if message is None or message_id in self.timers or message_id in self.data.in_flight:
                 return
-            now = self.clock.now_us()
-            self.under_way.pop(message_id, None)
-            if message_id not in self.pending:
+            now = self.data.clock.now_us()
+            self.data.under_way.pop(message_id, None)
+            if message_id not in self.data.pending:
                 self.release_waiting(message)
             elif message.state == "ACTIVE":
                 if message.attempts and message.attempts[-1].ended_us is None:
@@ -229,7 +229,7 @@ class Engine(Publisher):
         """Return the outcome of a delivery that a limit of its workflow run prevents, or None."""
         if message.workflow is None:
             return None
-        with self.lock:
+        with self.data.lock:
             return self.workflow.exceeded(message)
 
     def begin(self, message_id: str) -> Exchange | None:
@@ -245,11 +245,11 @@ class Engine(Publisher):
                 if self._delay_if_overtaken(interceptor, message_id):
                     return None
                 faults.append(interceptor)
-        with self.lock:
-            message = self.pending.get(message_id)
-            if message is None or message.state == "ACTIVE" or self.closed:
+        with self.data.lock:
+            message = self.data.pending.get(message_id)
+            if message is None or message.state == "ACTIVE" or self.data.closed:
                 return None
-            now = self.clock.now_us()
+            now = self.data.clock.now_us()
             if message.due_us is not None and message.due_us > now:
                 return None  # An interrupted attempt's timer was planned again.
             self.timers.pop(message_id, None)
@@ -257,7 +257,7 @@ class Engine(Publisher):
             is_limited = (
                 message.queue_name is not None
                 or settings.flow is not None
-                or self.limits.parallelism is not None
+                or self.data.limits.parallelism is not None
             )
             if is_limited and not self.admit_or_wait(message, now):
                 return None
@@ -265,12 +265,12 @@ class Engine(Publisher):
             if loop is not None:
                 self._cut_loop(message, now, loop)
                 return None
-            self._sequence = sequence = self._sequence + 1
+            self.data.sequence = sequence = self.data.sequence + 1
             attempt = Attempt(
                 message.id, as_text(message.url), message.kind, len(message.attempts) + 1, sequence,
                 now, now - message.waiting_since_us, message.wait_reason,
             )  # fmt: skip
-            entry = self.log_entry(message, "ACTIVE", now)
+            entry = self.data.log_entry(message, "ACTIVE", now)
             # These statements call no function, so a signal's handler cannot raise between them.
             message.log += [entry]
             message.attempts += [attempt]
@@ -280,11 +280,11 @@ class Engine(Publisher):
             queue = self.queues.of(message)
             if queue is not None and message.id in queue.active:
                 queue.active.move_to_end(message.id)
-            self.under_way[message.id] = message
+            self.data.under_way[message.id] = message
             body = message.body
             if message.workflow is not None:
                 body = self.workflow.delivery_body(message, now)
-            prefix, region = self.settings.header_prefix, self.settings.region
+            prefix, region = self.data.settings.header_prefix, self.data.settings.region
             delivery = delivery_of(message, body, prefix=prefix, region=region)
             exchange = Exchange(message, attempt, delivery, self.perform)
         if faults:
@@ -307,14 +307,14 @@ class Engine(Publisher):
         self.release_global_slot(message)
         message.depth = message.chain = 0
         message.causes = frozenset()
-        if self.lane == "background":
+        if self.data.lane == "background":
             # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
             if self._reported_loop != self.drive:
                 # Report the first of the messages of a loop, which may be many.
                 self._reported_loop = self.drive
-                self.report("unmet", loop)
+                self.data.report("unmet", loop)
             return
         self.plan(message, now, message.wait_reason)
         raise LoopError(loop)
@@ -328,32 +328,32 @@ class Engine(Publisher):
             outcome = Outcome(
                 exception=TimeoutError(text), virtual_us=timeout_us, where=outcome.where
             )
-        with self.lock:
-            if self.under_way.get(message.id) is message:
-                del self.under_way[message.id]
-            if self.messages.get(message.id) is not message:
+        with self.data.lock:
+            if self.data.under_way.get(message.id) is message:
+                del self.data.under_way[message.id]
+            if self.data.messages.get(message.id) is not message:
                 return outcome
             attempt.where = outcome.where
             if outcome.virtual_us > 0:
                 end = attempt.at_us + outcome.virtual_us
-                self.in_flight[message.id] = (end, outcome)
+                self.data.in_flight[message.id] = (end, outcome)
                 self.await_end(message.id, end)
             else:
-                self._apply_outcome(message, outcome, max(attempt.at_us, self.clock.now_us()))
+                self._apply_outcome(message, outcome, max(attempt.at_us, self.data.clock.now_us()))
         for message_id in list(self.overtaken):
-            self._end_delay(message_id, self.clock.now_us())
+            self._end_delay(message_id, self.data.clock.now_us())
         return outcome
 
     def await_end(self, message_id: str, end_us: int) -> None:
         self.plan_own(message_id, end_us, partial(self._virtual_time_passed, message_id), "answer")
 
     def _virtual_time_passed(self, message_id: str, at_us: int) -> None:
-        with self.lock:
-            ended = self.in_flight.pop(message_id, None)
+        with self.data.lock:
+            ended = self.data.in_flight.pop(message_id, None)
             if ended is None:
                 return
             self.timers.pop(message_id, None)
-            self._apply_outcome(self.messages[message_id], ended[1], at_us)
+            self._apply_outcome(self.data.messages[message_id], ended[1], at_us)
 
     def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
         attempt = message.attempts[-1]
@@ -388,7 +388,7 @@ class Engine(Publisher):
             self._apply_failure(message, attempt, outcome, at_us)
         if key is not None:
             self.flow_control.start_waiting(key)
-        if self.limits.parallelism is not None:
+        if self.data.limits.parallelism is not None:
             self.start_waiting()
 
     def _apply_failure(
@@ -400,7 +400,7 @@ class Engine(Publisher):
         message.last_error_us = at_us
         error = failure_text(outcome)
         cancelled = message.state == "CANCEL_REQUESTED"
-        self.log(message, "ERROR", at_us, error=error, outcome=outcome)
+        self.data.log(message, "ERROR", at_us, error=error, outcome=outcome)
         attempt.is_final = cancelled or retried >= message.max_retries or _non_retryable(outcome)
         if attempt.is_final or message.workflow is None or not message.workflow.is_call:
             self._report_outcome(message, "callback", outcome, at_us)
@@ -416,7 +416,7 @@ class Engine(Publisher):
             message.retried += 1
             message.state = "RETRY"
             message.waiting_since_us = at_us
-            self.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
+            self.data.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
             self.plan(message, at_us + wait, reason)
 
     def _report_outcome(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
@@ -431,14 +431,14 @@ class Engine(Publisher):
             if interceptor.active and interceptor.callback(message, kind, url):
                 return
         more = {} if message.workflow is None else self.workflow.callback_fields(message)
-        size = self.limits.message_size
-        body = callback_body(message, outcome, self.settings, size, more)
+        size = self.data.limits.message_size
+        body = callback_body(message, outcome, self.data.settings, size, more)
         self.publish_callback(message, kind, url, nested, body, at_us)
 
     def _delay_if_overtaken(self, fault: DeliveryInterceptor, message_id: str) -> bool:
         """Return whether a fault lets other messages overtake a due message; if so, delay it."""
-        with self.lock:
-            message = self.pending.get(message_id)
+        with self.data.lock:
+            message = self.data.pending.get(message_id)
             if message is None or message.overtaken_at == message.retried:
                 return False
             # Remove the timer, which has fired. The message may return to its queue without a time.
@@ -447,13 +447,13 @@ class Engine(Publisher):
             # Ask without the lock, because a fault may call a function of the test.
             is_overtaken = fault.overtaken(message)
         except BaseException:
-            with self.lock:
+            with self.data.lock:
                 # Keep the message due, but do not ask again, because the error could be repeated.
                 message.overtaken_at = message.retried
-                self._make_due(message_id, self.clock.now_us())
+                self._make_due(message_id, self.data.clock.now_us())
             raise
         if is_overtaken:
-            with self.lock:
+            with self.data.lock:
                 message.overtaken_at = message.retried
                 self._delay(message)
         return is_overtaken
@@ -465,18 +465,18 @@ class Engine(Publisher):
         if self.queues.let_next_overtake(message):
             return
         self.overtaken.append(message.id)
-        message.due_us = self.clock.now_us() + SECOND
+        message.due_us = self.data.clock.now_us() + SECOND
         end_delay = partial(self._end_delay, message.id)
         self.plan_own(message.id, message.due_us, end_delay, "overtaken")
 
     def _end_delay(self, message_id: str, now: int) -> None:
-        with self.lock:
+        with self.data.lock:
             if message_id in self.overtaken:
                 self.overtaken.remove(message_id)
                 self._make_due(message_id, now)
 
     def _make_due(self, message_id: str, now: int) -> None:
-        message = self.pending.get(message_id)
+        message = self.data.pending.get(message_id)
         if message is not None:
             self.plan(message, now, message.wait_reason)
 
@@ -488,8 +488,8 @@ class Engine(Publisher):
         here: a message that waits for flow control or for parallelism continues to wait, and the
         message of a run that waits for an event is delivered as its timeout.
         """
-        with self.lock:
-            tasks = self.tasks(message_id)
+        with self.data.lock:
+            tasks = self.data.tasks(message_id)
             if any(message.queue_name is not None for message in tasks):
                 raise bad_request(
                     f"message {message_id} belongs to a queue, which delivers in order"
@@ -497,7 +497,7 @@ class Engine(Publisher):
             waiting = [message for message in tasks if message.state in ("CREATED", "RETRY")]
             if not waiting:
                 raise not_found("waiting message", message_id)
-            now = self.clock.now_us()
+            now = self.data.clock.now_us()
             for message in waiting:
                 if message.id in self.overtaken:
                     self.overtaken.remove(message.id)
@@ -506,20 +506,20 @@ class Engine(Publisher):
 
     def next_due_us(self) -> int | None:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
-        with self.lock:
+        with self.data.lock:
             due = [self.next_planned_us()]
-            due += [end for end, _ in self.in_flight.values()]
+            due += [end for end, _ in self.data.in_flight.values()]
             due += [timer.due_us for timer in self.flow_control.timers.values()]
             due += [
-                self.pending[message_id].due_us
+                self.data.pending[message_id].due_us
                 for message_id in self.overtaken
-                if message_id in self.pending
+                if message_id in self.data.pending
             ]
         return min((due_us for due_us in due if due_us is not None), default=None)
 
     def close(self) -> None:
-        with self.lock:
-            self.closed = True
+        with self.data.lock:
+            self.data.closed = True
             self._cancel_timers()
             # Forget what refers back to this engine, so that nothing keeps a closed one in memory.
             for name in ("_run", "_run_async", "_start"):
@@ -542,9 +542,9 @@ class Engine(Publisher):
         function that copies it.
         """
         return {
-            "messages": (self, "messages", copies),
-            "groups_of_tasks": (self, "groups_of_tasks", copies),
-            "in_flight": (self, "in_flight", dict),
+            "messages": (self.data, "messages", copies),
+            "groups_of_tasks": (self.data, "groups_of_tasks", copies),
+            "in_flight": (self.data, "in_flight", dict),
             "waiting_for_slot": (self, "waiting_for_slot", deque),
             "flow_keys": (self.flow_control, "by_name", copies),
             "url_groups": (self.url_groups, "by_name", copies),
@@ -561,9 +561,9 @@ class Engine(Publisher):
 
     def snapshot(self) -> QueueCopy:
         """Return a copy of all data, which can be restored any number of times."""
-        with self.lock:
+        with self.data.lock:
             return QueueCopy(
-                sequence=self._sequence,
+                sequence=self.data.sequence,
                 dead_letter_count=self.dead_letters.count,
                 **{
                     field: copy(getattr(owner, attribute))
@@ -576,7 +576,7 @@ class Engine(Publisher):
 
         A message whose attempt was in progress when the copy was made becomes pending again.
         """
-        with self.lock:
+        with self.data.lock:
             try:
                 self._restore(saved)
             except BaseException:
@@ -586,36 +586,36 @@ class Engine(Publisher):
 
     def restore_numbers(self, saved: QueueCopy) -> None:
         """Give numbers again that were given since a copy was made, and that nothing has any more."""
-        with self.lock:
-            self._sequence, self.dead_letters.count = saved.sequence, saved.dead_letter_count
+        with self.data.lock:
+            self.data.sequence, self.dead_letters.count = saved.sequence, saved.dead_letter_count
 
     def _restore(self, saved: QueueCopy) -> None:
-        with self.lock:
+        with self.data.lock:
             self._cancel_timers()
             for field, (owner, attribute, copy) in self._data().items():
                 setattr(owner, attribute, copy(getattr(saved, field)))
             # Numbers are never given twice, also after an earlier state is restored.
-            self._sequence = max(self._sequence, saved.sequence)
+            self.data.sequence = max(self.data.sequence, saved.sequence)
             self.dead_letters.count = max(self.dead_letters.count, saved.dead_letter_count)
-            self.active = set(self.in_flight)
+            self.active = set(self.data.in_flight)
             self.overtaken.clear()
-            self.pending = {
-                message.id: message for message in self.messages.values() if message.pending
+            self.data.pending = {
+                message.id: message for message in self.data.messages.values() if message.pending
             }
-            for message in self.pending.values():
-                if message.state == "ACTIVE" and message.id not in self.in_flight:
+            for message in self.data.pending.values():
+                if message.state == "ACTIVE" and message.id not in self.data.in_flight:
                     message.state = "RETRY"
-                    message.due_us = self.clock.now_us()
+                    message.due_us = self.data.clock.now_us()
             self._to_forget.clear()
-            for message in self.messages.values():
+            for message in self.data.messages.values():
                 self._note_finished(message)
-            self.under_way.clear()
+            self.data.under_way.clear()
             for schedule in self.schedules.by_id.values():
                 self.schedules.replan(schedule)
             self.bulk_actions.replan()
-            for message_id, (end_us, _) in self.in_flight.items():
+            for message_id, (end_us, _) in self.data.in_flight.items():
                 self.await_end(message_id, end_us)
-            for message in self.messages.values():
+            for message in self.data.messages.values():
                 if message.due_us is None:
                     continue
                 if message.pending:

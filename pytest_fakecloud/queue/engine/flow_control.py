@@ -85,9 +85,10 @@ class FlowKeys:
         """Return the messages of a key that have not started to its wait list."""
         engine = self._engine
         recalled = [
-            engine.pending[message_id]
+            engine.data.pending[message_id]
             for message_id in key.active
-            if message_id in engine.pending and engine.pending[message_id].state != "ACTIVE"
+            if message_id in engine.data.pending
+            and engine.data.pending[message_id].state != "ACTIVE"
         ]
         for message in sorted(recalled, key=lambda message: message.number, reverse=True):
             key.give_back(message.id)
@@ -137,7 +138,7 @@ class FlowKeys:
         engine = self._engine
         now = engine.clock.now_us()
         while key.waiting and key.open(now) and engine.has_room():
-            message = engine.pending.get(key.waiting.popleft())
+            message = engine.data.pending.get(key.waiting.popleft())
             if message is not None:
                 engine.start_admitted(message, key, now)
         opens_us, timer = key.reopens_us(now), self.timers.get(key.key)
@@ -145,11 +146,11 @@ class FlowKeys:
             timer.cancel()
             del self.timers[key.key]
             timer = None
-        if opens_us is not None and timer is None and not engine.closed:
+        if opens_us is not None and timer is None and not engine.data.closed:
             self.timers[key.key] = engine.clock.call_at(
                 opens_us,
                 partial(self._key_opens, key.key),
-                lane=engine.own_lane,
+                lane=engine.data.own_lane,
                 label=f"flow control {key.key}",
             )
 

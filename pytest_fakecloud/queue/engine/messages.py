@@ -31,7 +31,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import not_found
-from ..model import SECOND, Attempt, LogEntry, Message, MessageState
+from ..model import SECOND, LogEntry, Message, MessageState
 from ..wire.records import Filters, page
 from .admission import Admission
 
@@ -58,16 +58,11 @@ def _loop(message: Message, why: str) -> str:
 
 
 class Messages(Admission):
-    """The second layer of an engine: creates, finishes and forgets messages.
-
-    ``under_way`` are the messages whose
-    deliveries are being performed.
-    """
+    """The second layer of an engine: creates, finishes and forgets messages."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.under_way: dict[str, Message] = {}
-        self._span_us = self.settings.history_us or 0
+        self._span_us = self.data.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
         self._returned_at: tuple[tuple[int, int], int] = ((0, 0), 0)
         """A drive and a time, and how many deliveries there returned to one of their causes."""
@@ -78,7 +73,7 @@ class Messages(Admission):
 
     def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
         """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
-        if source is not None or self.under_way:
+        if source is not None or self.data.under_way:
             message.drive = self.drive
             self._trace(message, source, now)
         else:
@@ -86,12 +81,12 @@ class Messages(Admission):
             message.drive = self.drive
         if self._to_forget:
             self.sweep()
-        self._sequence = message.number = self._sequence + 1
+        self.data.sequence = message.number = self.data.sequence + 1
         message.public_id = message.public_id or message.id
         message.waiting_since_us = message.created_us
-        self.messages[message.id] = message
-        self.pending[message.id] = message
-        self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
+        self.data.messages[message.id] = message
+        self.data.pending[message.id] = message
+        self.data.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
         self.flow_control.add(message, now)
         if message.queue_name is not None:
             queue = self.queues.by_name[message.queue_name]
@@ -101,26 +96,18 @@ class Messages(Admission):
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             self.plan(message, max(now, message.not_before_us), reason)
 
-    def log(self, message: Message, state: str, at_us: int, **details: Any) -> None:
-        """Add an entry to a message's log. ``details`` are its further fields."""
-        message.log.append(self.log_entry(message, state, at_us, **details))
-
-    def log_entry(self, message: Message, state: str, at_us: int, **details: Any) -> LogEntry:
-        self._sequence = number = self._sequence + 1
-        return LogEntry(number, at_us, message.id, state, **details)
-
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
-        with self.lock:
-            now = self.clock.now_us()
+        with self.data.lock:
+            now = self.data.clock.now_us()
             count = 0
             for message in messages:
-                if self.pending.pop(message.id, None) is None:
+                if self.data.pending.pop(message.id, None) is None:
                     continue
                 count += 1
                 in_flight = message.state == "ACTIVE"
                 message.state = "CANCEL_REQUESTED"
-                self.log(message, "CANCEL_REQUESTED", now)
+                self.data.log(message, "CANCEL_REQUESTED", now)
                 if in_flight:
                     continue
                 self.release_global_slot(message)
@@ -140,8 +127,8 @@ class Messages(Admission):
         self.plan_own(message.id, due_us, partial(self._finish_cancelled, message.id), "cancel")
 
     def _finish_cancelled(self, message_id: str, at_us: int) -> None:
-        with self.lock:
-            message = self.messages[message_id]
+        with self.data.lock:
+            message = self.data.messages[message_id]
             if message.state == "CANCEL_REQUESTED":
                 self.timers.pop(message_id, None)
                 self.end_message(message, "CANCELED", at_us)
@@ -151,12 +138,12 @@ class Messages(Admission):
 
         ``details`` are further fields of the entry in its log.
         """
-        entry = self.log_entry(message, end, at_us, **details)
+        entry = self.data.log_entry(message, end, at_us, **details)
         message.state = end
         message.finished_us = at_us
         message.due_us = None
         message.log += [entry]
-        self.pending.pop(message.id, None)
+        self.data.pending.pop(message.id, None)
         if message.workflow is not None or message.failure_of is not None:
             self.workflow.finished(message, at_us)
         self.release_waiting(message)
@@ -164,13 +151,13 @@ class Messages(Admission):
 
     def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
-        if message.id in self.pending or message.open_children or message.released:
+        if message.id in self.data.pending or message.open_children or message.released:
             return
         if message.queue_name is not None:
             self.queues.release(message)
         message.released = True
         if message.source_id is not None and message.queue_name is None:
-            source = self.messages.get(message.source_id)
+            source = self.data.messages.get(message.source_id)
             if source is not None:
                 source.open_children -= 1
                 self.release_waiting(source)
@@ -182,7 +169,7 @@ class Messages(Admission):
         It is the call that delivers. In the background, where no call does, it is the time since a
         message was last published while no delivery was being performed.
         """
-        return self.clock.drives + (self._pauses if self.lane == "background" else 0)
+        return self.data.clock.drives + (self._pauses if self.data.lane == "background" else 0)
 
     # -- causes ------------------------------------------------------------------------------------
 
@@ -195,7 +182,7 @@ class Messages(Admission):
             return
         # While no call moves the clock, count only certain causes, and those of messages without a
         # delay. Otherwise, a client that publishes for hours would look like an endless loop.
-        if certain or self.lane != "background" or self.clock.driving:
+        if certain or self.data.lane != "background" or self.data.clock.driving:
             message.chain = max(message.chain, source.chain + 1)
         elif message.not_before_us > now:
             return
@@ -206,12 +193,12 @@ class Messages(Admission):
     def _publishing_delivery(self) -> tuple[Message, bool]:
         """Return the message whose delivery is publishing now, and whether that is certain."""
         message = causing.get()
-        if message is not None and self.under_way.get(message.id) is message:
+        if message is not None and self.data.under_way.get(message.id) is message:
             return message, True
         # A request over HTTP may be sent by the handler of any delivery in progress, or by none.
         # Return the message that is least likely to be part of a loop.
         return min(
-            self.under_way.values(), key=lambda message: (message.chain, message.depth)
+            self.data.under_way.values(), key=lambda message: (message.chain, message.depth)
         ), False
 
     def endless_loop(self, message: Message, now: int) -> str | None:
@@ -223,7 +210,7 @@ class Messages(Admission):
             message.depth += 1
         elif message.created_us < now:
             message.depth = 0
-        limit = self.settings.loop_limit
+        limit = self.data.settings.loop_limit
         if message.depth > limit:
             count, span = limit, "at the same time"
         elif message.drive == self.drive and message.chain > limit * CALL_FACTOR:
@@ -242,14 +229,14 @@ class Messages(Admission):
         in_call = in_call + 1 if drive == message.drive else 1
         self._returned_at = (message.drive, now), at_once
         self._returned_in = message.drive, in_call
-        limit = self.settings.loop_limit
+        limit = self.data.settings.loop_limit
         if at_once > limit * FAN_FACTOR:
             count, span = at_once - 1, "at the same time"
         elif in_call > limit * CALL_FACTOR:
             count, span = in_call - 1, "in one call"
         else:
             return None
-        if self.lane != "background":
+        if self.data.lane != "background":
             # The next call of the test may go on. In the background, all further ones are stopped.
             self._returned_at, self._returned_in = ((0, 0), 0), (0, 0)
         urls = " and ".join(dict.fromkeys((message.caused_at, message.url)))
@@ -257,39 +244,7 @@ class Messages(Admission):
             message, f"{count} deliveries {span} because handlers of {urls} publish each other"
         )
 
-    # -- looking up and cancelling by id; acquire the lock -----------------------------------------
-
-    @property
-    def attempts(self) -> list[Attempt]:
-        """All attempts of the messages that still exist, oldest first."""
-        with self.lock:
-            return sorted(
-                (attempt for message in self.messages.values() for attempt in message.attempts),
-                key=lambda attempt: attempt.sequence,
-            )
-
-    def task_ids(self, message_id: str) -> list[str]:
-        """Return the ids of a message's deliveries; a v1 message to a topic has one per endpoint."""
-        return self.groups_of_tasks.get(message_id, [message_id])
-
-    def message(self, message_id: str) -> Message:
-        """Return a message that clients may still read; raise a 404 error otherwise."""
-        with self.lock:
-            message = self.messages.get(self.task_ids(message_id)[0])
-            if message is None or message.state == "CANCELED":
-                raise not_found("message", message_id)
-            end = message.finished_us
-            if end is not None and self.clock.now_us() > end + self.settings.message_grace_us:
-                raise not_found("message", message_id)
-            return message
-
-    def tasks(self, message_id: str) -> list[Message]:
-        """Return a message's deliveries (v1 topics have several); raise a 404 error if unknown."""
-        with self.lock:
-            ids = self.groups_of_tasks.get(message_id)
-            if ids is None:
-                return [self.message(message_id)]
-            return [self.messages[task_id] for task_id in ids]
+    # -- cancelling by id; acquires the lock --------------------------------------------------------
 
     def cancel(self, message_id: str) -> int:
         """Cancel a message's deliveries and return their number; raise a 404 error at zero."""
@@ -299,25 +254,25 @@ class Messages(Admission):
         return count
 
     def cancel_pending(self, message_id: str) -> int:
-        with self.lock:
-            ids = self.task_ids(message_id)
+        with self.data.lock:
+            ids = self.data.task_ids(message_id)
             return self.cancel_all(
-                [self.pending[task_id] for task_id in ids if task_id in self.pending]
+                [self.data.pending[task_id] for task_id in ids if task_id in self.data.pending]
             )
 
     # -- forgetting --------------------------------------------------------------------------------
 
     def _note_finished(self, message: Message) -> None:
-        if self.settings.history_us is not None and message.finished_us is not None:
+        if self.data.settings.history_us is not None and message.finished_us is not None:
             heapq.heappush(self._to_forget, (message.finished_us + self._span_us, message.id))
 
     def sweep(self) -> None:
         """Forget the messages that are no longer needed, unless the clock is moving."""
-        if not self._to_forget or self.clock.driving:
+        if not self._to_forget or self.data.clock.driving:
             return
-        now = self.clock.now_us()
+        now = self.data.clock.now_us()
         while self._to_forget and self._to_forget[0][0] <= now:
-            message = self.messages[heapq.heappop(self._to_forget)[1]]
+            message = self.data.messages[heapq.heappop(self._to_forget)[1]]
             recheck_us = self._recheck_us(message, now)
             if recheck_us is None:
                 self._forget(message)
@@ -331,9 +286,9 @@ class Messages(Admission):
         are not in this log, but in that of the runs (*observed* in a user's report).
         """
         self.sweep()
-        no_answer = self.settings.no_answer_status
+        no_answer = self.data.settings.no_answer_status
         rows = []
-        for message in self.messages.values():
+        for message in self.data.messages.values():
             if message.in_run:
                 continue
             for entry in message.log:
@@ -360,15 +315,15 @@ class Messages(Admission):
         expires = message.finished_us + self._span_us
         if message.dlq_id not in self.dead_letters.by_id:
             return expires
-        return max(expires, message.finished_us + self.limits.retention_us)
+        return max(expires, message.finished_us + self.data.limits.retention_us)
 
     def _forget(self, message: Message) -> None:
-        del self.messages[message.id]
+        del self.data.messages[message.id]
         self.dead_letters.delete([message])
-        tasks = self.groups_of_tasks.get(message.public_id)
+        tasks = self.data.groups_of_tasks.get(message.public_id)
         if tasks is not None:
             tasks.remove(message.id)
             if not tasks:
-                del self.groups_of_tasks[message.public_id]
+                del self.data.groups_of_tasks[message.public_id]
         self.workflow.forget(message)
         self.flow_control.forget(message)

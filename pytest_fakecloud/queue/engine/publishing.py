@@ -18,7 +18,7 @@ from ..errors import QueueError, bad_request, not_found
 from ..model import Api, HeaderPairs, Kind, Message, PublishSettings
 from ..wire.headers import LLM_URL, NAMED, check_public, check_url, named_url, read_given
 from ..wire.values import is_name
-from .admission import copies
+from .data import copies
 from .messages import Messages
 from .schedules import MessageSchedule, as_scheduled
 from .url_groups import UrlGroup
@@ -117,8 +117,8 @@ class Publisher(Messages):
         Raises ``QueueError``: 400 for a malformed request, 412 if a plan limit is exceeded, 413 for
         a body that is too large, 429 if the daily limit is exceeded.
         """
-        with self.lock:
-            now = self.clock.now_us()
+        with self.data.lock:
+            now = self.data.clock.now_us()
             group = self.url_groups.find(destination) if self.url_groups.by_name else None
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
@@ -157,7 +157,7 @@ class Publisher(Messages):
             fields = read_given(schedule.sent, defaults=group.headers)
             settings = as_scheduled(PublishSettings(**fields))
             settings = settings._replace(queue_name=schedule.settings.queue_name)
-            self.quota.check(settings, schedule.body, self.clock.now_us())
+            self.quota.check(settings, schedule.body, self.data.clock.now_us())
         retries = self.quota.retries(settings.retries)
         sender = schedule.caller_ip
         origin = {"api": schedule.api, "schedule_id": schedule.id}
@@ -166,7 +166,8 @@ class Publisher(Messages):
             for target in self._targets(schedule.destination, settings, group)
         ]
         return [
-            accepted.message_id for accepted in self.store(drafts, self.clock.now_us()).accepted
+            accepted.message_id
+            for accepted in self.store(drafts, self.data.clock.now_us()).accepted
         ]
 
     def _earlier_id(self, key: str | None, now: int) -> str | None:
@@ -176,7 +177,7 @@ class Publisher(Messages):
     def _remember(self, key: str | None, given_id: str, now: int) -> None:
         if key is not None:
             self.deduplicated.pop(key, None)
-            self.deduplicated[key] = (now + self.settings.dedup_window_us, given_id)
+            self.deduplicated[key] = (now + self.data.settings.dedup_window_us, given_id)
 
     def _forget_expired_keys(self, now: int) -> None:
         oldest = islice(self.deduplicated.items(), _SWEEP)
@@ -210,7 +211,7 @@ class Publisher(Messages):
         if is_name(destination):
             raise not_found("topic", destination)
         check_url(destination, "destination")
-        if self.settings.production_checks:
+        if self.data.settings.production_checks:
             check_public(destination)
         return [{"url": destination}]
 
@@ -221,9 +222,9 @@ class Publisher(Messages):
     def states_of_run(self, schedule: MessageSchedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
         messages = (
-            self.messages[message_id]
+            self.data.messages[message_id]
             for message_id in schedule.last_ids
-            if message_id in self.messages
+            if message_id in self.data.messages
         )
         return {
             message.public_id: _RUN_STATES.get(message.state, "IN_PROGRESS") for message in messages
@@ -263,8 +264,8 @@ class Publisher(Messages):
             self.accept(draft, at_us, source=source)
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
-        with self.lock:
-            now = self.clock.now_us()
+        with self.data.lock:
+            now = self.data.clock.now_us()
             self.store([self.draft_again(message, settings, body, now)], now)
 
     def draft_again(
@@ -293,9 +294,9 @@ class Publisher(Messages):
         not_before = now_us + settings.delay_us
         if settings.not_before_us is not None:
             not_before = max(now_us, settings.not_before_us)
-        ceiling = self.limits.timeout_us
+        ceiling = self.data.limits.timeout_us
         return Message(
-            id=self.new_message_id(),
+            id=self.data.new_message_id(),
             body=body,
             settings=settings,
             created_us=now_us,
@@ -323,7 +324,7 @@ class Publisher(Messages):
                     settings, draft.body, draft.url, draft.topic_name, by_endpoint=group, run=run
                 )
             keys.append(key)
-        if self.limits.daily_messages is not None:
+        if self.data.limits.daily_messages is not None:
             new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
             earlier_id = self._earlier_id
             self.quota.check_room(sum(earlier_id(key, now) is None for key in new))
@@ -361,8 +362,8 @@ class Publisher(Messages):
                 self._remember(key, message_id, now)
             if group and stored and stored[0].api == "v1":
                 # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
-                shared = self.new_message_id()
-                self.groups_of_tasks[shared] = [draft.id for draft in stored]
+                shared = self.data.new_message_id()
+                self.data.groups_of_tasks[shared] = [draft.id for draft in stored]
                 for draft in stored:
                     draft.public_id = shared
             for draft in stored:
@@ -386,8 +387,8 @@ class Publisher(Messages):
         return Published(accepted, group=group, duplicate=bool(accepted) and not stored)
 
     def _take_back(self, message: Message) -> None:
-        self.pending.pop(message.id, None)
-        self.messages.pop(message.id, None)
+        self.data.pending.pop(message.id, None)
+        self.data.messages.pop(message.id, None)
         self.unplan(message.id)
         queue = self.queues.of(message)
         if queue is not None:

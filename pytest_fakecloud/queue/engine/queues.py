@@ -72,8 +72,8 @@ class Queues:
         if not queue.paused:
             parked, queue.parked = queue.parked, []
             for message_id in parked:
-                if message_id in engine.pending:
-                    engine.plan(engine.messages[message_id], now, f"queue {name} resumed")
+                if message_id in engine.data.pending:
+                    engine.plan(engine.data.messages[message_id], now, f"queue {name} resumed")
             self.start_waiting(queue)
 
     def set_paused(self, name: str, paused: bool) -> None:
@@ -83,7 +83,7 @@ class Queues:
 
     def lag(self, queue: OrderedQueue) -> int:
         """Return the number of unfinished messages in a queue. Parked messages are also active."""
-        pending = self._engine.pending
+        pending = self._engine.data.pending
         return sum(message_id in pending for message_id in [*queue.active, *queue.waiting])
 
     def delete(self, name: str) -> None:
@@ -93,14 +93,14 @@ class Queues:
             return
         # Pause the queue, so that cancelling a message does not start the next one.
         queue.paused = True
-        engine = self._engine
-        engine.cancel_all(
+        pending = self._engine.data.pending
+        self._engine.cancel_all(
             [
-                engine.messages[message_id]
+                pending[message_id]
                 # Include parked messages: a message that was in flight when an older queue of
                 # this name was deleted is in no other list.
                 for message_id in [*queue.active, *queue.waiting, *queue.parked]
-                if message_id in engine.pending and engine.messages[message_id].state != "ACTIVE"
+                if message_id in pending and pending[message_id].state != "ACTIVE"
             ]
         )
         del self.by_name[name]
@@ -116,7 +116,7 @@ class Queues:
         engine = self._engine
         now = engine.clock.now_us()
         while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
-            message = engine.pending.get(queue.waiting.popleft())
+            message = engine.data.pending.get(queue.waiting.popleft())
             if message is None:
                 continue
             queue.active[message.id] = None
@@ -139,7 +139,7 @@ class Queues:
         for message_id in () if queue is None else queue.active:
             if message_id == message.id:
                 return
-            earlier = self._engine.pending.get(message_id)
+            earlier = self._engine.data.pending.get(message_id)
             if earlier is not None and not earlier.attempts:
                 yield earlier
 

@@ -313,7 +313,7 @@ class Schedules:
         first_run = cron.next_us(now)
         if first_run is None:
             raise bad_request(f"invalid cron expression {settings.cron!r}: it never fires")
-        schedule_id = settings.schedule_id or self._engine.new_id("scd_")
+        schedule_id = settings.schedule_id or self._engine.data.new_id("scd_")
         most = self._engine.limits.schedules
         if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
             raise quota("maxSchedules", most)
@@ -333,11 +333,11 @@ class Schedules:
         """Set the time of the next run, and start a timer for it unless the schedule is paused."""
         schedule.planned_us = due_us
         self.unplan(schedule)
-        if due_us is not None and not schedule.paused and not self._engine.closed:
+        if due_us is not None and not schedule.paused and not self._engine.data.closed:
             self.timers[schedule.id] = self._engine.clock.call_at(
                 due_us,
                 partial(self._timer_fired, schedule.id),
-                lane=self._engine.own_lane,
+                lane=self._engine.data.own_lane,
                 label=f"schedule {schedule.id}",
             )
 

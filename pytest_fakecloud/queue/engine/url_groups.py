@@ -21,7 +21,7 @@ from ..wire.headers import check_url
 from ..wire.values import check_name
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .data import QueueData
 
 
 @dataclass(eq=False)
@@ -103,10 +103,10 @@ class UrlGroup:
 class UrlGroups:
     """The URL groups, which can be found by name, by id, or by the id of an endpoint."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._most = engine.limits.groups
-        self._most_endpoints = engine.limits.endpoints_per_group
+    def __init__(self, data: QueueData) -> None:
+        self._data = data
+        self._most = data.limits.groups
+        self._most_endpoints = data.limits.endpoints_per_group
         self.by_name: dict[str, UrlGroup] = {}
 
     def find(self, name_or_id: str) -> UrlGroup | None:
@@ -128,8 +128,8 @@ class UrlGroups:
         if group is None:
             if self._most is not None and len(self.by_name) >= self._most:
                 raise quota("maxTopics", self._most)
-            now = self._engine.clock.now_us()
-            group = UrlGroup(self._engine.new_id("tpc_"), name, now, now)
+            now = self._data.clock.now_us()
+            group = UrlGroup(self._data.new_id("tpc_"), name, now, now)
             self.by_name[name] = group
         return group
 
@@ -143,12 +143,12 @@ class UrlGroups:
             name if other is group else key: other for key, other in self.by_name.items()
         }
         group.name = name
-        group.updated_us = self._engine.clock.now_us()
+        group.updated_us = self._data.clock.now_us()
 
     def set_headers(self, group: UrlGroup, headers: HeaderList) -> None:
         """Set the default headers of a group."""
         group.headers = headers
-        group.updated_us = self._engine.clock.now_us()
+        group.updated_us = self._data.clock.now_us()
 
     def remove(self, group: UrlGroup) -> None:
         del self.by_name[group.name]
@@ -169,9 +169,9 @@ class UrlGroups:
         else:
             if self._most_endpoints is not None and len(group.by_id) >= self._most_endpoints:
                 raise quota("maxEndpointsPerTopic", self._most_endpoints)
-            endpoint = GroupEndpoint(self._engine.new_id("ept_"), url, name, by_id)
+            endpoint = GroupEndpoint(self._data.new_id("ept_"), url, name, by_id)
             group.add(endpoint)
-        group.updated_us = self._engine.clock.now_us()
+        group.updated_us = self._data.clock.now_us()
         return endpoint
 
     def add_all(self, name: str, endpoints: list[tuple[str, str | None]]) -> UrlGroup:
@@ -193,18 +193,18 @@ class UrlGroups:
         """Change the URL of an endpoint; raise a 400 error if it is invalid."""
         check_url(url, "endpoint")
         group.change(endpoint, url, endpoint.name)
-        group.updated_us = self._engine.clock.now_us()
+        group.updated_us = self._data.clock.now_us()
 
     def remove_endpoint(self, group: UrlGroup, endpoint: GroupEndpoint) -> None:
         """Remove an endpoint. A group without endpoints remains, as in ``/v1``."""
         group.remove(endpoint)
-        group.updated_us = self._engine.clock.now_us()
+        group.updated_us = self._data.clock.now_us()
 
     def remove_endpoints(self, group: UrlGroup, endpoints: Iterable[Mapping[str, Any]]) -> None:
         for item in endpoints:
             for endpoint in group.all_with(url=item.get("url"), name=item.get("name")):
                 group.remove(endpoint)
-        group.updated_us = self._engine.clock.now_us()
+        group.updated_us = self._data.clock.now_us()
         if not group.endpoints:
             self.remove(group)
 

@@ -105,7 +105,9 @@ def _at(at_us: int | None) -> str | None:
 @_locked
 def state(engine: Any) -> State:
     return {
-        "messages": {message.id: _message_item(message) for message in engine.messages.values()},
+        "messages": {
+            message.id: _message_item(message) for message in engine.data.messages.values()
+        },
         "dead letters": {
             letter.id: {"url": letter.url, "status": letter.status, "message": letter.message.id}
             for letter in _dead_letters(engine)
@@ -312,7 +314,7 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
     """
     engine = core_of(fake).engine
     with engine.lock:
-        messages = [message for message in engine.messages.values() if message.kind in kinds]
+        messages = [message for message in engine.data.messages.values() if message.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
     page = page_of(
         filter(_filter(page_query), messages),
@@ -328,7 +330,7 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
 @_locked
 def message(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one message in full: body, headers, settings, and attempts with their responses."""
-    record = engine.messages.get(id)
+    record = engine.data.messages.get(id)
     if record is None:
         raise NotFound(
             f"there is no message {id!r:.200}: it is no longer kept, or the queue was reset"
@@ -411,7 +413,7 @@ def _publish_headers(message: Message) -> dict[str, str]:
 
 def results_of_messages(fake: Queue, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the step of a workflow run whose result each message has, if the message is still kept."""
-    messages = core_of(fake).engine.messages
+    messages = core_of(fake).engine.data.messages
     steps = ((id, step_of(messages[id])) for id in ids if id in messages)
     return {id: step for id, step in steps if step.keys() >= {"stepId", "stepName", "stepType"}}
 
@@ -428,7 +430,7 @@ def _kept(engine: Any, dlq_id: str | None) -> str | None:
 @_locked
 def deliver_now(engine: Any, id: str) -> View:
     """Make a pending message due now. Raises ``ContractError`` for any other message."""
-    record = engine.messages.get(id)
+    record = engine.data.messages.get(id)
     if record is None:
         raise NotFound(f"there is no message {id!r:.200}")
     if record.state not in _DELIVERABLE:
@@ -447,7 +449,7 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
     """Return what happens when each timer is due."""
     events: dict[Timer, PlannedEvent] = {}
     for id, timer in engine.timers.items():
-        message = engine.messages[id]
+        message = engine.data.messages[id]
         what = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
         events[timer] = PlannedEvent(_kind_of(message), "messages", id, what)
     for id, timer in engine.schedules.timers.items():
@@ -577,7 +579,7 @@ def rerun(
         if place == 0 or result is not None:
             raise ContractError("again runs a step, which needs no result")
         place -= 1
-    record = engine.messages.get(workflow_run.steps[place].message_id)
+    record = engine.data.messages.get(workflow_run.steps[place].message_id)
     if record is None:
         raise ContractError("the queue has forgotten the message of the step before")
     body = record.body if result is None else _with_result(record.body, result)
@@ -669,7 +671,7 @@ def runs(engine: Any, page_query: PageQuery) -> View:
 def _text_of_run(engine: Any, run: Any) -> str:
     """Return what a search looks at: id, URL, labels, result, and the messages with their answers."""
     result = shown_text((run.response or b"")[:_SEARCHED], run.settings.redaction)
-    messages = [engine.messages[id] for id in run.message_ids if id in engine.messages]
+    messages = [engine.data.messages[id] for id in run.message_ids if id in engine.data.messages]
     labels = " ".join(run.settings.labels)
     return "\n".join([run.id, as_text(run.url), labels, result, *map(_text_of, messages)])
 
@@ -690,7 +692,7 @@ def _progress(engine: Any, run: Any) -> View:
 
     A failed run has its error in place of that.
     """
-    pending = (engine.messages.get(id) for id in reversed(run.message_ids))
+    pending = (engine.data.messages.get(id) for id in reversed(run.message_ids))
     next_message = next(
         (
             step_message
@@ -737,11 +739,11 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     workflow_run = engine.workflow.runs.get(id)
     if workflow_run is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
-    first = engine.messages.get(workflow_run.first_message_id)
+    first = engine.data.messages.get(workflow_run.first_message_id)
     tried = [
-        engine.messages[message_id]
+        engine.data.messages[message_id]
         for message_id in workflow_run.message_ids
-        if message_id in engine.messages
+        if message_id in engine.data.messages
     ]
     return {
         **_run_row(engine, workflow_run),
@@ -761,7 +763,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
 @_locked
 def content(engine: Any) -> View:
     engine.sweep()
-    messages = [PublishedMessage(engine, id) for id in engine.messages]
+    messages = [PublishedMessage(engine, id) for id in engine.data.messages]
     runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
     return {
         "count": len(messages),
@@ -817,7 +819,7 @@ def dead_letter_view(letter: DeadLetterView) -> DeadLetter:
 @_locked
 def counts(engine: Any) -> dict[str, Any]:
     """Return the size of each list, and the number of messages in each state."""
-    kinds = Counter(message.kind for message in engine.messages.values())
+    kinds = Counter(message.kind for message in engine.data.messages.values())
     return {
         "messages": kinds["message"],
         "dead-letters": len(engine.dead_letters.all()),
@@ -827,7 +829,7 @@ def counts(engine: Any) -> dict[str, Any]:
         "queues": len(engine.queues.by_name),
         "url-groups": len(engine.url_groups.by_name),
         "flow-control": len(engine.flow_control.by_name),
-        "pending": len(engine.pending),
+        "pending": len(engine.data.pending),
     }
 
 

@@ -84,7 +84,7 @@ def step_of(message: Message) -> dict[str, Any]:
 
 def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:
     """Return the steps of a run in the order in which their messages were published."""
-    messages = [engine.messages[id] for id in run.message_ids if id in engine.messages]
+    messages = [engine.data.messages[id] for id in run.message_ids if id in engine.data.messages]
     return list(_Run(run, messages, engine.clock.now_us()).steps())
 
 

@@ -85,7 +85,7 @@ def _batch_item(
             if is_only and error.status == errors.OVER_QUOTA:
                 raise
             url, what = _shown(item.get("destination")), f"item {number} of a batch"
-            report_rejected_step(engine.report, what, run_id, url, error)
+            report_rejected_step(engine.data.report, what, run_id, url, error)
         return records.error_record(error)
     return _published_answer(engine, result).value
 
@@ -104,7 +104,7 @@ def _published_answer(engine: Engine, result: Published) -> Json:
 
 
 def get_message(engine: Engine, request: Request) -> object:
-    return records.message_record(engine.message(request.segment("id")))
+    return records.message_record(engine.data.message(request.segment("id")))
 
 
 def cancel_message(engine: Engine, request: Request) -> Json:
@@ -138,10 +138,10 @@ def cancel_messages(engine: Engine, request: Request) -> Json:
 
 def _candidates(engine: Engine, chosen: records.Filters) -> list[Message]:
     ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
-    pending = engine.pending
+    pending = engine.data.pending
     if ids is None:
         return list(pending.values())
-    tasks = dict.fromkeys(task for message_id in ids for task in engine.task_ids(message_id))
+    tasks = dict.fromkeys(task for message_id in ids for task in engine.data.task_ids(message_id))
     return [pending[task] for task in tasks if task in pending]
 
 

@@ -41,7 +41,7 @@ def publish(engine: Engine, request: Request) -> Json:
         topic = as_text(destination_of(request)[0])
         raise bad_request(f"invalid destination: topic {topic} has no endpoints")
     message_id = result.accepted[0].message_id
-    message = engine.messages.get(message_id)
+    message = engine.data.messages.get(message_id)
     body: dict[str, object] = {"messageId": message.public_id if message else message_id}
     if result.duplicate:
         return Json(body | {"deduplicated": True}, 202)
@@ -120,13 +120,13 @@ def cancel_message(engine: Engine, request: Request) -> Json:
 
 def list_tasks(engine: Engine, request: Request) -> object:
     now = engine.clock.now_us()
-    tasks = engine.tasks(request.segment("id"))
+    tasks = engine.data.tasks(request.segment("id"))
     return [records.task_record(message, now) for message in tasks]
 
 
 def get_task(engine: Engine, request: Request) -> object:
     task_id = request.segment("id")
-    message = engine.messages.get("msg_" + task_id.removeprefix("task_"))
+    message = engine.data.messages.get("msg_" + task_id.removeprefix("task_"))
     if message is None or not task_id.startswith("task_"):
         raise not_found("task", task_id)
     return records.task_record(message, engine.clock.now_us())

@@ -195,7 +195,7 @@ def _trigger(
     settings = PublishSettings(**read_given(headers))
     if settings.cron is not None:
         raise bad_request("invalid trigger: publish a schedule to the workflow instead")
-    run_id = first_setting(headers, "workflow-runid") or engine.new_id("wfr_")
+    run_id = first_setting(headers, "workflow-runid") or engine.data.new_id("wfr_")
     own = {"workflow-init", "workflow-runid", "workflow-url"}
     sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
     sent += [
@@ -213,7 +213,7 @@ def _trigger(
     (accepted,) = published.accepted
     if accepted.deduplicated:
         # For a duplicate by deduplication id, return the run that the first message started.
-        started = engine.messages.get(accepted.message_id)
+        started = engine.data.messages.get(accepted.message_id)
         if started is not None and started.workflow is not None:
             run_id = started.workflow.run_id
     run = engine.workflow.runs.get(run_id)

@@ -250,7 +250,7 @@ def flow_record(engine: Engine, key: FlowKey) -> Record:
     key.roll(engine.clock.now_us())
     return {
         "flowControlKey": key.key,
-        "waitListSize": sum(message_id in engine.pending for message_id in key.waiting),
+        "waitListSize": sum(message_id in engine.data.pending for message_id in key.waiting),
         "parallelismMax": key.parallelism or 0,
         "parallelismCount": len(key.active),
         "rateMax": key.rate or 0,

@@ -307,7 +307,7 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
             "workflowUrl": as_text(run.invoker.url),
             "workflowRunCreatedAt": run.invoker.created_ms,
         }
-    failure = engine.messages.get(run.failure_message_id or "")
+    failure = engine.data.messages.get(run.failure_message_id or "")
     if failure is not None:
         record["failureFunction"] = _failure(engine, run, failure)
     return record
@@ -327,7 +327,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
         _add_step(groups, record)
     following: list[Record] = []
     for message_id in run.message_ids:
-        message = engine.messages.get(message_id)
+        message = engine.data.messages.get(message_id)
         if message is None or not _is_pending(message, run, shown):
             continue
         if _is_of_parallel_step(message, shown):
@@ -350,7 +350,7 @@ def _add_step(groups: list[Record], record: Record) -> None:
 def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
     """Return the messages that make the HTTP requests of a run's call steps, by the step's id."""
     # A resumed run begins with steps of the run that it continues, which made their requests.
-    messages = [engine.messages.get(step.message_id) for step in run.steps]
+    messages = [engine.data.messages.get(step.message_id) for step in run.steps]
     earlier = [
         message.workflow.run_id for message in messages if message is not None and message.workflow
     ]
@@ -358,7 +358,7 @@ def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
     for run_id in dict.fromkeys([run.id, *reversed(earlier)]):
         calling_run = engine.workflow.runs.get(run_id)
         for message_id in () if calling_run is None else calling_run.message_ids:
-            message = engine.messages.get(message_id)
+            message = engine.data.messages.get(message_id)
             if message is not None and call_type_of(message) == "tocallback":
                 calls.setdefault(called_step(message), message)
     return calls
@@ -386,7 +386,7 @@ def _is_of_parallel_step(message: Message, shown: set[str]) -> bool:
 def _step(
     engine: Engine, run: WorkflowRun, step: RunStep, index: int, calls: dict[str, Message]
 ) -> Record:
-    message = engine.messages.get(step.message_id)
+    message = engine.data.messages.get(step.message_id)
     redaction = run.settings.redaction if message is None else message.settings.redaction
     read = read_step(step.body)
     out = read.get("out")
@@ -466,7 +466,7 @@ def _invoked(engine: Engine, run_id: str | None, redaction: Redaction) -> Record
     if run is None:
         return {}
     redaction = redaction.with_other(run.settings.redaction)
-    started = engine.messages.get(run.first_message_id)
+    started = engine.data.messages.get(run.first_message_id)
     body = run.steps[0].body if run.steps else b"" if started is None else started.body
     return {
         "invokedWorkflowRunId": run.id,
@@ -537,7 +537,7 @@ def _error_text(attempt: Attempt) -> str:
 
 
 def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:
-    source = engine.messages.get(run.failed_message_id or "")
+    source = engine.data.messages.get(run.failed_message_id or "")
     answer = (source and source.last_outcome) or Outcome()
     redaction = run.settings.redaction if source is None else source.settings.redaction
     return {

@@ -174,7 +174,7 @@ class WorkflowRuns:
 
     def _former_run_of(self, message: Message, latest: WorkflowRun | None) -> WorkflowRun | None:
         """Return the run that a retry or a callback is about, if a later run has its id."""
-        origin = self._engine.messages.get(message.retry_of or message.source_id or "")
+        origin = self._engine.data.messages.get(message.retry_of or message.source_id or "")
         run = None if origin is None else self._find_run_of(origin)
         if run is None or latest is None or run is latest or run.id != latest.id:
             return None
@@ -201,7 +201,7 @@ class WorkflowRuns:
         message.settings = own = message.settings._replace(redaction=redaction)
         features = features_of(own)
         if "wf_triggeronconfig" in features:
-            source = self._engine.messages.get(message.source_id or "")
+            source = self._engine.data.messages.get(message.source_id or "")
             is_plain = is_step(message) and message.kind == "message" and failed is None
             own_first = not is_plain or "wf_stepconfig" in features
             takes_retries = (
@@ -274,7 +274,7 @@ class WorkflowRuns:
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
         message_id = None if run is None else run.failure_message_id
-        return None if message_id is None else self._engine.messages.get(message_id)
+        return None if message_id is None else self._engine.data.messages.get(message_id)
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
@@ -329,7 +329,7 @@ class WorkflowRuns:
                 " with that header"
             )
             error = errors.NO_WORKFLOW
-        self._engine.report("no_workflow", text, run_id=run_id, url=url)
+        self._engine.data.report("no_workflow", text, run_id=run_id, url=url)
         return outcome._replace(run_error=error)
 
     def _has_acted(self, run: WorkflowRun, message: Message) -> bool:
@@ -370,7 +370,7 @@ class WorkflowRuns:
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""
         run = self._find_run_of(message)
-        messages = self._engine.messages
+        messages = self._engine.data.messages
         return (
             []
             if run is None
@@ -426,7 +426,7 @@ class WorkflowRuns:
 
     def cancel(self, run: WorkflowRun) -> None:
         now = self._engine.clock.now_us()
-        pending = self._engine.pending
+        pending = self._engine.data.pending
         self._engine.cancel_all(
             [pending[message_id] for message_id in run.message_ids if message_id in pending]
         )
@@ -446,11 +446,11 @@ class WorkflowRuns:
         )
         if delivered_header(message.settings, UNKNOWN_SDK) is not None:
             run.question_id = message.id
-        run.number = self._engine.next_sequence()
+        run.number = self._engine.data.next_sequence()
         run.former = self._latest_with_messages(self.runs.get(run.id))
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         run.message_ids.append(message.id)
-        retried = self._engine.messages.get(message.retry_of or "")
+        retried = self._engine.data.messages.get(message.retry_of or "")
         repeated = None if retried is None else self._find_run_of(retried)
         if repeated is not None:
             run.invoker, run.depth = repeated.invoker, repeated.depth
@@ -475,7 +475,7 @@ class WorkflowRuns:
 
     def _latest_with_messages(self, run: WorkflowRun | None) -> WorkflowRun | None:
         """Return the latest of a run and its former ones of which a message waits or can be retried."""
-        pending, messages = self._engine.pending, self._engine.messages
+        pending, messages = self._engine.data.pending, self._engine.data.messages
         while run is not None and not any(
             message_id in pending
             or (message_id in messages and messages[message_id].state == "FAILED")
@@ -487,7 +487,7 @@ class WorkflowRuns:
     def _note_failure_callback(self, message: Message) -> None:
         # Find the run through the source: clients add the run's id to their own failure callbacks,
         # but a plain failure URL has no headers.
-        messages = self._engine.messages
+        messages = self._engine.data.messages
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
         source = messages.get(str(about))
@@ -500,7 +500,7 @@ class WorkflowRuns:
             self._update_source(message)
 
     def _update_source(self, failure: Message) -> None:
-        source = self._engine.messages.get(failure.failure_of or "")
+        source = self._engine.data.messages.get(failure.failure_of or "")
         if source is not None:
             source.failure_function_state = callback_state(failure)
 
@@ -517,7 +517,7 @@ class WorkflowRuns:
         elif invoking.state == "RUN_FAILED":
             # Deliver nothing to the failed run. A run that resumes it begins with this step.
             body = json.dumps(step).encode()
-            invoking.steps.append(RunStep(self._engine.new_message_id(), body, at_us, run.id))
+            invoking.steps.append(RunStep(self._engine.data.new_message_id(), body, at_us, run.id))
             invoking.step_count += 1
             invoking.context_bytes += len(body)
 
@@ -527,17 +527,17 @@ class WorkflowRuns:
             pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
             message_id = self._publish_step(invoker.url, pairs, step)
             # A duplicate by deduplication id may repeat a message that has finished.
-            message = self._engine.pending.get(message_id)
+            message = self._engine.data.pending.get(message_id)
             if message is not None:
                 message.invoked_run_id = run.id
         except QueueError as error:
             # Record the error in the timeline of this run, which finishes regardless.
-            started = self._engine.messages.get(run.first_message_id)
+            started = self._engine.data.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)
             run_id, url = as_text(invoker.run_id), as_text(invoker.url)
             what = "the result of a run that it invoked"
-            report_rejected_step(self._engine.report, what, run_id, url, error)
+            report_rejected_step(self._engine.data.report, what, run_id, url, error)
 
     def _publish_step(self, url: str, headers: HeaderList, step: dict[str, Any]) -> str:
         """Publish a step of a run for the queue itself; return the message's id."""
@@ -575,7 +575,7 @@ class WorkflowRuns:
         message_id = self._publish_step(as_wire(url), pairs, timed_out)
         deadline = now + timeout_us
         # A duplicate by deduplication id may repeat a message that has finished.
-        message = self._engine.pending.get(message_id)
+        message = self._engine.data.pending.get(message_id)
         if message is not None:
             message.wait_timeout_us, message.wait_deadline_us = timeout_us, deadline
         waiter = EventWait(event_id, run_id, message_id, deadline, request, header_map(headers))
@@ -615,7 +615,7 @@ class WorkflowRuns:
     def _wake(self, waiter: EventWait, data: bytes) -> None:
         """Deliver the wait's message now, unless it has been cancelled."""
         self._drop_wait(waiter.message_id)
-        message = self._engine.pending.get(waiter.message_id)
+        message = self._engine.data.pending.get(waiter.message_id)
         if message is None:
             return
         now = self._engine.clock.now_us()
@@ -648,7 +648,7 @@ class WorkflowRuns:
     def first_message(self, message: Message) -> Message:
         """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
         run = self.require_run_of(message)
-        started = self._engine.messages.get(run.first_message_id)
+        started = self._engine.data.messages.get(run.first_message_id)
         return existing(started, "first message of workflow run", run.id)
 
     def resume(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
@@ -661,14 +661,14 @@ class WorkflowRuns:
             return self.restart(message, overrides)
         old = self.require_run_of(message)
         new = WorkflowRun(
-            self._engine.new_id("wfr_"),
+            self._engine.data.new_id("wfr_"),
             old.url,
             self._engine.clock.now_us(),
             old.first_message_id,
             settings_to_republish(old.settings, overrides),
             old.caller_ip,
         )
-        new.invoker, new.number = old.invoker, self._engine.next_sequence()
+        new.invoker, new.number = old.invoker, self._engine.data.next_sequence()
         new.steps, new.depth = list(old.steps), old.depth
         # Publishing the failed step counts it again.
         new.step_count = old.step_count - _counts(message)
@@ -688,7 +688,7 @@ class WorkflowRuns:
         """Start a run with the first message of a failed message's run, as for ``resume()``."""
         old = self.require_run_of(message)
         started = self.first_message(message)
-        new_id = self._engine.new_id("wfr_")
+        new_id = self._engine.data.new_id("wfr_")
         settings = settings_to_republish(old.settings, overrides, started.max_retries)
         body = old.steps[0].body if old.steps else started.body
         self._publish_in_run(started, new_id, settings, body, init=True)
@@ -711,7 +711,7 @@ class WorkflowRuns:
         if step.get("targetStep") or (step.get("concurrent") or 1) != 1:
             raise bad_request(f"step {step.get('stepName')!r} is one of parallel steps")
         new = WorkflowRun(
-            self._engine.new_id("wfr_"),
+            self._engine.data.new_id("wfr_"),
             old.url,
             self._engine.clock.now_us(),
             old.first_message_id,
@@ -723,7 +723,7 @@ class WorkflowRuns:
             first = body if first_body is None else first_body
             self._publish_in_run(message, new.id, settings, first, init=True)
             return self.get(new.id)
-        new.number, new.depth = self._engine.next_sequence(), old.depth
+        new.number, new.depth = self._engine.data.next_sequence(), old.depth
         new.steps = old.steps[:position]
         if first_body is not None:
             new.steps[0] = new.steps[0]._replace(body=first_body)

@@ -79,4 +79,4 @@ class Bench:
         return [(at_us - self.start_us) / SECOND for at_us in self.sent_us]
 
     def state(self, message_id: str) -> str:
-        return self.engine.messages[message_id].state
+        return self.engine.data.messages[message_id].state

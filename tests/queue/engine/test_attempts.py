@@ -74,18 +74,18 @@ def test_fields_of_attempts(bench: Bench) -> None:
             attempt.wait_reason, attempt.state, attempt.status, attempt.is_final,
             ((attempt.ended_us or 0) - bench.start_us) / SECOND,
         )
-        for attempt in bench.engine.attempts
+        for attempt in bench.engine.data.attempts
     ]  # fmt: skip
     assert fields == [
         (1, 3, 3, "delay", "failed", 500, False, 4),
         (2, 9, 5, "retry delay 5000", "delivered", 200, True, 10),
     ]
-    for attempt in bench.engine.attempts:
+    for attempt in bench.engine.data.attempts:
         assert (attempt.message_id, attempt.kind) == (message_id, "message")
         assert attempt.url == "https://app.example.com/hök"
         assert (attempt.headers, attempt.body, attempt.where) == ({"x-a": "1"}, b"body", "here")
     assert bench.engine.timers == {}
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     assert message.last_outcome is not None
     assert message.last_outcome.status == 200
 
@@ -95,7 +95,7 @@ def test_kinds_of_attempts_are_those_of_their_messages(bench: Bench) -> None:
     bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.advance(0)
     kinds: list[Kind] = ["message", "callback", "failure_callback"]
-    assert [attempt.kind for attempt in bench.engine.attempts] == kinds
+    assert [attempt.kind for attempt in bench.engine.data.attempts] == kinds
 
 
 def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
@@ -150,7 +150,7 @@ def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
 
     bench.engine.workflow = Steps(bench.engine)
     step = bench.publish(Delay="1s", Workflow_RunId="r")
-    bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
+    bench.engine.data.messages[step].workflow = WorkflowPart("r", URL, "step")
     bench.clock.advance("1s")
     assert [delivery.body for delivery in bench.sent] == [f"{step} at {SECOND}".encode()]
     assert first(bench.sent[0].headers, "Upstash-Workflow-RunId") == "r"
@@ -167,7 +167,7 @@ def test_a_handler_knows_which_message_it_answers_to(bench: Bench, how: str) -> 
     bench.answer = answer
     ids = [bench.publish() for _ in range(2)]
     drive(bench, how)
-    assert causes == [bench.engine.messages[message_id] for message_id in ids]
+    assert causes == [bench.engine.data.messages[message_id] for message_id in ids]
     assert causing.get() is None
 
 
@@ -196,7 +196,7 @@ def test_a_signature_is_spoiled_as_a_fault_says(
     assert delivery.body == body
     # The signature covers the published body.
     assert bench.signer.signatures == [(URL, b"x", *key) for key in keys]
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     assert faults.seen == [(message, faults.seen[0][1])]
     assert faults.seen[0][1].message_id == message_id
     assert message.attempts[0].faults == names
@@ -211,7 +211,7 @@ def test_the_second_answer_to_a_duplicate_counts(bench: Bench, how: str) -> None
     assert len(bench.sent) == 2
     assert bench.sent[0] is bench.sent[1]
     assert bench.state(message_id) == "DELIVERED"
-    assert len(bench.engine.attempts) == 1
+    assert len(bench.engine.data.attempts) == 1
 
 
 def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
@@ -219,7 +219,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=2 * SECOND)
     message_id = bench.publish()
     bench.clock.advance("2s")
-    lost, again = bench.engine.attempts
+    lost, again = bench.engine.data.attempts
     assert (lost.state, lost.status, lost.is_final) == ("lost", 200, False)
     assert (lost.ended_us, again.at_us) == (bench.start_us + 2 * SECOND,) * 2
     assert (again.waited_us, again.state) == (0, "in flight")
@@ -227,11 +227,11 @@ def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
     assert bench.state(message_id) == "ACTIVE"
     bench.clock.advance("2s")
     assert bench.state(message_id) == "DELIVERED"
-    assert [row.state for row in bench.engine.messages[message_id].log] == [
+    assert [row.state for row in bench.engine.data.messages[message_id].log] == [
         "CREATED", "ACTIVE", "ACTIVE", "DELIVERED",
     ]  # fmt: skip
     # A repetition after a lost response does not count as a retry.
-    assert bench.engine.messages[message_id].retried == 0
+    assert bench.engine.data.messages[message_id].retried == 0
 
 
 def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
@@ -269,7 +269,7 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     bench = Bench(loop_limit=5)
     bench.answer = lambda delivery: Outcome(500)
     message_id = bench.publish(Retries="20", Retry_Delay="0")
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     with pytest.raises(LoopError) as caught:
         bench.clock.advance(0)
     assert str(caught.value) == (
@@ -299,7 +299,10 @@ def test_messages_published_at_an_earlier_time_are_not_in_the_chain() -> None:
     for _ in range(5):
         bench.clock.advance("1s")
     assert bench.times() == [second for second in range(6) for _ in range(4)]
-    assert max(message.depth for message in bench.engine.messages.values() if message.attempts) == 3
+    assert (
+        max(message.depth for message in bench.engine.data.messages.values() if message.attempts)
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,7 +316,7 @@ def test_messages_published_at_an_earlier_time_are_not_in_the_chain() -> None:
 def test_fatal_exceptions_in_the_background_reach_the_driving_call(
     bench: Bench, error: type[BaseException], driving: bool, leaves: bool
 ) -> None:
-    bench.engine.lane = "background"
+    bench.engine.data.lane = "background"
 
     def answer(delivery: Delivery) -> Outcome:
         raise error
@@ -326,14 +329,14 @@ def test_fatal_exceptions_in_the_background_reach_the_driving_call(
             bench.clock.advance(0)
         else:
             attempt = bench.engine.run(message_id, bench.start_us)
-            assert attempt is bench.engine.attempts[0]
+            assert attempt is bench.engine.data.attempts[0]
 
     if leaves:
         with pytest.raises(error):
             run()
     else:
         run()
-    assert isinstance(bench.engine.attempts[0].exception, error)
+    assert isinstance(bench.engine.data.attempts[0].exception, error)
     assert bench.state(message_id) == "RETRY"
 
 
@@ -345,7 +348,7 @@ def test_exceptions_of_handlers_on_a_loop_are_kept(bench: Bench) -> None:
     bench.publish()
     with pytest.raises(LookupError):
         drive(bench, "on a loop")
-    assert isinstance(bench.engine.attempts[0].exception, LookupError)
+    assert isinstance(bench.engine.data.attempts[0].exception, LookupError)
     assert causing.get() is None
 
 
@@ -358,7 +361,7 @@ def test_an_answer_at_the_end_of_the_timeout_is_one(
     bench.clock.advance("9s")
     assert bench.state(message_id) == "ACTIVE"
     bench.clock.advance("1s")
-    (attempt,) = bench.engine.attempts
+    (attempt,) = bench.engine.data.attempts
     assert (attempt.where, attempt.ended_us) == ("wsgi", bench.start_us + 10 * SECOND)
     if delivered:
         assert bench.state(message_id) == "DELIVERED"
@@ -386,7 +389,7 @@ def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, 
     bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
     message_id = bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.advance(0)
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     assert asked == [(message, "callback", CALLBACK), (message, "failure_callback", FAILURE)]
     assert [delivery.url for delivery in bench.sent] == [URL, comes]
 
@@ -411,7 +414,7 @@ def test_responses_that_are_not_retried(
     message_id = bench.publish(Failure_Callback=CALLBACK)
     bench.clock.advance(0)
     assert bench.state(message_id) == ("FAILED" if final else "RETRY")
-    assert bench.engine.attempts[0].is_final is final
+    assert bench.engine.data.attempts[0].is_final is final
     assert [delivery.url for delivery in bench.sent] == [URL, CALLBACK][: 1 + final]
 
 
@@ -422,9 +425,9 @@ def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     bench.engine.cancel(message_id)
     bench.answer = lambda delivery: Outcome(200)
     bench.clock.advance("1m")
-    (attempt,) = bench.engine.messages[message_id].attempts
+    (attempt,) = bench.engine.data.messages[message_id].attempts
     assert (attempt.is_final, attempt.state) == (True, "failed")
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     assert (message.state, message.finished_us) == ("CANCELED", bench.start_us + SECOND)
     assert (message.dlq_id, message.last_error_us) == (None, bench.start_us + SECOND)
     # The callback reports the attempt; a cancelled message has no failure callback.
@@ -459,15 +462,15 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, dri
         with pytest.raises(LookupError):
             bench.clock.advance(0)
     else:
-        bench.engine.lane = "background"
+        bench.engine.data.lane = "background"
         assert bench.engine.start(message_id, bench.start_us) is None
-    assert isinstance(bench.engine.attempts[0].exception, LookupError)
+    assert isinstance(bench.engine.data.attempts[0].exception, LookupError)
     assert (bench.state(message_id), bench.sent) == ("RETRY", [])
 
 
 def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
     bench = Bench(loop_limit=5)
-    message = bench.engine.messages[bench.publish()]
+    message = bench.engine.data.messages[bench.publish()]
     message.depth, message.chain, message.drive = 5, 51, bench.clock.drives + 1
     with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.advance(0)

@@ -31,7 +31,7 @@ def test_no_answer_is_a_failed_attempt(bench: Bench) -> None:
     message_id = bench.publish(Retries="0", Callback=CALLBACK)
     bench.clock.advance(0)
     assert bench.state(message_id) == "FAILED"
-    row = next(e for e in bench.engine.messages[message_id].log if e.state == "ERROR")
+    row = next(e for e in bench.engine.data.messages[message_id].log if e.state == "ERROR")
     assert row.error == "ConnectionRefusedError: refused"
 
 
@@ -78,7 +78,7 @@ def test_fields_of_a_delivery(bench: Bench) -> None:
     bench.publish(Forward_X_A="1")
     bench.clock.advance(0)
     (only,) = bench.sent
-    message_id = next(iter(bench.engine.messages))
+    message_id = next(iter(bench.engine.data.messages))
     assert only.message_id == message_id
     assert (only.method, only.url, only.body) == ("POST", URL, b"x")
     assert bench.signer.signatures == [(URL, b"x", None, 0)]
@@ -114,24 +114,24 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
     message_id = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
     bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"
-    text = timeline(bench.engine, bench.engine.messages[message_id])
+    text = timeline(bench.engine, bench.engine.data.messages[message_id])
     assert "a callback was not published: quota maxQueues exceeded" in text
 
 
 def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     bench = Bench(loop_limit=20)
-    bench.engine.lane = "background"
+    bench.engine.data.lane = "background"
     reports = bench.reports
     bench.publish_on_delivery()
     bench.publish()
     bench.clock.advance(0)
     assert len(reports) == 1
     assert "endless loop: 20 deliveries" in reports[0]
-    (left,) = bench.engine.pending.values()
+    (left,) = bench.engine.data.pending.values()
     assert waiting_text(bench.engine, left, bench.clock.now_us()) == (
         "waits: stopped in an endless loop; cancel it or publish it again"
     )
-    (waiting,) = bench.engine.pending.values()
+    (waiting,) = bench.engine.data.pending.values()
     assert bench.engine.cancel(waiting.id) == 1
 
 
@@ -170,7 +170,7 @@ def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
     bench.engine.cancel(message_id)
     bench.clock.advance("1h")
     assert bench.state(message_id) == "CANCELED"
-    assert bench.engine.messages[message_id].finished_us == bench.start_us + 10 * SECOND
+    assert bench.engine.data.messages[message_id].finished_us == bench.start_us + 10 * SECOND
     assert len(bench.sent) == 1
 
 
@@ -209,7 +209,7 @@ def test_a_copy_can_be_restored_any_number_of_times(bench: Bench) -> None:
         assert bench.state(message_id) == "FAILED"
         # One retry of the first message, and four attempts of each of the others less the two made.
         assert len(bench.sent) - before == 1 + 4 * 4 - 2
-        assert bench.engine.pending == {}
+        assert bench.engine.data.pending == {}
 
 
 def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
@@ -219,7 +219,7 @@ def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
     bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
     bench.engine.restore(empty)
     assert bench.clock.next_due_us() is None
-    assert (bench.engine.messages, bench.engine.pending) == ({}, {})
+    assert (bench.engine.data.messages, bench.engine.data.pending) == ({}, {})
 
 
 @pytest.mark.parametrize("takes", [0, 10])
@@ -234,7 +234,7 @@ def test_a_reset_during_an_attempt_ends_it_quietly(bench: Bench, takes: int) -> 
     bench.publish(Callback=CALLBACK, Queue_Name="q", Retries="5")
     bench.clock.advance("1d")
     assert len(bench.sent) == 1
-    assert bench.engine.messages == {}
+    assert bench.engine.data.messages == {}
     assert bench.clock.next_due_us() is None
 
 
@@ -264,7 +264,7 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
         .message_id
         for headers in ([("Upstash-Delay", "10s")], [])
     )
-    waits = {message.id: message.wait_reason for message in bench.engine.messages.values()}
+    waits = {message.id: message.wait_reason for message in bench.engine.data.messages.values()}
     assert waits == {delayed: "delay", next_one: "turn in queue q"}
 
 
@@ -273,13 +273,13 @@ def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: B
     publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [message.message_id for message in accepted]
-    (shared,) = {bench.engine.messages[message_id].public_id for message_id in ids}
+    (shared,) = {bench.engine.data.messages[message_id].public_id for message_id in ids}
     assert shared not in ids
-    assert bench.engine.message(shared).id == ids[0]
-    assert [task.id for task in bench.engine.tasks(shared)] == ids
+    assert bench.engine.data.message(shared).id == ids[0]
+    assert [task.id for task in bench.engine.data.tasks(shared)] == ids
     assert bench.engine.cancel(shared) == 2
     bench.clock.advance("1h")
-    for ask in (bench.engine.message, bench.engine.cancel):
+    for ask in (bench.engine.data.message, bench.engine.cancel):
         bench.clock.advance("1h")
         with pytest.raises(QueueError, match=rf"^message {shared} not found$"):
             ask(shared)
@@ -290,12 +290,12 @@ def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
     publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [message.message_id for message in accepted]
-    shared = bench.engine.messages[ids[0]].public_id
+    shared = bench.engine.data.messages[ids[0]].public_id
     saved = bench.engine.snapshot()
     for _ in range(2):
-        bench.engine.groups_of_tasks[shared].clear()
+        bench.engine.data.groups_of_tasks[shared].clear()
         bench.engine.restore(saved)
-        assert [task.id for task in bench.engine.tasks(shared)] == ids
+        assert [task.id for task in bench.engine.data.tasks(shared)] == ids
 
 
 def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
@@ -310,7 +310,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     bench.publish(Retries="0")
     bench.clock.advance(0)
     bench.sent.clear()
-    held = list(engine.messages)
+    held = list(engine.data.messages)
     assert str(engine.snapshot()) != nothing
     twin = engine.twin(clock, Ids(2))
     assert str(twin.snapshot()) == nothing
@@ -322,7 +322,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     assert ("Upstash-Region", "EU-CENTRAL-1") in delivery.headers
     # Its deliveries are not intercepted, and only an interceptor signs.
     assert "Upstash-Signature" not in dict(delivery.headers)
-    assert list(engine.messages) == held
+    assert list(engine.data.messages) == held
     # A twin shares the signing keys with its engine.
     twin.keys.rotate()
     assert (engine.keys.current, engine.keys.next) == ("next", "new")
@@ -376,7 +376,7 @@ def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
     bench.clock.advance(0)
     bench.engine.restore(bench.engine.snapshot())
     assert overtaking == []
-    bench.engine.cancel(next(iter(bench.engine.pending)))
+    bench.engine.cancel(next(iter(bench.engine.data.pending)))
     assert bench.engine.next_due_us() is None
     # A message that is overtaken in its queue waits there, without a due time.
     bench.answer = lambda delivery: Outcome(200, virtual_us=7 * SECOND)

@@ -21,12 +21,14 @@ def known(scene: Scene) -> set[str]:
     """Return the ids of all messages that any part of the queue still refers to."""
     engine = scene.queue._engine
     rows = {row["messageId"] for row in scene.get("/v2/events")["events"]}
-    assert rows == {message.public_id for message in engine.messages.values() if not message.in_run}
+    assert rows == {
+        message.public_id for message in engine.data.messages.values() if not message.in_run
+    }
     seen = {message.id for message in scene.queue.messages()}
     assert seen == {attempt.message_id for attempt in scene.queue.attempts()} | {
         message.id for message in scene.queue.pending()
     }
-    assert seen == {message.public_id for message in engine.messages.values()}
+    assert seen == {message.public_id for message in engine.data.messages.values()}
     return seen
 
 
@@ -114,7 +116,7 @@ def test_a_task_of_v1_is_forgotten_with_its_message() -> None:
         scene.queue.clock.advance("30m")
         scene.queue.messages()
         assert scene.request("GET", f"/v1/messages/{message}/tasks").status == 404
-        assert scene.queue._engine.groups_of_tasks == {}
+        assert scene.queue._engine.data.groups_of_tasks == {}
 
 
 def step(scene: Scene, run: str, init: str = "false", **headers: str) -> str:
@@ -133,7 +135,7 @@ def test_a_snapshot_brings_back_what_is_forgotten_later() -> None:
         scene.queue.restore(saved)
         assert scene.queue.messages() == []
         scene.queue.restore(saved)
-        assert message in scene.queue._engine.messages
+        assert message in scene.queue._engine.data.messages
 
 
 @pytest.mark.parametrize(
@@ -164,12 +166,12 @@ def test_a_message_is_forgotten_exactly_when_its_span_is_over() -> None:
     message_id = bench.publish(Delay="5s")
     bench.clock.advance("15s")
     sweep(bench)
-    assert message_id not in bench.engine.messages
+    assert message_id not in bench.engine.data.messages
     other = bench.publish()
     bench.clock.advance(0)
     bench.clock.advance("9.999999s")
     sweep(bench)
-    assert other in bench.engine.messages
+    assert other in bench.engine.data.messages
 
 
 def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> None:
@@ -179,10 +181,10 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
     bench.clock.advance(0)
     bench.clock.advance("59s")
     sweep(bench)
-    assert len(bench.engine.messages) == len(bench.engine.dead_letters.by_id) == 1
+    assert len(bench.engine.data.messages) == len(bench.engine.dead_letters.by_id) == 1
     bench.clock.advance("20s")
     sweep(bench)
-    assert (bench.engine.messages, bench.engine.dead_letters.by_id) == ({}, {})
+    assert (bench.engine.data.messages, bench.engine.dead_letters.by_id) == ({}, {})
 
 
 @pytest.mark.parametrize("setting", ["paused", "pinned_parallelism", "pinned_rate", None])
@@ -194,7 +196,7 @@ def test_pinned_and_paused_keys_are_not_forgotten(setting: str | None) -> None:
         setattr(bench.engine.flow_control.by_name["k"], setting, True)
     bench.clock.advance("10s")
     sweep(bench)
-    assert bench.engine.messages == {}
+    assert bench.engine.data.messages == {}
     assert ("k" in bench.engine.flow_control.by_name) is (setting is not None)
 
 
@@ -204,7 +206,7 @@ def test_the_log_is_forgotten_with_its_messages() -> None:
         bench.publish()
         bench.clock.advance("1s")
     rows, _ = bench.engine.log_page(Filters(), 1000)
-    assert {row.message_id for row in rows} == set(bench.engine.messages)
+    assert {row.message_id for row in rows} == set(bench.engine.data.messages)
     assert [row.state for row in rows[:3]] == ["DELIVERED", "ACTIVE", "CREATED"]
 
 

@@ -24,7 +24,7 @@ def rows(bench: Bench, message_id: str) -> list[tuple[Any, ...]]:
             row.error,
             None if row.outcome is None else row.outcome.status,
         )
-        for row in bench.engine.messages[message_id].log
+        for row in bench.engine.data.messages[message_id].log
     ]
 
 
@@ -41,7 +41,7 @@ def test_the_log_of_a_message_that_comes_at_last(bench: Bench) -> None:
         ("ACTIVE", 15, None, None, None),
         ("DELIVERED", 15, None, None, 200),
     ]
-    assert bench.engine.messages[message_id].finished_us == bench.start_us + 15 * SECOND
+    assert bench.engine.data.messages[message_id].finished_us == bench.start_us + 15 * SECOND
 
 
 def test_the_log_of_a_message_that_is_given_up(bench: Bench) -> None:
@@ -53,7 +53,7 @@ def test_the_log_of_a_message_that_is_given_up(bench: Bench) -> None:
         ("ERROR", 0, None, failed, 500),
         ("FAILED", 0, None, failed, 500),
     ]
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     assert (message.due_us, message.finished_us) == (None, bench.start_us)
 
 
@@ -82,9 +82,9 @@ def test_why_a_first_attempt_is_when_it_is(
     bench: Bench, headers: dict[str, str], waited: int, why: str
 ) -> None:
     message_id = bench.publish(**headers)
-    assert bench.engine.messages[message_id].wait_reason == why
+    assert bench.engine.data.messages[message_id].wait_reason == why
     bench.clock.advance("1m")
-    (attempt,) = bench.engine.attempts
+    (attempt,) = bench.engine.data.attempts
     assert (attempt.waited_us, attempt.wait_reason) == (waited * SECOND, why)
 
 
@@ -96,11 +96,11 @@ def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
         bench.clock.advance("1h")
     assert bench.times() == list(range(52))
     # The pending message is due immediately and starts a chain of its own.
-    (left,) = bench.engine.pending.values()
+    (left,) = bench.engine.data.pending.values()
     assert left.due_us == bench.clock.now_us()
     bench.answer = lambda delivery: Outcome(200)
     bench.clock.advance(0)
-    assert bench.engine.pending == {}
+    assert bench.engine.data.pending == {}
 
 
 def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
@@ -181,7 +181,7 @@ def _publish_from_another_process(bench: Bench) -> None:
 
 def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() -> None:
     bench = Bench(loop_limit=5)
-    bench.engine.lane = "background"
+    bench.engine.data.lane = "background"
     _publish_from_another_process(bench)
     bench.publish()
     for _ in range(4):
@@ -193,7 +193,7 @@ def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() ->
 @pytest.mark.parametrize("is_certain", [False, True])
 def test_a_chain_within_one_call_has_the_same_limit_in_the_background(is_certain: bool) -> None:
     bench = Bench(loop_limit=5)
-    bench.engine.lane = "background"
+    bench.engine.data.lane = "background"
     if is_certain:
         bench.publish_on_delivery(Delay="1s")
     else:
@@ -207,9 +207,9 @@ def test_a_chain_within_one_call_has_the_same_limit_in_the_background(is_certain
 
 @pytest.mark.parametrize("lane", ["driven", "background"])
 def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) -> None:
-    bench.engine.lane = lane
+    bench.engine.data.lane = lane
     ids = [bench.publish() for _ in range(3)]
-    messages = [bench.engine.messages[message_id] for message_id in ids]
+    messages = [bench.engine.data.messages[message_id] for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
         message.drive = bench.engine.drive
@@ -220,7 +220,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     def caused(source: Any) -> tuple[int, int]:
         def publish() -> tuple[int, int]:
             causing.set(source)
-            made = bench.engine.messages[bench.publish()]
+            made = bench.engine.data.messages[bench.publish()]
             return made.chain, made.depth
 
         return copy_context().run(publish)
@@ -243,7 +243,7 @@ def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) ->
     assert begun[1] is not None
     begun[1].message.depth = begun[1].message.chain = 7
     bench.engine.finish(begun[0], Outcome(200))
-    callback = list(bench.engine.messages.values())[-1]
+    callback = list(bench.engine.data.messages.values())[-1]
     assert callback.source_id == ids[0]
     assert (callback.depth, callback.chain) == (1, 1)
 
@@ -254,12 +254,12 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     bench.clock.advance(0)
     delivered, first, second = (bench.publish(Delay="1h") for _ in range(3))
     messages = [
-        bench.engine.messages[message_id]
+        bench.engine.data.messages[message_id]
         for message_id in (delivered, under_way, first, first, second)
     ]
     bench.engine.cancel(delivered)
     assert bench.engine.cancel_all(messages) == 3
-    assert bench.engine.pending == {}
+    assert bench.engine.data.pending == {}
     bench.clock.advance("2h")
     assert {bench.state(message.id) for message in messages} == {"CANCELED"}
     assert bench.times() == [0]

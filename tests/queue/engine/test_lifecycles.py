@@ -187,7 +187,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 1000))
     def cancel(self, pick: int) -> None:
-        pending = list(self.engine.pending.values())
+        pending = list(self.engine.data.pending.values())
         if pending:
             self.engine.cancel_all([pending[pick % len(pending)]])
 
@@ -245,11 +245,11 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def who_is_pending_waits_for_something(self) -> None:
         engine = self.engine
-        for message in engine.pending.values():
+        for message in engine.data.pending.values():
             assert message.state not in ENDS
             waits = (
                 message.due_us is not None
-                or message.id in engine.in_flight
+                or message.id in engine.data.in_flight
                 or any(
                     message.id in queue.waiting or message.id in queue.parked
                     for queue in engine.queues.by_name.values()
@@ -262,9 +262,10 @@ class Lives(RuleBasedStateMachine):
             assert len(queue.active) <= queue.parallelism
         narrow = engine.flow_control.by_name.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
-        assert set(engine.in_flight) <= engine.active
+        assert set(engine.data.in_flight) <= engine.active
         assert all(
-            message_id in engine.in_flight or engine.messages[message_id].due_us is not None
+            message_id in engine.data.in_flight
+            or engine.data.messages[message_id].due_us is not None
             for message_id in engine.active
         )
         most = engine.limits.parallelism
@@ -293,23 +294,23 @@ class Lives(RuleBasedStateMachine):
 
     def _everything_ended_once(self) -> None:
         engine = self.engine
-        assert not engine.pending
-        assert not engine.in_flight
+        assert not engine.data.pending
+        assert not engine.data.in_flight
         assert not engine.active
-        assert self.accepted <= set(engine.messages) | set(engine.groups_of_tasks)
-        for message in engine.messages.values():
+        assert self.accepted <= set(engine.data.messages) | set(engine.data.groups_of_tasks)
+        for message in engine.data.messages.values():
             ends = [entry.state for entry in message.log if entry.state in ENDS]
             assert ends == [message.state]
             assert (message.dlq_id is not None) == (message.state == "FAILED")
             assert message.open_children == 0
         sends = Counter((message_id, attempt) for message_id, attempt, _ in self.sent)
-        tasks = {task for ids in engine.groups_of_tasks.values() for task in ids}
-        shared = {engine.messages[task].public_id for task in tasks}
+        tasks = {task for ids in engine.data.groups_of_tasks.values() for task in ids}
+        shared = {engine.data.messages[task].public_id for task in tasks}
         extra = sum(n - 1 for (key, _), n in sends.items() if key not in shared)
         assert extra <= self.crash.crashed
 
     def _attempts_were_on_time(self) -> None:
-        for message in self.engine.messages.values():
+        for message in self.engine.data.messages.values():
             for attempt in message.attempts:
                 assert attempt.at_us >= message.not_before_us
             held = message.queue_name or message.settings.flow or self.paused_at_some_time
@@ -335,7 +336,7 @@ class Lives(RuleBasedStateMachine):
         in_queue = sorted(
             (
                 message
-                for message in self.engine.messages.values()
+                for message in self.engine.data.messages.values()
                 if message.queue_name == "single"
             ),
             key=lambda item: item.number,
@@ -350,7 +351,9 @@ class Lives(RuleBasedStateMachine):
         for name in QUEUES:
             started = [
                 queued.attempts[0].sequence
-                for queued in sorted(self.engine.messages.values(), key=lambda item: item.number)
+                for queued in sorted(
+                    self.engine.data.messages.values(), key=lambda item: item.number
+                )
                 if queued.queue_name == name
                 and queued.attempts
                 and queued.settings.flow is None
@@ -360,13 +363,15 @@ class Lives(RuleBasedStateMachine):
 
     def _about(self, message: Message) -> list[Message]:
         direct = [
-            caused for caused in self.engine.messages.values() if caused.source_id == message.id
+            caused
+            for caused in self.engine.data.messages.values()
+            if caused.source_id == message.id
         ]
         return direct + [deeper for caused in direct for deeper in self._about(caused)]
 
     def _flows_kept_their_limits(self) -> None:
         spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for message in self.engine.messages.values():
+        for message in self.engine.data.messages.values():
             if message.settings.flow is not None:
                 for attempt in message.attempts:
                     end = attempt.ended_us or attempt.at_us
@@ -385,10 +390,10 @@ class Lives(RuleBasedStateMachine):
 
     def _callbacks_match_attempts(self) -> None:
         about: dict[str, list[Message]] = defaultdict(list)
-        for message in self.engine.messages.values():
+        for message in self.engine.data.messages.values():
             if message.source_id is not None:
                 about[message.source_id].append(message)
-        for message in self.engine.messages.values():
+        for message in self.engine.data.messages.values():
             kinds = Counter(caused.kind for caused in about[message.id])
             attempts = [attempt for attempt in message.attempts if attempt.state != "lost"]
             wanted = len(attempts) if message.settings.callback else 0

@@ -54,7 +54,7 @@ def test_a_message_has_the_fields_of_its_group(bench: Bench) -> None:
     endpoint.name = "first"
     for _ in range(2):
         (accepted,) = publish(bench, "g", Retries="0").accepted
-        message = bench.engine.messages[accepted.message_id]
+        message = bench.engine.data.messages[accepted.message_id]
         fields = (message.topic_name, message.endpoint_name, message.url)
         assert fields == ("g", "first", URL)
         assert (message.kind, message.api) == ("message", "v2")
@@ -83,7 +83,7 @@ def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
     group(bench, "g", URL, OTHER)
     with pytest.raises(QueueError, match="the run has ended"):
         publish(bench, "g", Workflow_RunId="r")
-    assert (steps.accepted, bench.engine.messages) == ([], {})
+    assert (steps.accepted, bench.engine.data.messages) == ([], {})
     steps.most = 2
     bench.clock.advance("3s")
     ids = [message.message_id for message in publish(bench, "g", Workflow_RunId="r").accepted]
@@ -98,7 +98,7 @@ def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(
     bench.engine.workflow = steps
     message_id = bench.publish(Delay="1s", Callback=CALLBACK, Callback_Workflow_RunId="r")
     bench.clock.advance("1s")
-    source = bench.engine.messages[message_id]
+    source = bench.engine.data.messages[message_id]
     assert list(source.lost_callbacks) == (["the run has ended"] if refuses else [])
     assert source.open_children == 0
     assert [delivery.url for delivery in bench.sent] == ([URL] if refuses else [URL, CALLBACK])
@@ -112,7 +112,7 @@ def test_a_callback_that_starts_a_run_in_progress_is_not_published(bench: Bench)
     message_id = bench.publish(**again, Callback=CALLBACK)
     bench.clock.advance(0)
     assert [delivery.url for delivery in bench.sent] == [OTHER, URL]
-    source = bench.engine.messages[message_id]
+    source = bench.engine.data.messages[message_id]
     assert (list(source.lost_callbacks), source.open_children) == ([RUN_EXISTS], 0)
 
 
@@ -126,7 +126,7 @@ def test_settings_of_a_schedule(bench: Bench) -> None:
     assert (schedule.caller_ip, schedule.api) == ("192.0.2.7", "v1")
     assert schedule.sent == [*headers, ("upstash-retries", "1")]
     (message_id,) = bench.engine.schedules.run_now(schedule.id)
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     assert (message.caller_ip, message.api, message.max_retries) == ("192.0.2.7", "v1", 1)
 
 
@@ -134,7 +134,7 @@ def test_the_messages_of_a_run_of_v1_have_ids_of_their_own(bench: Bench) -> None
     group(bench, "g", URL, OTHER)
     schedule_id = publish(bench, "g", api="v1", Cron="@hourly").schedule_id
     for message_id in bench.engine.schedules.run_now(str(schedule_id)):
-        assert bench.engine.messages[message_id].public_id == message_id
+        assert bench.engine.data.messages[message_id].public_id == message_id
 
 
 def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> None:
@@ -144,7 +144,7 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
     made = bench.engine.publish("g", sent({"Cron": "@hourly"}), b"x", queue_name="line")
     schedule = bench.engine.schedules.get(str(made.schedule_id))
     (message_id,) = bench.engine.schedules.run_now(schedule.id)
-    message = bench.engine.messages[message_id]
+    message = bench.engine.data.messages[message_id]
     assert (message.settings.delay_us, message.queue_name) == (10 * SECOND, "line")
     bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "2m")]
     assert bench.engine.schedules.run_now(schedule.id) == []
@@ -167,7 +167,7 @@ def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
         caller_ip="192.0.2.7",
     )  # fmt: skip
     bench.clock.advance(0)
-    source, callback, failure = bench.engine.messages.values()
+    source, callback, failure = bench.engine.data.messages.values()
     assert [message.kind for message in (source, callback, failure)] == [
         "message",
         "callback",
@@ -215,7 +215,7 @@ def test_callbacks_at_one_instant_are_a_loop() -> None:
 
 def test_the_cause_of_a_callback_is_certain() -> None:
     bench = Bench(loop_limit=5)
-    bench.engine.lane = "background"
+    bench.engine.data.lane = "background"
     reports = bench.reports
     looping(bench, SECOND)
     bench.clock.advance("10m")
@@ -227,12 +227,12 @@ def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> M
     pairs = sent({"Retries": "0"} | headers)
     made = bench.engine.publish(url, pairs, b"x", api=api, caller_ip="192.0.2.7")
     bench.clock.advance(0)
-    return bench.engine.messages[made.accepted[0].message_id]
+    return bench.engine.data.messages[made.accepted[0].message_id]
 
 
 def retried(bench: Bench, messages: Iterable[Message], *pairs: tuple[str, str]) -> list[Message]:
     accepted = bench.engine.dead_letters.retry(messages, pairs)
-    return [bench.engine.messages[message.message_id] for message in accepted]
+    return [bench.engine.data.messages[message.message_id] for message in accepted]
 
 
 def test_a_dead_letter_is_published_anew_as_what_it_was(bench: Bench) -> None:
@@ -267,7 +267,7 @@ def test_every_callback_that_was_not_published_is_told() -> None:
         **in_queues, Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE
     )
     bench.clock.advance(0)
-    first, second = bench.engine.messages[message_id].lost_callbacks
+    first, second = bench.engine.data.messages[message_id].lost_callbacks
     assert "maxQueues" in first
     assert first == second
     assert [delivery.url for delivery in bench.sent] == [URL]

@@ -89,7 +89,7 @@ def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) ->
     once = {"Deduplication_Id": "once", "Content_Based_Deduplication": "true"}
     schedule = scheduled(bench, Schedule_Id="mine", **once)
     ids = bench.engine.schedules.run_now(schedule.id)
-    message = bench.engine.messages[ids[0]]
+    message = bench.engine.data.messages[ids[0]]
     assert (message.caller_ip, message.schedule_id) == ("192.0.2.7", schedule.id)
     assert message.settings == PublishSettings()
 

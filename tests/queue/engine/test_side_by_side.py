@@ -39,7 +39,7 @@ def history_of(
         made = wishes(seed, count, rated=rated)
 
         def run(base: str, world: World) -> None:
-            world.run(lambda: len(queue._engine.pending), within)
+            world.run(lambda: len(queue._engine.data.pending), within)
             world.history.tried = [
                 Tried(attempt.message_id, attempt.url, attempt.at_us, attempt.status)
                 for attempt in queue.attempts()
@@ -270,7 +270,9 @@ def test_handlers_that_publish_to_each_other_over_http_are_stopped(clock: Mode, 
         queue.destinations.call(APP, handler)
         queue.publish(APP + "/a")
         assert until(lambda: cloud.violations())
-        assert until(lambda: not queue._engine.under_way and queue._engine.next_due_us() is None)
+        assert until(
+            lambda: not queue._engine.data.under_way and queue._engine.next_due_us() is None
+        )
         assert "endless loop" in cloud.violations().only().text
         # 30 returned in a span of time without a pause, and some were being delivered.
         assert len(deliveries) < 60 * count

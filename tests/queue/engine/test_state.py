@@ -10,33 +10,27 @@ import pytest
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import Lane
-from pytest_fakecloud.queue.engine.admission import Admission
+from pytest_fakecloud.queue.engine.data import QueueData
 from pytest_fakecloud.queue.model import SECOND, DeliveryInterceptor, Message
 from pytest_fakecloud.queue.settings import QueueConfig
 
 from .bench import CALLBACK, URL, Bench
 
 
-def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> Admission:
-    return Admission(
-        Timekeeper(now="2026-01-01T00:00:00Z"),
-        Ids(seed),
-        name=name,
-        settings=QueueConfig(),
-        lane=lane,
-    )
+def data(seed: int = 1, name: str = "queue") -> QueueData:
+    clock = Timekeeper(now="2026-01-01T00:00:00Z")
+    return QueueData(clock, Ids(seed), name=name, settings=QueueConfig())
 
 
 def test_the_forms_of_ids() -> None:
-    made = state()
-    assert re.fullmatch("msg_[0-9a-f]{32}", made.new_message_id())
-    assert re.fullmatch("ept_[1-9A-HJ-NP-Za-km-z]{28}", made.new_id("ept_"))
+    assert re.fullmatch("msg_[0-9a-f]{32}", data().new_message_id())
+    assert re.fullmatch("ept_[1-9A-HJ-NP-Za-km-z]{28}", data().new_id("ept_"))
 
 
 def test_ids_are_those_of_the_seed_and_of_the_queues_name() -> None:
     def ids(*args: Any) -> list[str]:
-        made = state(*args)
-        return [made.new_message_id(), made.new_id("scd_")]
+        own = data(*args)
+        return [own.new_message_id(), own.new_id("scd_")]
 
     assert ids(1, "a") == ids(1, "a")
     for other in (ids(2, "a"), ids(1, "b")):
@@ -44,7 +38,7 @@ def test_ids_are_those_of_the_seed_and_of_the_queues_name() -> None:
 
 
 def test_groups_and_schedules_leave_the_ids_of_messages_as_they_are() -> None:
-    plain, busy = state(), state()
+    plain, busy = data(), data()
     busy.new_id("scd_")
     assert busy.new_message_id() == plain.new_message_id()
 

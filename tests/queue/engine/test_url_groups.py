@@ -53,12 +53,12 @@ steps = st.tuples(
 
 def groups(**limits: int) -> UrlGroups:
     numbers = itertools.count()
-    engine: Any = SimpleNamespace(
+    data: Any = SimpleNamespace(
         clock=Timekeeper(now="2026-01-01T00:00:00Z"),
         limits=PlanLimits(**limits),
         new_id=lambda prefix: f"{prefix}{next(numbers)}",
     )
-    return UrlGroups(engine)
+    return UrlGroups(data)
 
 
 @given(st.lists(steps, max_size=25))
@@ -171,7 +171,7 @@ def test_an_endpoint_knows_whether_its_topic_was_named_by_id(by_id: bool) -> Non
 
 def test_instants_of_a_group_are_those_of_its_creation_and_of_its_last_change() -> None:
     store = groups()
-    clock = store._engine.clock
+    clock = store._data.clock
 
     def later() -> int:
         clock.advance("1s")

@@ -85,7 +85,7 @@ class _Player(RequestPlayer):
         engine, table, bare_path = self.fake._engine, self.fake._app.table, path.partition("?")[0]
         forgets = engine.settings.history_us is not None  # any request, what is too old
         if forgets or table.writes(method, bare_path):
-            messages, schedules = set(engine.messages), set(engine.schedules.by_id)
+            messages, schedules = set(engine.data.messages), set(engine.schedules.by_id)
             fetched = self.scene.request(method, path, headers, body)
             route = table.match(method, bare_path).route
             if route is not None and route.name not in PUBLISHING_OR_SCHEDULING:
@@ -94,7 +94,9 @@ class _Player(RequestPlayer):
                     "this creates a schedule: set `schedules=True` in its route"
                 )
             if route is not None and route.name not in PUBLISHING | NOT_PUBLISHING:
-                is_answer = b'"messageId"' in fetched.body and engine.messages.keys() - messages
+                is_answer = (
+                    b'"messageId"' in fetched.body and engine.data.messages.keys() - messages
+                )
                 assert not is_answer, (
                     "this sends a message: set `publishes=True` in its route (or, if it is no message "
                     "of the client, add its name to NOT_PUBLISHING of tests/queue/scenarios/__init__.py)"
