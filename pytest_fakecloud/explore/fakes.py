@@ -129,7 +129,7 @@ class Deliveries:
     def are_left(self) -> bool:
         """Return whether a queue has a message to deliver, now or later."""
         for _, engine in self._engines:  # noqa: SIM110 - called at every turn
-            if engine.timers:
+            if engine.planning.timers:
                 return True
         return False
 
@@ -172,7 +172,7 @@ class Deliveries:
         deliveries = [
             DueDelivery(queue, engine.data.messages[id_], timer, self._ordinals[id_])
             for queue, engine in self._engines
-            for id_, timer in engine.timers.items()
+            for id_, timer in engine.planning.timers.items()
             if timer.lane == "driven" and timer.due_us <= now_us and not timer.cancelled
         ]
         return sorted(deliveries, key=lambda due: (due.timer.due_us, due.timer.sequence))

@@ -9,33 +9,27 @@ messages that each held one of them would pass them back and forth endlessly.
 
 from __future__ import annotations
 
-import heapq
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from ...core.clock import Timekeeper
 from ...core.ids import Ids
-from ...core.timers import Timer
 from ..model import FlowKey, Message
 from ..workflow.runs import WorkflowRuns
 from .bulk_actions import BulkActions
 from .data import QueueData
 from .dead_letters import DeadLetters
 from .flow_control import FlowKeys
+from .planning import Planning
 from .queues import Queues
 from .quota import Quota
 from .schedules import Schedules
 from .url_groups import UrlGroups
 
-_COMPACT = 64
-"""Outdated entries are not removed while there are fewer planned attempts than this."""
-
 
 class Admission:
-    """The first layer of an engine: its data and its parts, the planned attempts, and which due messages
+    """The first layer of an engine: its data and its parts, and which due messages
     may start.
 
     ``active`` are the ids of messages that count towards the global parallelism limit, and
@@ -44,19 +38,13 @@ class Admission:
     are due. Each method that releases a slot starts the messages that wait for it.
     """
 
-    # The methods of the engine that timers call.
-    _run: Callable[[str, int], object]
-    _run_async: Callable[[str, int], Awaitable[object]]
-    _start: Callable[[str, int], Callable[[], object] | None]
-
     def __init__(self, clock: Timekeeper, ids: Ids, **options: Any) -> None:
         self.data = QueueData(clock, ids, **options)
         self.clock, self.lock = self.data.clock, self.data.lock
         self.settings, self.limits = self.data.settings, self.data.limits
         self.active: set[str] = set()
         self.waiting_for_slot: deque[str] = deque()
-        self.timers: dict[str, Timer] = {}
-        self._planned: list[tuple[int, int, str, Timer]] = []
+        self.planning = Planning(self.data)
         self.inspected = False
         self.owner: Any = None
         """The fake whose data this is, for the actions of views; None for an engine alone."""
@@ -70,56 +58,6 @@ class Admission:
         self.bulk_actions = BulkActions(engine)
         self.workflow = WorkflowRuns(engine)
         self.quota = Quota(self.settings, clock)
-
-    def plan(self, message: Message, due_us: int, reason: str) -> None:
-        """Start the timer for a message's next attempt, in place of the message's current timer."""
-        message.due_us = due_us
-        message.wait_reason = reason
-        message_id = message.id
-        if message_id in self.timers:
-            self.unplan(message_id)
-        if self.data.closed:
-            return
-        timer = self.timers[message_id] = self.data.clock.call_at(
-            due_us,
-            partial(self._run, message_id),
-            lane=self.data.lane,
-            label=message.url,
-            async_callback=partial(self._run_async, message_id),
-            begin=partial(self._start, message_id),
-        )
-        # The number precedes the timer, so that timers are never compared.
-        heapq.heappush(self._planned, (due_us, timer.sequence, message_id, timer))
-        if len(self._planned) > 2 * len(self.timers) + _COMPACT:
-            self._planned = list(filter(self._is_current, self._planned))
-            heapq.heapify(self._planned)
-
-    def _is_current(self, planned: tuple[int, int, str, Timer]) -> bool:
-        """Return whether a planned attempt has neither started nor been planned again."""
-        _, _, message_id, timer = planned
-        return self.timers.get(message_id) is timer
-
-    def plan_own(
-        self, message_id: str, due_us: int, callback: Callable[[int], object], label: str
-    ) -> None:
-        """Start the timer for a change of a message's state that involves no delivery."""
-        self.unplan(message_id)
-        if not self.data.closed:
-            self.timers[message_id] = self.data.clock.call_at(
-                due_us, callback, lane=self.data.own_lane, label=label
-            )
-
-    def unplan(self, message_id: str) -> None:
-        timer = self.timers.pop(message_id, None)
-        if timer is not None:
-            timer.cancel()
-
-    def next_planned_us(self) -> int | None:
-        """Return the time of the next planned attempt of this queue, or None."""
-        # Do not ask the clock for its next timer, because its timers include those of other queues.
-        while self._planned and not self._is_current(self._planned[0]):
-            heapq.heappop(self._planned)
-        return self._planned[0][0] if self._planned else None
 
     # -- admission ---------------------------------------------------------------------------------
 
@@ -172,8 +110,8 @@ class Admission:
             if self.flow_control.of(earlier) is not key:
                 continue
             if earlier.due_us is not None:
-                if earlier.due_us <= now and earlier.id in self.timers:
-                    self.plan(message, now, message.wait_reason)
+                if earlier.due_us <= now and earlier.id in self.planning.timers:
+                    self.planning.plan(message, now, message.wait_reason)
                     return True
             elif has_slot and earlier.id in wait_list:
                 self._exchange_slot(message, earlier, wait_list, now)
@@ -193,7 +131,7 @@ class Admission:
         if message.id in self.active:
             self.active.remove(message.id)
             self.active.add(earlier.id)
-        self.plan(earlier, now, earlier.wait_reason)
+        self.planning.plan(earlier, now, earlier.wait_reason)
 
     def _wait(self, message: Message, wait_list: deque[str], reason: str) -> None:
         message.due_us = None
@@ -248,4 +186,4 @@ class Admission:
         if self.data.limits.parallelism is not None:
             # Count the message now, so that no other message takes the slot before this one starts.
             self.active.add(message.id)
-        self.plan(message, now, message.wait_reason)
+        self.planning.plan(message, now, message.wait_reason)

@@ -96,8 +96,7 @@ class Engine(Publisher):
         self, clock: Timekeeper, ids: Ids, *, perform: Perform, keys: SigningKeys, **options: Any
     ) -> None:
         super().__init__(clock, ids, **options)
-        # Bind the methods once. Bound methods for each message would slow down garbage collection.
-        self._run, self._run_async, self._start = self.run, self.run_async, self.start
+        self.planning.connect(self.run, self.run_async, self.start)
         self.keys = keys
         self.perform = perform
         self.overtaken: list[str] = []
@@ -197,7 +196,11 @@ class Engine(Publisher):
         """
         with self.data.lock:
             message = self.data.messages.get(message_id)
-            if message is None or message_id in self.timers or message_id in self.data.in_flight:
+            if (
+                message is None
+                or message_id in self.planning.timers
+                or message_id in self.data.in_flight
+            ):
                 return
             now = self.data.clock.now_us()
             self.data.under_way.pop(message_id, None)
@@ -209,9 +212,9 @@ class Engine(Publisher):
                     message.attempts[-1].ended_us = now
                 message.state = "RETRY"
                 message.waiting_since_us = now
-                self.plan(message, now, "an exception interrupted the delivery")
+                self.planning.plan(message, now, "an exception interrupted the delivery")
             elif message.due_us is not None:
-                self.plan(message, message.due_us, message.wait_reason)
+                self.planning.plan(message, message.due_us, message.wait_reason)
 
     async def _deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         """Perform a delivery as the cause of messages published during it, and apply the outcome."""
@@ -252,7 +255,7 @@ class Engine(Publisher):
             now = self.data.clock.now_us()
             if message.due_us is not None and message.due_us > now:
                 return None  # An interrupted attempt's timer was planned again.
-            self.timers.pop(message_id, None)
+            self.planning.timers.pop(message_id, None)
             settings = message.settings
             is_limited = (
                 message.queue_name is not None
@@ -316,7 +319,7 @@ class Engine(Publisher):
                 self._reported_loop = self.drive
                 self.data.report("unmet", loop)
             return
-        self.plan(message, now, message.wait_reason)
+        self.planning.plan(message, now, message.wait_reason)
         raise LoopError(loop)
 
     def finish(self, exchange: Exchange, outcome: Outcome) -> Outcome:
@@ -345,14 +348,16 @@ class Engine(Publisher):
         return outcome
 
     def await_end(self, message_id: str, end_us: int) -> None:
-        self.plan_own(message_id, end_us, partial(self._virtual_time_passed, message_id), "answer")
+        self.planning.plan_own(
+            message_id, end_us, partial(self._virtual_time_passed, message_id), "answer"
+        )
 
     def _virtual_time_passed(self, message_id: str, at_us: int) -> None:
         with self.data.lock:
             ended = self.data.in_flight.pop(message_id, None)
             if ended is None:
                 return
-            self.timers.pop(message_id, None)
+            self.planning.timers.pop(message_id, None)
             self._apply_outcome(self.data.messages[message_id], ended[1], at_us)
 
     def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
@@ -376,7 +381,7 @@ class Engine(Publisher):
             else:
                 message.state = "RETRY"
                 message.waiting_since_us = at_us
-                self.plan(message, at_us, "the queue crashed before it stored the answer")
+                self.planning.plan(message, at_us, "the queue crashed before it stored the answer")
         elif outcome.status in SUCCESS and outcome.run_error is None:
             attempt.state = "delivered"
             attempt.is_final = True
@@ -417,7 +422,7 @@ class Engine(Publisher):
             message.state = "RETRY"
             message.waiting_since_us = at_us
             self.data.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
-            self.plan(message, at_us + wait, reason)
+            self.planning.plan(message, at_us + wait, reason)
 
     def _report_outcome(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
         settings = message.settings
@@ -442,7 +447,7 @@ class Engine(Publisher):
             if message is None or message.overtaken_at == message.retried:
                 return False
             # Remove the timer, which has fired. The message may return to its queue without a time.
-            self.timers.pop(message_id, None)
+            self.planning.timers.pop(message_id, None)
         try:
             # Ask without the lock, because a fault may call a function of the test.
             is_overtaken = fault.overtaken(message)
@@ -467,7 +472,7 @@ class Engine(Publisher):
         self.overtaken.append(message.id)
         message.due_us = self.data.clock.now_us() + SECOND
         end_delay = partial(self._end_delay, message.id)
-        self.plan_own(message.id, message.due_us, end_delay, "overtaken")
+        self.planning.plan_own(message.id, message.due_us, end_delay, "overtaken")
 
     def _end_delay(self, message_id: str, now: int) -> None:
         with self.data.lock:
@@ -478,7 +483,7 @@ class Engine(Publisher):
     def _make_due(self, message_id: str, now: int) -> None:
         message = self.data.pending.get(message_id)
         if message is not None:
-            self.plan(message, now, message.wait_reason)
+            self.planning.plan(message, now, message.wait_reason)
 
     def retry_now(self, message_id: str) -> None:
         """Make a message that waits for its delivery or its next retry due now.
@@ -502,12 +507,12 @@ class Engine(Publisher):
                 if message.id in self.overtaken:
                     self.overtaken.remove(message.id)
                 if message.due_us is not None:
-                    self.plan(message, now, "retried now")
+                    self.planning.plan(message, now, "retried now")
 
     def next_due_us(self) -> int | None:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
         with self.data.lock:
-            due = [self.next_planned_us()]
+            due = [self.planning.next_planned_us()]
             due += [end for end, _ in self.data.in_flight.values()]
             due += [timer.due_us for timer in self.flow_control.timers.values()]
             due += [
@@ -521,17 +526,12 @@ class Engine(Publisher):
         with self.data.lock:
             self.data.closed = True
             self._cancel_timers()
-            # Forget what refers back to this engine, so that nothing keeps a closed one in memory.
-            for name in ("_run", "_run_async", "_start"):
-                vars(self).pop(name, None)
-            self._planned.clear()
+            self.planning.close()
             self.interceptors, self._faults = (), []
             self._chain = _send
 
     def _cancel_timers(self) -> None:
-        for timer in self.timers.values():
-            timer.cancel()
-        self.timers.clear()
+        self.planning.unplan_all()
         self.flow_control.unplan()
         for schedule in self.schedules.by_id.values():
             self.schedules.unplan(schedule)
@@ -619,7 +619,7 @@ class Engine(Publisher):
                 if message.due_us is None:
                     continue
                 if message.pending:
-                    self.plan(message, message.due_us, message.wait_reason)
+                    self.planning.plan(message, message.due_us, message.wait_reason)
                 elif message.state == "CANCEL_REQUESTED":
                     self.plan_end_of_cancelled(message, message.due_us)
             self.flow_control.replan()

@@ -94,7 +94,7 @@ class FlowKeys:
             key.give_back(message.id)
             engine.active.discard(message.id)
             message.due_us = None
-            engine.unplan(message.id)
+            engine.planning.unplan(message.id)
             key.waiting.appendleft(message.id)
         engine.start_waiting()
 

@@ -94,7 +94,7 @@ class Messages(Admission):
             self.queues.start_waiting(queue)
         else:
             reason = "delay" if message.not_before_us > message.created_us else "at once"
-            self.plan(message, max(now, message.not_before_us), reason)
+            self.planning.plan(message, max(now, message.not_before_us), reason)
 
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
@@ -114,7 +114,7 @@ class Messages(Admission):
                 self.queues.release(message)
                 self.flow_control.release(message)
                 due = message.due_us
-                self.unplan(message.id)
+                self.planning.unplan(message.id)
                 if due is None or due <= now:
                     self._finish_cancelled(message.id, now)
                 else:
@@ -124,13 +124,15 @@ class Messages(Admission):
 
     def plan_end_of_cancelled(self, message: Message, due_us: int) -> None:
         """Schedule the end of a cancelled message for the time at which it would have been due."""
-        self.plan_own(message.id, due_us, partial(self._finish_cancelled, message.id), "cancel")
+        self.planning.plan_own(
+            message.id, due_us, partial(self._finish_cancelled, message.id), "cancel"
+        )
 
     def _finish_cancelled(self, message_id: str, at_us: int) -> None:
         with self.data.lock:
             message = self.data.messages[message_id]
             if message.state == "CANCEL_REQUESTED":
-                self.timers.pop(message_id, None)
+                self.planning.timers.pop(message_id, None)
                 self.end_message(message, "CANCELED", at_us)
 
     def end_message(self, message: Message, end: MessageState, at_us: int, **details: Any) -> None:

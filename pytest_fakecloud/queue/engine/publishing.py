@@ -389,7 +389,7 @@ class Publisher(Messages):
     def _take_back(self, message: Message) -> None:
         self.data.pending.pop(message.id, None)
         self.data.messages.pop(message.id, None)
-        self.unplan(message.id)
+        self.planning.unplan(message.id)
         queue = self.queues.of(message)
         if queue is not None:
             if message.id in queue.waiting:

@@ -73,7 +73,9 @@ class Queues:
             parked, queue.parked = queue.parked, []
             for message_id in parked:
                 if message_id in engine.data.pending:
-                    engine.plan(engine.data.messages[message_id], now, f"queue {name} resumed")
+                    engine.planning.plan(
+                        engine.data.messages[message_id], now, f"queue {name} resumed"
+                    )
             self.start_waiting(queue)
 
     def set_paused(self, name: str, paused: bool) -> None:
@@ -121,7 +123,9 @@ class Queues:
                 continue
             queue.active[message.id] = None
             due = max(now, message.not_before_us)
-            engine.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
+            engine.planning.plan(
+                message, due, "delay" if due > now else f"turn in queue {queue.name}"
+            )
 
     def release(self, message: Message) -> None:
         """Give back the slot of a message that has ended, and start the next message."""

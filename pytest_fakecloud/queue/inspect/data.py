@@ -440,7 +440,7 @@ def deliver_now(engine: Any, id: str) -> View:
         raise ContractError(
             f"the message is waiting for {record.wait_reason}, which must end first"
         )
-    engine.plan(record, engine.clock.now_us(), "delivered now, on request")
+    engine.planning.plan(record, engine.clock.now_us(), "delivered now, on request")
     return _message_row(record)
 
 
@@ -448,7 +448,7 @@ def deliver_now(engine: Any, id: str) -> View:
 def planned(engine: Any) -> dict[Timer, PlannedEvent]:
     """Return what happens when each timer is due."""
     events: dict[Timer, PlannedEvent] = {}
-    for id, timer in engine.timers.items():
+    for id, timer in engine.planning.timers.items():
         message = engine.data.messages[id]
         what = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
         events[timer] = PlannedEvent(_kind_of(message), "messages", id, what)

@@ -628,7 +628,7 @@ class WorkflowRuns:
         message.body = json.dumps(step).encode()
         message.not_before_us = now
         if message.due_us is not None:
-            self._engine.plan(message, now, f"notified of {waiter.event_id}")
+            self._engine.planning.plan(message, now, f"notified of {waiter.event_id}")
 
     def _drop_wait(self, message_id: str) -> None:
         self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]

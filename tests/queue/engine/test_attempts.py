@@ -84,7 +84,7 @@ def test_fields_of_attempts(bench: Bench) -> None:
         assert (attempt.message_id, attempt.kind) == (message_id, "message")
         assert attempt.url == "https://app.example.com/hök"
         assert (attempt.headers, attempt.body, attempt.where) == ({"x-a": "1"}, b"body", "here")
-    assert bench.engine.timers == {}
+    assert bench.engine.planning.timers == {}
     message = bench.engine.data.messages[message_id]
     assert message.last_outcome is not None
     assert message.last_outcome.status == 200

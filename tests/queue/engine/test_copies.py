@@ -21,8 +21,8 @@ from .bench import Bench
 NOT_COPIED = {
     *(
         "BulkActions.timers",
-        "Engine.timers",
-        "Engine._planned",
+        "Planning.timers",
+        "Planning._planned",
         "FlowKeys.timers",
         "Schedules.timers",
     ),

@@ -301,4 +301,4 @@ def test_finished_messages_have_no_timer(bench: Bench) -> None:
     bench.publish()
     bench.engine.cancel(bench.publish(Delay="1h"))
     bench.clock.advance("2h")
-    assert bench.engine.timers == {}
+    assert bench.engine.planning.timers == {}

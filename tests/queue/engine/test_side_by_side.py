@@ -16,6 +16,7 @@ from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.planning import Planning
 from pytest_fakecloud.queue.engine.queues import Queues
 from pytest_fakecloud.queue.model import Delivery, FlowKey, Message, OrderedQueue, Outcome
 
@@ -92,13 +93,13 @@ def sent_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost(patch: pytest.MonkeyPatch) -> None:
-    plan = Engine.plan
+    plan = Planning.plan
 
-    def lossy(self: Engine, message: Message, due_us: int, reason: str) -> None:
+    def lossy(self: Planning, message: Message, due_us: int, reason: str) -> None:
         if not message.url.endswith("/m7"):
             plan(self, message, due_us, reason)
 
-    patch.setattr(Engine, "plan", lossy)
+    patch.setattr(Planning, "plan", lossy)
 
 
 def told_twice(patch: pytest.MonkeyPatch) -> None:
@@ -148,12 +149,12 @@ def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:
 
 
 def hasty(patch: pytest.MonkeyPatch) -> None:
-    plan = Engine.plan
+    plan = Planning.plan
 
-    def early(self: Engine, message: Message, due_us: int, reason: str) -> None:
+    def early(self: Planning, message: Message, due_us: int, reason: str) -> None:
         plan(self, message, due_us - 15_000 * bool(message.retried), reason)
 
-    patch.setattr(Engine, "plan", early)
+    patch.setattr(Planning, "plan", early)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
         record = late._record
         late.cancel()
         schedule = queue._engine.schedules
-        lanes = {timer.lane for timer in queue._engine.timers.values()}
+        lanes = {timer.lane for timer in queue._engine.planning.timers.values()}
         assert lanes == {"background"}
         cloud.clock.resume()
         assert until(lambda: slow.state == "DELIVERED")

@@ -91,14 +91,14 @@ def test_plans_of_cancelled_messages_are_forgotten(bench: Bench) -> None:
     last = bench.publish(Delay="5h")
     for _ in range(300):
         bench.engine.cancel(bench.publish())
-    assert len(bench.engine._planned) < 100
+    assert len(bench.engine.planning._planned) < 100
     # The next attempt is not one of the cancelled messages.
-    assert bench.engine.next_planned_us() == bench.start_us + 5 * 3600 * SECOND
+    assert bench.engine.planning.next_planned_us() == bench.start_us + 5 * 3600 * SECOND
     bench.clock.advance("4h59m")
     assert bench.sent == []
     bench.clock.advance("1m")
     assert [delivery.message_id for delivery in bench.sent] == [last]
-    assert bench.engine.next_planned_us() is None
+    assert bench.engine.planning.next_planned_us() is None
 
 
 def test_many_that_are_planned_in_any_order_come_in_the_order_of_their_instants(
@@ -111,6 +111,6 @@ def test_many_that_are_planned_in_any_order_come_in_the_order_of_their_instants(
         for _ in range(3):
             bench.engine.cancel(bench.publish())
     for second in range(1, 102):
-        assert bench.engine.next_planned_us() == bench.start_us + second * SECOND
+        assert bench.engine.planning.next_planned_us() == bench.start_us + second * SECOND
         bench.clock.advance("1s")
     assert bench.times() == list(range(1, 102))
