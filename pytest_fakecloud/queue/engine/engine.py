@@ -41,8 +41,8 @@ from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
 from ..workflow.model import EventWait, WorkflowRun
 from .bulk_actions import BulkAction
+from .causes import causing
 from .data import copies
-from .messages import causing
 from .publishing import Publisher
 from .schedules import MessageSchedule
 from .url_groups import UrlGroup
@@ -264,7 +264,7 @@ class Engine(Publisher):
             )
             if is_limited and not self.admit_or_wait(message, now):
                 return None
-            loop = self.endless_loop(message, now)
+            loop = self.causes.endless_loop(message, now)
             if loop is not None:
                 self._cut_loop(message, now, loop)
                 return None
@@ -314,9 +314,9 @@ class Engine(Publisher):
             # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
-            if self._reported_loop != self.drive:
+            if self._reported_loop != self.causes.drive:
                 # Report the first of the messages of a loop, which may be many.
-                self._reported_loop = self.drive
+                self._reported_loop = self.causes.drive
                 self.data.report("unmet", loop)
             return
         self.planning.plan(message, now, message.wait_reason)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.clock import AioClock
-from pytest_fakecloud.queue.engine.messages import causing
+from pytest_fakecloud.queue.engine.causes import causing
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import (
     SECOND,

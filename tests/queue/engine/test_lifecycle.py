@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.engine.messages import causing
+from pytest_fakecloud.queue.engine.causes import causing
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome
 
@@ -212,7 +212,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     messages = [bench.engine.data.messages[message_id] for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
-        message.drive = bench.engine.drive
+        message.drive = bench.engine.causes.drive
     begun = [bench.engine.begin(message_id) for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
