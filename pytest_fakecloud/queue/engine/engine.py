@@ -551,7 +551,7 @@ class Engine(Publisher):
             "queues": (self.queues, "by_name", copies),
             "schedules": (self.schedules, "by_id", copies),
             "dead_letters": (self.dead_letters, "by_id", dict),
-            "deduplicated": (self, "deduplicated", dict),
+            "deduplicated": (self.deduplication, "keys", dict),
             "usage": (self.quota, "usage", dict),
             "bulk_actions": (self.bulk_actions, "by_id", dict),
             "runs": (self.workflow, "runs", copies),

@@ -1,16 +1,12 @@
 """Publishing, which converts a request to stored messages unless they repeat earlier ones.
 
 Decided here: default headers of a URL group are treated as if they had been sent, and headers of
-the request override them. A duplicate has the same deduplication id or, with content-based
-deduplication, the same destination, body, content type and forwarded headers. Endpoints of a URL
-group are compared separately. A callback counts towards the daily messages and is never rejected.
+the request override them. A callback counts towards the daily messages and is never rejected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
-from itertools import islice
 from typing import Any, NamedTuple
 
 from .. import errors
@@ -19,12 +15,11 @@ from ..model import Api, HeaderPairs, Kind, Message, PublishSettings
 from ..wire.headers import LLM_URL, NAMED, check_public, check_url, named_url, read_given
 from ..wire.values import is_name
 from .data import copies
+from .deduplication import Deduplication, deduplication_key
 from .messages import Messages
 from .schedules import MessageSchedule, as_scheduled
 from .url_groups import UrlGroup
 
-_SWEEP = 64
-"""Maximum number of deduplication keys that are examined for expiry at a time."""
 _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
 """The API's name for the state of a message that a schedule has created."""
 
@@ -63,30 +58,6 @@ def _check_queued(settings: PublishSettings) -> None:
         )
 
 
-def deduplication_key(
-    settings: PublishSettings,
-    body: bytes,
-    url: str,
-    topic_name: str | None = None,
-    *,
-    by_endpoint: bool = False,
-    run: str = "",
-) -> str | None:
-    """Return the key that a duplicate has in common with the first message, or None.
-
-    With ``by_endpoint``, a deduplication id applies to each endpoint of a URL group separately. The
-    content of a message includes the workflow run that it is part of.
-    """
-    if settings.deduplication_id is not None:
-        return f"id:{settings.deduplication_id}" + (f":{url}" if by_endpoint else "")
-    if not settings.content_based_deduplication:
-        return None
-    headers = sorted(f"{name.lower()}:{value}" for name, value in settings.forward)
-    parts = (topic_name or "", run, url, settings.content_type or "", *headers, "")
-    content = "\0".join(parts).encode("utf-8", "surrogatepass") + body
-    return f"content:{sha256(content).hexdigest()}"
-
-
 class Publisher(Messages):
     """The third layer of an engine: accepts publish requests, callbacks and runs of schedules.
 
@@ -95,10 +66,7 @@ class Publisher(Messages):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.deduplicated: dict[str, tuple[int, str]] = {}
-        """For each deduplication key, when it expires, and the id that duplicates get. The oldest
-        are first, because all are kept for the same time.
-        """
+        self.deduplication = Deduplication(self.data)
 
     def publish(
         self,
@@ -129,10 +97,10 @@ class Publisher(Messages):
             retries = self.quota.check(settings, body, now)
             targets = self._targets(destination, settings, group)
             if settings.cron is not None or schedule_only:
-                self._forget_expired_keys(now)
+                self.deduplication.forget_expired(now)
                 key = deduplication_key(settings, body, destination)
                 key = None if key is None else f"schedule:{key}"
-                earlier = self._earlier_id(key, now)
+                earlier = self.deduplication.earlier_id(key, now)
                 if earlier is not None:
                     # Observed: a schedule keeps its deduplication id when it has been deleted.
                     return Published(schedule_id=earlier, duplicate=True)
@@ -140,7 +108,7 @@ class Publisher(Messages):
                 schedule = self.schedules.create(
                     destination, settings, body=body, caller_ip=caller_ip, sent=sent, api=api
                 )
-                self._remember(key, schedule.id, now)
+                self.deduplication.remember(key, schedule.id, now)
                 return Published(schedule_id=schedule.id)
             drafts = [
                 self._draft(settings, body, now, retries, caller_ip, api=api, **target)
@@ -169,20 +137,6 @@ class Publisher(Messages):
             accepted.message_id
             for accepted in self.store(drafts, self.data.clock.now_us()).accepted
         ]
-
-    def _earlier_id(self, key: str | None, now: int) -> str | None:
-        expires, earlier_id = self.deduplicated.get(key or "", (0, None))
-        return earlier_id if expires > now else None
-
-    def _remember(self, key: str | None, given_id: str, now: int) -> None:
-        if key is not None:
-            self.deduplicated.pop(key, None)
-            self.deduplicated[key] = (now + self.data.settings.dedup_window_us, given_id)
-
-    def _forget_expired_keys(self, now: int) -> None:
-        oldest = islice(self.deduplicated.items(), _SWEEP)
-        for key in [key for key, (expires, _) in oldest if expires <= now]:
-            del self.deduplicated[key]
 
     def _targets(
         self, destination: str, settings: PublishSettings, group: UrlGroup | None
@@ -310,8 +264,8 @@ class Publisher(Messages):
 
     def store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
         """Store the drafts that repeat no earlier message. If one is rejected, none is stored."""
-        if self.deduplicated:
-            self._forget_expired_keys(now)
+        if self.deduplication.keys:
+            self.deduplication.forget_expired(now)
         keys: list[str | None] = []
         queue_names: set[str] = set()
         for draft in drafts:
@@ -326,7 +280,7 @@ class Publisher(Messages):
             keys.append(key)
         if self.data.limits.daily_messages is not None:
             new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
-            earlier_id = self._earlier_id
+            earlier_id = self.deduplication.earlier_id
             self.quota.check_room(sum(earlier_id(key, now) is None for key in new))
         if queue_names:
             self.queues.check(queue_names)
@@ -341,7 +295,7 @@ class Publisher(Messages):
             for draft, key in zip(drafts, keys, strict=True):
                 earlier = None
                 if key is not None:
-                    earlier = self._earlier_id(key, now) or new_ids.get(key)
+                    earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key)
                 if earlier is None and (
                     draft.settings.workflow or draft.kind == "failure_callback"
                 ):
@@ -359,7 +313,7 @@ class Publisher(Messages):
             raise
         try:
             for key, message_id in new_ids.items():
-                self._remember(key, message_id, now)
+                self.deduplication.remember(key, message_id, now)
             if group and stored and stored[0].api == "v1":
                 # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
                 shared = self.data.new_message_id()
@@ -374,8 +328,7 @@ class Publisher(Messages):
         except BaseException:
             # A signal's handler may have interrupted it. Publish all messages of a call, or none.
             for key, message_id in new_ids.items():
-                if self.deduplicated.get(key, (0, ""))[1] == message_id:
-                    del self.deduplicated[key]
+                self.deduplication.forget(key, message_id)
             for draft in stored:
                 self._take_back(draft)
             raise

@@ -131,7 +131,7 @@ def state(engine: Any) -> State:
         },
         "deduplication": {
             key: {"first": first, "until": shown_time(until_us)}
-            for key, (until_us, first) in engine.deduplicated.items()
+            for key, (until_us, first) in engine.deduplication.keys.items()
         },
         "workflow runs": {
             workflow_run.id: {

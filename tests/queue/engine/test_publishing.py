@@ -45,7 +45,7 @@ def test_many_deduplication_ids_expire_after_ten_minutes(bench: Bench) -> None:
     # Each publish forgets some of the expired ids.
     for _ in range(3):
         publish(bench)
-    assert bench.engine.deduplicated == {}
+    assert bench.engine.deduplication.keys == {}
 
 
 def test_a_message_has_the_fields_of_its_group(bench: Bench) -> None:
