@@ -152,7 +152,7 @@ class Queue(QueueActions, Fake):
     def _add_mount(self, mount: Mount) -> None:
         super()._add_mount(mount)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
-        limits = self._engine.limits
+        limits = self._engine.data.limits
         mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
 
     def _new_faults(self) -> QueueFaults:
@@ -166,7 +166,7 @@ class Queue(QueueActions, Fake):
     @property
     def signature_clock(self) -> str:
         """The clock for the times in signatures: ``"receiver"``, ``"real"`` or ``"virtual"``."""
-        return self._engine.settings.signature_clock
+        return self._engine.data.settings.signature_clock
 
     @property
     def destinations(self) -> Destinations:

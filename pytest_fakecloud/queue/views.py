@@ -111,7 +111,7 @@ _GONE_SCHEDULE = "gone: deleted, or the queue was reset or restored"
 
 
 def _gone(engine: Engine) -> str:
-    forgotten = "" if engine.settings.history_us is None else ", or its history has passed"
+    forgotten = "" if engine.data.settings.history_us is None else ", or its history has passed"
     return f"gone: the queue was reset or restored{forgotten}"
 
 

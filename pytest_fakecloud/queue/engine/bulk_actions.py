@@ -119,7 +119,7 @@ class BulkActions:
 
     @property
     def _duration_us(self) -> int:
-        return self._engine.settings.bulk_action_time_us
+        return self._engine.data.settings.bulk_action_time_us
 
     def _new(
         self,

@@ -58,7 +58,7 @@ class DeadLetters:
 
     def _drop_expired(self) -> None:
         engine = self._engine
-        oldest = engine.clock.now_us() - engine.limits.retention_us
+        oldest = engine.clock.now_us() - engine.data.limits.retention_us
         for dlq_id, message_id in list(self.by_id.items()):
             if (engine.data.messages[message_id].finished_us or 0) > oldest:
                 break
@@ -66,7 +66,7 @@ class DeadLetters:
 
     def select(self, filters: Filters) -> tuple[list[Message], str | None]:
         """Return a page of the matching dead letters, and the cursor of the next page."""
-        no_answer = self._engine.settings.no_answer_status
+        no_answer = self._engine.data.settings.no_answer_status
         letters = []
         for letter in self.all():
             if filters.fields.get("source") == ["workflow"] and letter.failure_of is not None:

@@ -262,7 +262,7 @@ class Engine(Publisher):
                 or settings.flow is not None
                 or self.data.limits.parallelism is not None
             )
-            if is_limited and not self.admit_or_wait(message, now):
+            if is_limited and not self.admission.admit_or_wait(message, now):
                 return None
             loop = self.causes.endless_loop(message, now)
             if loop is not None:
@@ -279,7 +279,7 @@ class Engine(Publisher):
             message.attempts += [attempt]
             message.state = "ACTIVE"
             message.due_us = None
-            self.active.add(message.id)
+            self.parallelism.active.add(message.id)
             queue = self.queues.of(message)
             if queue is not None and message.id in queue.active:
                 queue.active.move_to_end(message.id)
@@ -307,7 +307,7 @@ class Engine(Publisher):
 
     def _cut_loop(self, message: Message, now: int, loop: str) -> None:
         self.flow_control.release(message)
-        self.release_global_slot(message)
+        self.flow_control.release_slot(message)
         message.depth = message.chain = 0
         message.causes = frozenset()
         if self.data.lane == "background":
@@ -370,7 +370,7 @@ class Engine(Publisher):
         attempt.body = outcome.body
         attempt.exception, attempt.run_error = outcome.exception, outcome.run_error
         attempt.ended_us = at_us
-        self.active.discard(message.id)
+        self.parallelism.active.discard(message.id)
         key = None if message.settings.flow is None else self.flow_control.of(message)
         if key is not None:
             key.active.pop(message.id, None)
@@ -394,7 +394,7 @@ class Engine(Publisher):
         if key is not None:
             self.flow_control.start_waiting(key)
         if self.data.limits.parallelism is not None:
-            self.start_waiting()
+            self.flow_control.start_all_waiting()
 
     def _apply_failure(
         self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int
@@ -466,7 +466,7 @@ class Engine(Publisher):
     def _delay(self, message: Message) -> None:
         message.due_us = None
         self.flow_control.release(message)
-        self.release_global_slot(message)
+        self.flow_control.release_slot(message)
         if self.queues.let_next_overtake(message):
             return
         self.overtaken.append(message.id)
@@ -545,7 +545,7 @@ class Engine(Publisher):
             "messages": (self.data, "messages", copies),
             "groups_of_tasks": (self.data, "groups_of_tasks", copies),
             "in_flight": (self.data, "in_flight", dict),
-            "waiting_for_slot": (self, "waiting_for_slot", deque),
+            "waiting_for_slot": (self.parallelism, "waiting", deque),
             "flow_keys": (self.flow_control, "by_name", copies),
             "url_groups": (self.url_groups, "by_name", copies),
             "queues": (self.queues, "by_name", copies),
@@ -597,7 +597,7 @@ class Engine(Publisher):
             # Numbers are never given twice, also after an earlier state is restored.
             self.data.sequence = max(self.data.sequence, saved.sequence)
             self.dead_letters.count = max(self.dead_letters.count, saved.dead_letter_count)
-            self.active = set(self.data.in_flight)
+            self.parallelism.active = set(self.data.in_flight)
             self.overtaken.clear()
             self.data.pending = {
                 message.id: message for message in self.data.messages.values() if message.pending
@@ -623,7 +623,7 @@ class Engine(Publisher):
                 elif message.state == "CANCEL_REQUESTED":
                     self.plan_end_of_cancelled(message, message.due_us)
             self.flow_control.replan()
-            self.start_waiting()
+            self.flow_control.start_all_waiting()
 
 
 async def _send(exchange: Exchange) -> Outcome:

@@ -5,6 +5,9 @@ period, and further messages wait in order. The settings of the last published m
 key is pinned. Pinning and ``resetRate`` start a new period; a pause does not. Decided here: periods
 follow each other without gaps, beginning when the key is first used. Every attempt counts, including
 retries. A key is kept as long as a message that used it.
+
+Flow control and global parallelism are granted together (see ``admission``), so the messages that wait
+for one of them are started here.
 """
 
 from __future__ import annotations
@@ -17,14 +20,22 @@ from ..errors import existing
 from ..model import FlowKey, Message
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .data import QueueData
+    from .parallelism import Parallelism
+    from .planning import Planning
 
 
 class FlowKeys:
-    """The flow-control keys of a queue by name. ``timers`` are those for their next periods."""
+    """The flow-control keys of a queue by name, and the messages that wait for them or for a slot of the
+    global parallelism. ``timers`` are those for the next periods of keys.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    Each method that releases a slot starts the messages that wait for it.
+    """
+
+    def __init__(self, data: QueueData, planning: Planning, parallelism: Parallelism) -> None:
+        self._data = data
+        self._planning = planning
+        self._parallelism = parallelism
         self.by_name: dict[str, FlowKey] = {}
         self.timers: dict[str, Timer] = {}
 
@@ -41,7 +52,7 @@ class FlowKeys:
 
     def set_paused(self, name: str, paused: bool) -> None:
         """Pause or resume a key, which need not exist."""
-        key = self.get_or_create(name, self._engine.clock.now_us())
+        key = self.get_or_create(name, self._data.clock.now_us())
         key.paused = paused
         if paused:
             self._recall_admitted(key)
@@ -50,7 +61,7 @@ class FlowKeys:
 
     def pin(self, name: str, *, parallelism: int | None, rate: int | None, period_us: int) -> None:
         """Pin limits of a key, which need not exist."""
-        now = self._engine.clock.now_us()
+        now = self._data.clock.now_us()
         key = self.get_or_create(name, now)
         key.pin(now, parallelism, rate, period_us)
         self._start_in_new_period(key)
@@ -64,7 +75,7 @@ class FlowKeys:
     def reset_rate(self, name: str) -> None:
         """Start a new period of a key; raise a 404 error if it does not exist."""
         key = self.get(name)
-        key.restart_period(self._engine.clock.now_us())
+        key.restart_period(self._data.clock.now_us())
         self._start_in_new_period(key)
 
     def reset(self, name: str) -> None:
@@ -83,20 +94,19 @@ class FlowKeys:
 
     def _recall_admitted(self, key: FlowKey) -> None:
         """Return the messages of a key that have not started to its wait list."""
-        engine = self._engine
+        pending = self._data.pending
         recalled = [
-            engine.data.pending[message_id]
+            pending[message_id]
             for message_id in key.active
-            if message_id in engine.data.pending
-            and engine.data.pending[message_id].state != "ACTIVE"
+            if message_id in pending and pending[message_id].state != "ACTIVE"
         ]
         for message in sorted(recalled, key=lambda message: message.number, reverse=True):
             key.give_back(message.id)
-            engine.active.discard(message.id)
+            self._parallelism.active.discard(message.id)
             message.due_us = None
-            engine.planning.unplan(message.id)
+            self._planning.unplan(message.id)
             key.waiting.appendleft(message.id)
-        engine.start_waiting()
+        self.start_all_waiting()
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -135,31 +145,79 @@ class FlowKeys:
 
     def start_waiting(self, key: FlowKey) -> None:
         """Start the messages that wait for a key while it has slots, and plan its next period."""
-        engine = self._engine
-        now = engine.clock.now_us()
-        while key.waiting and key.open(now) and engine.has_room():
-            message = engine.data.pending.get(key.waiting.popleft())
+        data = self._data
+        now = data.clock.now_us()
+        while key.waiting and key.open(now) and self._parallelism.has_room():
+            message = data.pending.get(key.waiting.popleft())
             if message is not None:
-                engine.start_admitted(message, key, now)
+                self._start(message, key, now)
         opens_us, timer = key.reopens_us(now), self.timers.get(key.key)
         if timer is not None and timer.due_us != opens_us:
             timer.cancel()
             del self.timers[key.key]
             timer = None
-        if opens_us is not None and timer is None and not engine.data.closed:
-            self.timers[key.key] = engine.clock.call_at(
+        if opens_us is not None and timer is None and not data.closed:
+            self.timers[key.key] = data.clock.call_at(
                 opens_us,
                 partial(self._key_opens, key.key),
-                lane=engine.data.own_lane,
+                lane=data.own_lane,
                 label=f"flow control {key.key}",
             )
 
+    def _start(self, message: Message, key: FlowKey | None, now: int) -> None:
+        """Make a message due that has waited, and count it towards its limits."""
+        if key is not None:
+            key.start(message.id)
+        if self._parallelism.limit is not None:
+            # Count the message now, so that no other message takes the slot before this one starts.
+            self._parallelism.active.add(message.id)
+        self._planning.plan(message, now, message.wait_reason)
+
     def _key_opens(self, name: str, at_us: int) -> None:
-        with self._engine.lock:
+        with self._data.lock:
             self.timers.pop(name, None)
             key = self.by_name.get(name)
             if key is not None:
                 self.start_waiting(key)
+
+    # -- global parallelism --------------------------------------------------------------------------
+
+    def release_slot(self, message: Message) -> None:
+        """Give back the slot of a message in the global parallelism."""
+        if message.id in self._parallelism.active:
+            self._parallelism.active.discard(message.id)
+            self.start_all_waiting()
+
+    def start_all_waiting(self) -> None:
+        """Start the messages that wait for global parallelism while there is room."""
+        if self._parallelism.limit is None:
+            return
+        now = self._data.clock.now_us()
+        while (
+            self._parallelism.has_room() and (message := self._take_oldest_waiting(now)) is not None
+        ):
+            self._start(message, self.of(message), now)
+
+    def _take_oldest_waiting(self, now: int) -> Message | None:
+        """Remove the oldest message that could start from its wait list and return it, or None."""
+        wait_lists = [self._parallelism.waiting]
+        wait_lists += [
+            key.waiting for key in self.by_name.values() if key.waiting and key.open(now)
+        ]
+        for wait_list in wait_lists:
+            # Skip cancelled messages, which are not removed from their wait lists.
+            while wait_list and wait_list[0] not in self._data.pending:
+                wait_list.popleft()
+        heads = [
+            (self._data.messages[wait_list[0]], wait_list) for wait_list in wait_lists if wait_list
+        ]
+        if not heads:
+            return None
+        message, wait_list = min(heads, key=lambda head: head[0].number)
+        wait_list.popleft()
+        return message
+
+    # -- timers ----------------------------------------------------------------------------------
 
     def unplan(self) -> None:
         """Cancel the timers of all keys."""

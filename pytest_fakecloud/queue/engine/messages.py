@@ -19,24 +19,60 @@ call are complete.
 from __future__ import annotations
 
 import heapq
+import weakref
 from functools import partial
 from typing import Any
 
+from ...core.clock import Timekeeper
+from ...core.ids import Ids
 from ..errors import not_found
 from ..model import SECOND, LogEntry, Message, MessageState
 from ..wire.records import Filters, page
+from ..workflow.runs import WorkflowRuns
 from .admission import Admission
+from .bulk_actions import BulkActions
 from .causes import Causes
+from .data import QueueData
+from .dead_letters import DeadLetters
+from .flow_control import FlowKeys
+from .parallelism import Parallelism
+from .planning import Planning
+from .queues import Queues
+from .quota import Quota
+from .schedules import Schedules
+from .url_groups import UrlGroups
 
 
-class Messages(Admission):
-    """The second layer of an engine: creates, finishes and forgets messages."""
+class Messages:
+    """The first layer of an engine: its data and its parts; creates, finishes and forgets messages.
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._span_us = self.data.settings.history_us or 0
+    ``inspected`` is set when a test inspects messages.
+    """
+
+    def __init__(self, clock: Timekeeper, ids: Ids, **options: Any) -> None:
+        self.data = data = QueueData(clock, ids, **options)
+        self.clock, self.lock = data.clock, data.lock
+        self.inspected = False
+        self.owner: Any = None
+        """The fake whose data this is, for the actions of views; None for an engine alone."""
+        self.planning = Planning(data)
+        self.queues = Queues(data, self.planning)
+        self.parallelism = Parallelism(data)
+        self.flow_control = FlowKeys(data, self.planning, self.parallelism)
+        self.admission = Admission(
+            data, self.planning, self.queues, self.parallelism, self.flow_control
+        )
+        self.url_groups = UrlGroups(data)
+        self.causes = Causes(data)
+        self.quota = Quota(data.settings, clock)
+        # These parts refer to the engine weakly, without a circle of references (see ``cloud.base``).
+        engine = weakref.proxy(self)
+        self.schedules = Schedules(engine)
+        self.dead_letters = DeadLetters(engine)
+        self.bulk_actions = BulkActions(engine)
+        self.workflow = WorkflowRuns(engine)
+        self._span_us = data.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
-        self.causes = Causes(self.data)
 
     def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
         """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
@@ -72,7 +108,7 @@ class Messages(Admission):
                 self.data.log(message, "CANCEL_REQUESTED", now)
                 if in_flight:
                     continue
-                self.release_global_slot(message)
+                self.flow_control.release_slot(message)
                 self.queues.release(message)
                 self.flow_control.release(message)
                 due = message.due_us
@@ -141,6 +177,25 @@ class Messages(Admission):
             return self.cancel_all(
                 [self.data.pending[task_id] for task_id in ids if task_id in self.data.pending]
             )
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue, if any, and cancel its waiting messages."""
+        queue = self.queues.by_name.get(name)
+        if queue is None:
+            return
+        # Pause the queue, so that cancelling a message does not start the next one.
+        queue.paused = True
+        pending = self.data.pending
+        self.cancel_all(
+            [
+                pending[message_id]
+                # Include parked messages: a message that was in flight when an older queue of
+                # this name was deleted is in no other list.
+                for message_id in [*queue.active, *queue.waiting, *queue.parked]
+                if message_id in pending and pending[message_id].state != "ACTIVE"
+            ]
+        )
+        del self.queues.by_name[name]
 
     # -- forgetting --------------------------------------------------------------------------------
 

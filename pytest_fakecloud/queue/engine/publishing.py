@@ -353,4 +353,4 @@ class Publisher(Messages):
             if message.id in key.waiting:
                 key.waiting.remove(message.id)
             key.active.pop(message.id, None)
-        self.active.discard(message.id)
+        self.parallelism.active.discard(message.id)

@@ -19,14 +19,16 @@ from ..model import Message, OrderedQueue
 from ..wire.values import check_name
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .data import QueueData
+    from .planning import Planning
 
 
 class Queues:
     """The ordered queues by name."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, data: QueueData, planning: Planning) -> None:
+        self._data = data
+        self._planning = planning
         self.by_name: dict[str, OrderedQueue] = {}
 
     # -- what clients change -----------------------------------------------------------------------
@@ -40,7 +42,7 @@ class Queues:
         for name in unique_names:
             check_name(name, "queue name")
         new = unique_names - self.by_name.keys()
-        most = self._engine.limits.queues
+        most = self._data.limits.queues
         if most is not None and new and len(self.by_name) + len(new) > most:
             raise quota("maxQueues", most)
 
@@ -57,12 +59,12 @@ class Queues:
 
         Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
         """
-        engine = self._engine
+        data = self._data
         self.check([name])
-        most = engine.limits.queue_parallelism
+        most = data.limits.queue_parallelism
         if most is not None and (parallelism or 0) > most:
             raise quota("maxParallelism", most)
-        now = engine.clock.now_us()
+        now = data.clock.now_us()
         queue = self.create_if_missing(name, now)
         queue.updated_us = now
         if parallelism is not None:
@@ -72,10 +74,8 @@ class Queues:
         if not queue.paused:
             parked, queue.parked = queue.parked, []
             for message_id in parked:
-                if message_id in engine.data.pending:
-                    engine.planning.plan(
-                        engine.data.messages[message_id], now, f"queue {name} resumed"
-                    )
+                if message_id in data.pending:
+                    self._planning.plan(data.messages[message_id], now, f"queue {name} resumed")
             self.start_waiting(queue)
 
     def set_paused(self, name: str, paused: bool) -> None:
@@ -85,27 +85,8 @@ class Queues:
 
     def lag(self, queue: OrderedQueue) -> int:
         """Return the number of unfinished messages in a queue. Parked messages are also active."""
-        pending = self._engine.data.pending
+        pending = self._data.pending
         return sum(message_id in pending for message_id in [*queue.active, *queue.waiting])
-
-    def delete(self, name: str) -> None:
-        """Delete a queue, if any, and cancel its waiting messages."""
-        queue = self.by_name.get(name)
-        if queue is None:
-            return
-        # Pause the queue, so that cancelling a message does not start the next one.
-        queue.paused = True
-        pending = self._engine.data.pending
-        self._engine.cancel_all(
-            [
-                pending[message_id]
-                # Include parked messages: a message that was in flight when an older queue of
-                # this name was deleted is in no other list.
-                for message_id in [*queue.active, *queue.waiting, *queue.parked]
-                if message_id in pending and pending[message_id].state != "ACTIVE"
-            ]
-        )
-        del self.by_name[name]
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -115,15 +96,15 @@ class Queues:
 
     def start_waiting(self, queue: OrderedQueue) -> None:
         """Make the next messages of a queue due while it has free slots."""
-        engine = self._engine
-        now = engine.clock.now_us()
+        data = self._data
+        now = data.clock.now_us()
         while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
-            message = engine.data.pending.get(queue.waiting.popleft())
+            message = data.pending.get(queue.waiting.popleft())
             if message is None:
                 continue
             queue.active[message.id] = None
             due = max(now, message.not_before_us)
-            engine.planning.plan(
+            self._planning.plan(
                 message, due, "delay" if due > now else f"turn in queue {queue.name}"
             )
 
@@ -143,7 +124,7 @@ class Queues:
         for message_id in () if queue is None else queue.active:
             if message_id == message.id:
                 return
-            earlier = self._engine.data.pending.get(message_id)
+            earlier = self._data.pending.get(message_id)
             if earlier is not None and not earlier.attempts:
                 yield earlier
 

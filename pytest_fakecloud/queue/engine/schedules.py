@@ -314,7 +314,7 @@ class Schedules:
         if first_run is None:
             raise bad_request(f"invalid cron expression {settings.cron!r}: it never fires")
         schedule_id = settings.schedule_id or self._engine.data.new_id("scd_")
-        most = self._engine.limits.schedules
+        most = self._engine.data.limits.schedules
         if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
             raise quota("maxSchedules", most)
         schedule = MessageSchedule(

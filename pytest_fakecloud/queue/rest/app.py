@@ -113,7 +113,7 @@ class QueueApp(App):
         assert isinstance(route, QueueRoute)
         engine = self.engine
         with nullcontext() if route.lingers else engine.lock:
-            if route.counts_for_burst and engine.limits.burst is not None:
+            if route.counts_for_burst and engine.data.limits.burst is not None:
                 engine.quota.count_request(engine.clock.now_us())
             result = route.endpoint(engine, request)
         return Answer() if result is None else result

@@ -25,7 +25,7 @@ def chat(engine: Engine, request: Request) -> Answer:
         headers=[pair for pair in request.headers.pairs if pair[0].lower() not in own],
         body=request.body,
         attempt=0,
-        timeout_us=engine.limits.timeout_us,
+        timeout_us=engine.data.limits.timeout_us,
     )
     outcome = finished(engine.perform(delivery, False))
     if outcome.status is None:

@@ -67,8 +67,8 @@ def reset_rate(engine: Engine, request: Request) -> None:
 
 def global_parallelism(engine: Engine, request: Request) -> object:
     return {
-        "parallelismMax": engine.limits.parallelism or 0,
-        "parallelismCount": len(engine.active),
+        "parallelismMax": engine.data.limits.parallelism or 0,
+        "parallelismCount": len(engine.parallelism.active),
     }
 
 

@@ -57,7 +57,7 @@ def enqueue(engine: Engine, request: Request) -> Json:
 
 
 def batch(engine: Engine, request: Request) -> Json:
-    limit = engine.limits.batch_size
+    limit = engine.data.limits.batch_size
     if len(request.body) > limit:
         raise errors.quota("maxBatchSize", limit, status=413)
     items = json_array(request)
@@ -99,7 +99,7 @@ def _published_answer(engine: Engine, result: Published) -> Json:
         body: object = [records.accepted_record(accepted) for accepted in result.accepted]
     else:
         body = records.accepted_record(result.accepted[0])
-    limited = engine.limits.daily_messages is not None
+    limited = engine.data.limits.daily_messages is not None
     return Json(body, status, engine.quota.daily_headers() if limited else ())
 
 

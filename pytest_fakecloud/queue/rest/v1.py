@@ -133,7 +133,7 @@ def get_task(engine: Engine, request: Request) -> object:
 
 
 def quota(engine: Engine, request: Request) -> object:
-    limits = engine.limits
+    limits = engine.data.limits
     return _DOCUMENTED | without_none(
         maxTopics=limits.groups,
         maxEndpointsPerTopic=limits.endpoints_per_group,

@@ -162,7 +162,7 @@ def dead_letter_record(engine: Engine, message: Message) -> Record:
     record = message_record(message)
     record["dlqId"] = message.dlq_id
     record["state"] = "failed"
-    record["responseStatus"] = outcome.status_or(engine.settings.no_answer_status)
+    record["responseStatus"] = outcome.status_or(engine.data.settings.no_answer_status)
     record["responseHeader"] = shown_headers(outcome.headers, message.response_redaction)
     record |= _body("responseBody", outcome.body, message.response_redaction)
     if outcome.status is None or outcome.run_error is not None:
@@ -224,7 +224,7 @@ def schedule_record(engine: Engine, schedule_id: str) -> Record:
         record["delay"] = settings.delay_us // SECOND
     if settings.timeout_us is not None:
         # Replace the milliseconds: the API reports the timeout of a schedule in seconds.
-        record["timeout"] = min(settings.timeout_us, engine.limits.timeout_us) // SECOND
+        record["timeout"] = min(settings.timeout_us, engine.data.limits.timeout_us) // SECOND
     record |= without_none(queueName=settings.queue_name, error=schedule.error)
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)

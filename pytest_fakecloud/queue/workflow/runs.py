@@ -212,7 +212,9 @@ class WorkflowRuns:
             )
             if takes_retries:
                 retries = run.settings.retries
-                message.max_retries = self._engine.settings.retries if retries is None else retries
+                message.max_retries = (
+                    self._engine.data.settings.retries if retries is None else retries
+                )
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests cannot be part of its run.
@@ -253,7 +255,7 @@ class WorkflowRuns:
             position = len(run.steps) - 1
         listed = _listed(run.steps[: position + 1])
         lazy = "lazyfetch" in features_of(message.settings)
-        return b"" if lazy and len(listed) > self._engine.limits.message_size else listed
+        return b"" if lazy and len(listed) > self._engine.data.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
         run = self._find_run_of(message)
@@ -599,7 +601,7 @@ class WorkflowRuns:
         responses = [self._notify(waiter, data) for waiter in waiters]
         if responses:
             return responses[0]
-        if self._engine.settings.event_lookback:
+        if self._engine.data.settings.event_lookback:
             self.notified[run_id, event_id] = data
         return {"messageId": "", "error": "", **_identity(run)}
 

@@ -26,7 +26,7 @@ NOT_COPIED = {
         "FlowKeys.timers",
         "Schedules.timers",
     ),
-    *("Engine.active", "Engine._to_forget", "QueueData.pending", "QueueData.under_way"),
+    *("Parallelism.active", "Engine._to_forget", "QueueData.pending", "QueueData.under_way"),
     *("Engine.interceptors", "Engine._faults", "Engine.overtaken", "SigningKeys.former"),
 }
 """Containers that a snapshot leaves out: timers, what follows from the messages, faults and keys."""

@@ -147,7 +147,7 @@ def test_a_server_that_keeps_no_whole_journal_forgets_after_a_week(
     context = Context.alone()
     context.journal.keep = keep
     queue = Queue(context, history=history)
-    span = queue._engine.settings.history_us
+    span = queue._engine.data.settings.history_us
     assert span == (None if days is None else days * 86_400_000_000)
     queue.close()
 

@@ -110,7 +110,9 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
-        self.engine.limits = PlanLimits(**vars(self.engine.limits) | {"parallelism": most})
+        self.engine.data.limits = PlanLimits(
+            **vars(self.engine.data.limits) | {"parallelism": most}
+        )
         self.engine.queues.upsert("single", parallelism=1, paused=False)
         self.engine.queues.upsert("wide", parallelism=2, paused=False)
         with self.engine.lock:
@@ -254,7 +256,7 @@ class Lives(RuleBasedStateMachine):
                     message.id in queue.waiting or message.id in queue.parked
                     for queue in engine.queues.by_name.values()
                 )
-                or message.id in engine.waiting_for_slot
+                or message.id in engine.parallelism.waiting
                 or any(message.id in key.waiting for key in engine.flow_control.by_name.values())
             )
             assert waits, message
@@ -262,14 +264,14 @@ class Lives(RuleBasedStateMachine):
             assert len(queue.active) <= queue.parallelism
         narrow = engine.flow_control.by_name.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
-        assert set(engine.data.in_flight) <= engine.active
+        assert set(engine.data.in_flight) <= engine.parallelism.active
         assert all(
             message_id in engine.data.in_flight
             or engine.data.messages[message_id].due_us is not None
-            for message_id in engine.active
+            for message_id in engine.parallelism.active
         )
-        most = engine.limits.parallelism
-        assert most is None or len(engine.active) <= most
+        most = engine.data.limits.parallelism
+        assert most is None or len(engine.parallelism.active) <= most
 
     def teardown(self) -> None:
         engine = self.engine
@@ -296,7 +298,7 @@ class Lives(RuleBasedStateMachine):
         engine = self.engine
         assert not engine.data.pending
         assert not engine.data.in_flight
-        assert not engine.active
+        assert not engine.parallelism.active
         assert self.accepted <= set(engine.data.messages) | set(engine.data.groups_of_tasks)
         for message in engine.data.messages.values():
             ends = [entry.state for entry in message.log if entry.state in ENDS]
@@ -314,7 +316,7 @@ class Lives(RuleBasedStateMachine):
             for attempt in message.attempts:
                 assert attempt.at_us >= message.not_before_us
             held = message.queue_name or message.settings.flow or self.paused_at_some_time
-            held = held or self.engine.limits.parallelism
+            held = held or self.engine.data.limits.parallelism
             if held or not message.attempts:
                 continue
             assert message.attempts[0].at_us == message.not_before_us

@@ -16,6 +16,7 @@ from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.parallelism import Parallelism
 from pytest_fakecloud.queue.engine.planning import Planning
 from pytest_fakecloud.queue.engine.queues import Queues
 from pytest_fakecloud.queue.model import Delivery, FlowKey, Message, OrderedQueue, Outcome
@@ -137,7 +138,7 @@ def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Engine, "has_room", lambda self: True)
+    patch.setattr(Parallelism, "has_room", lambda self: True)
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:

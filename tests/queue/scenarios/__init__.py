@@ -83,7 +83,7 @@ class _Player(RequestPlayer):
 
     def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
         engine, table, bare_path = self.fake._engine, self.fake._app.table, path.partition("?")[0]
-        forgets = engine.settings.history_us is not None  # any request, what is too old
+        forgets = engine.data.settings.history_us is not None  # any request, what is too old
         if forgets or table.writes(method, bare_path):
             messages, schedules = set(engine.data.messages), set(engine.schedules.by_id)
             fetched = self.scene.request(method, path, headers, body)
