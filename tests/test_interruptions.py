@@ -274,7 +274,7 @@ def test_an_interrupted_exploration_leaves_nothing_registered_with_the_fakes() -
     with Cloud(clock="frozen", delivery="driven") as cloud:
         queue, kv = cloud.queue(), cloud.kv_server()
         registries: list[Callable[[], Iterable[object]]] = [
-            lambda: queue._engine.interceptors,
+            lambda: queue._engine.interceptors.all,
             lambda: interceptors_of_work(queue.destinations),
             lambda: kv._engine.listeners,
             lambda: [*queue._app.chain.members, *kv._app.chain.members],

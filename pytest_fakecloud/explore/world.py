@@ -383,8 +383,8 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     if fake.fixture == "queue":
         queue: Any = fake
         deliveries = _ExploredDeliveries(world, queue)
-        exits.callback(core.engine.stop_intercepting, deliveries)
-        core.engine.intercept(deliveries)
+        exits.callback(core.engine.deliveries.stop_intercepting, deliveries)
+        core.engine.deliveries.intercept(deliveries)
         _listen(interceptors_of_work(queue.destinations), partial(_run_work, world), exits)
 
 

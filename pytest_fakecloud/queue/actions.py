@@ -242,7 +242,7 @@ class QueueActions:
             if name not in MessageOptions.__annotations__:
                 raise TypeError(f"unexpected keyword argument {name!r}")
         queue = options.get("queue")
-        return self._engine.publish(
+        return self._engine.publisher.publish(
             text("url", url),
             pairs,
             body_of(options),

@@ -146,7 +146,7 @@ class Queue(QueueActions, Fake):
         ]
         if self._delivery == "background":
             chain.insert(2, violations)
-        self._engine.intercept(*chain)
+        self._engine.deliveries.intercept(*chain)
         return QueueApp(self._instruments, self._engine, self._new_token())
 
     def _add_mount(self, mount: Mount) -> None:
@@ -410,7 +410,7 @@ class Queue(QueueActions, Fake):
         conditions = _conditions(where, **{"service_state" if of_service else "state": state})
         query = Query(conditions, MESSAGES, "message")
         with self._engine.lock:
-            self._engine.sweep()
+            self._engine.history.sweep()
             ids = list(self._engine.data.messages)
         messages = (PublishedMessage(self._engine, message_id) for message_id in ids)
         return found_messages(message for message in messages if query(message))
@@ -457,7 +457,7 @@ class Queue(QueueActions, Fake):
             )
         MESSAGE_ID.check("id", message_id)
         with self._engine.lock:
-            self._engine.sweep()
+            self._engine.history.sweep()
             messages = self._engine.data.messages
             attempts = [
                 attempt

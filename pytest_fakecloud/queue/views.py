@@ -271,7 +271,7 @@ class PublishedMessage:
         longer exists.
         """
         __tracebackhide__ = True
-        return self._engine.cancel_pending(self.id)
+        return self._engine.lifecycle.cancel_pending(self.id)
 
     def _owner(self) -> tuple[Any, tuple[str, ...]]:
         return self._engine.owner, (self.id,)
@@ -340,7 +340,7 @@ class DeadLetterView:
         __tracebackhide__ = True
         engine = self._engine
         with engine.lock:
-            (accepted,) = engine.dead_letters.retry([self._letter()])
+            (accepted,) = engine.publisher.retry_dead_letters([self._letter()])
         return PublishedMessage(engine, accepted.message_id)
 
     @action_as("dead_letter.delete")

@@ -26,7 +26,9 @@ class ReplayedQueue(journal.ReplayedFake):
         engine = core_of(self.fake).engine
         self.time.expect(event.at_us)
         for message in _messages_of(event, engine):
-            attempt = engine.begin(message.id) if message.id in engine.data.pending else None
+            attempt = (
+                engine.attempts.begin(message.id) if message.id in engine.data.pending else None
+            )
             if attempt is not None:
                 self._begun[event.number] = attempt
                 return
@@ -48,7 +50,7 @@ class ReplayedQueue(journal.ReplayedFake):
             attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
             virtual_us=ended - attempt.at_us, where=attempt.where,
         )  # fmt: skip
-        core_of(self.fake).engine.finish(begun, outcome)
+        core_of(self.fake).engine.deliveries.finish(begun, outcome)
         self.settled_us = ended
 
 

@@ -144,7 +144,7 @@ def test_messages_of_the_baseline_are_not_the_tests(
         lambda queue, message, cloud: cloud.journal.calls(),
         lambda queue, message, cloud: queue.client().log.list(),
         # No message is left, or the action is unrelated.
-        lambda queue, message, cloud: queue._engine.cancel(message._id),
+        lambda queue, message, cloud: queue._engine.lifecycle.cancel(message._id),
         lambda queue, message, cloud: queue.reset(),
         lambda queue, message, cloud: refused(queue),
     ],

@@ -154,10 +154,10 @@ def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     with Cloud(clock="frozen", now=START, delivery="driven") as cloud:
         queue = cloud.queue()
         engine = queue._engine
-        begun = [engine.begin(queue.publish(URL).id) for _ in range(2)]
+        begun = [engine.attempts.begin(queue.publish(URL).id) for _ in range(2)]
         for exchange in begun:
             exchange.perform = _answer_sent
-        sending = [engine._chain(exchange) for exchange in begun]
+        sending = [engine.deliveries._chain(exchange) for exchange in begun]
         for number, text in ((0, "a"), (1, "b")):
             sending[number].send(None)
             log_error(text)

@@ -97,7 +97,7 @@ def test_a_listing_is_of_one_instant(scene: Scene, path: str) -> None:
 
     def others() -> None:
         engine.schedules.delete("b")
-        engine.delete_queue("b")
+        engine.lifecycle.delete_queue("b")
         engine.dead_letters.by_id.popitem()
 
     engine.lock = Gaps(engine.lock, others)  # type: ignore[assignment]

@@ -23,7 +23,9 @@ from ..errors import QueueError, quota
 from ..model import DAY, MINUTE
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from ..workflow.runs import WorkflowRuns
+    from .data import QueueData
+    from .lifecycle import Lifecycle
 
 Source = Literal["qstash", "workflow"]
 _KEPT_US = 7 * DAY
@@ -64,8 +66,10 @@ class BulkAction:
 class BulkActions:
     """The bulk actions of a queue, oldest first."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, data: QueueData, lifecycle: Lifecycle, workflow: WorkflowRuns) -> None:
+        self._data = data
+        self._lifecycle = lifecycle
+        self._workflow = workflow
         self.by_id: dict[str, BulkAction] = {}
         self.timers: dict[str, Timer] = {}
 
@@ -92,13 +96,13 @@ class BulkActions:
         if asynchronous or action.completed_us is not None:
             return action
         end_us = action.created_us + self._duration_us
-        if end_us - self._engine.clock.now_us() > _LONGEST_WAIT_US:
+        if end_us - self._data.clock.now_us() > _LONGEST_WAIT_US:
             raise QueueError(429, f"bulk action {action.id} is still in progress")
         return self._proceed(action, end_us)
 
     def recent(self, source: Source) -> list[BulkAction]:
         """Return the actions that can still be read, oldest first."""
-        oldest = self._engine.clock.now_us() - _KEPT_US
+        oldest = self._data.clock.now_us() - _KEPT_US
         return [
             action
             for action in self.by_id.values()
@@ -119,7 +123,7 @@ class BulkActions:
 
     @property
     def _duration_us(self) -> int:
-        return self._engine.data.settings.bulk_action_time_us
+        return self._data.settings.bulk_action_time_us
 
     def _new(
         self,
@@ -128,9 +132,9 @@ class BulkActions:
         ids: tuple[str, ...],
         count: int | None,
     ) -> BulkAction:
-        engine = self._engine
-        action_id, number = engine.data.new_id("bulk_"), engine.data.next_sequence()
-        now = engine.clock.now_us()
+        data = self._data
+        action_id, number = data.new_id("bulk_"), data.next_sequence()
+        now = data.clock.now_us()
         return BulkAction(
             action_id, number, source, filters, len(ids), now, remaining=ids, count=count
         )
@@ -156,7 +160,7 @@ class BulkActions:
 
     def _proceed(self, action: BulkAction, until_us: int | None = None) -> BulkAction:
         """Cancel what an action has to cancel until now or a later time, and plan the rest."""
-        now = self._engine.clock.now_us()
+        now = self._data.clock.now_us()
         until_us = now if until_us is None else max(now, until_us)
         processed = action.processed
         while processed < action.total and self._due_us(action, processed) <= until_us:
@@ -167,11 +171,11 @@ class BulkActions:
         timer = self.timers.pop(action.id, None)
         if timer is not None:
             timer.cancel()
-        if remaining and not self._engine.data.closed:
-            self.timers[action.id] = self._engine.clock.call_at(
+        if remaining and not self._data.closed:
+            self.timers[action.id] = self._data.clock.call_at(
                 self._due_us(action, processed),
                 partial(self._timer_fired, action.id),
-                lane=self._engine.data.own_lane,
+                lane=self._data.own_lane,
                 label=f"bulk action {action.id}",
             )
         return self._add(action)
@@ -181,19 +185,19 @@ class BulkActions:
         return action.created_us + self._duration_us * (processed + 1) // action.total
 
     def _timer_fired(self, action_id: str, at_us: int) -> None:
-        with self._engine.lock:
+        with self._data.lock:
             self.timers.pop(action_id, None)
             self._proceed(self.by_id[action_id])
 
     def _cancel_one(self, action: BulkAction, id: str) -> None:
-        engine = self._engine
         if action.source == "qstash":
-            engine.cancel_all([message for message in [engine.data.pending.get(id)] if message])
+            message = self._data.pending.get(id)
+            self._lifecycle.cancel_all([] if message is None else [message])
             return
-        run = engine.workflow.runs.get(id)
+        run = self._workflow.runs.get(id)
         # Do not cancel a later run with the same id.
         if run is not None and run.live and run.number < action.number:
-            engine.workflow.cancel(run)
+            self._workflow.cancel(run)
 
 
 def _unordered(filters: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:

@@ -2,23 +2,20 @@
 
 A dead letter is kept for the plan's retention period on the queue's clock. Decided here: listings start
 with the oldest. A listing of workflow runs only (``source=workflow``) omits their failure callbacks,
-because a run contains the state of its failure callback. A retried message keeps its body, headers and
-settings, but not its delay, deduplication id and attempts.
+because a run contains the state of its failure callback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import existing
-from ..model import HeaderPairs, Message, Outcome
-from ..wire.headers import read_given, settings_to_republish
+from ..model import Message, Outcome
 from ..wire.records import Filters, page
 
 if TYPE_CHECKING:
-    from .engine import Engine
-    from .publishing import Accepted
+    from .data import QueueData
 
 
 def _number(letter: Message) -> int:
@@ -31,8 +28,8 @@ class DeadLetters:
     access.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, data: QueueData) -> None:
+        self._data = data
         self.by_id: dict[str, str] = {}
         self.count = 0
 
@@ -45,28 +42,28 @@ class DeadLetters:
     def all(self) -> list[Message]:
         """Return the messages of the dead letters that have not expired, oldest first."""
         self._drop_expired()
-        return [self._engine.data.messages[message_id] for message_id in self.by_id.values()]
+        return [self._data.messages[message_id] for message_id in self.by_id.values()]
 
     def find(self, dlq_id: str) -> Message | None:
         """Return a dead letter's message, or None if it does not exist or has expired."""
         self._drop_expired()
-        return self._engine.data.messages.get(self.by_id.get(dlq_id, ""))
+        return self._data.messages.get(self.by_id.get(dlq_id, ""))
 
     def get(self, dlq_id: str) -> Message:
         """Return a dead letter's message; raise a 404 error if it does not exist or has expired."""
         return existing(self.find(dlq_id), "dlq message", dlq_id)
 
     def _drop_expired(self) -> None:
-        engine = self._engine
-        oldest = engine.clock.now_us() - engine.data.limits.retention_us
+        data = self._data
+        oldest = data.clock.now_us() - data.limits.retention_us
         for dlq_id, message_id in list(self.by_id.items()):
-            if (engine.data.messages[message_id].finished_us or 0) > oldest:
+            if (data.messages[message_id].finished_us or 0) > oldest:
                 break
             del self.by_id[dlq_id]
 
     def select(self, filters: Filters) -> tuple[list[Message], str | None]:
         """Return a page of the matching dead letters, and the cursor of the next page."""
-        no_answer = self._engine.data.settings.no_answer_status
+        no_answer = self._data.settings.no_answer_status
         letters = []
         for letter in self.all():
             if filters.fields.get("source") == ["workflow"] and letter.failure_of is not None:
@@ -80,24 +77,3 @@ class DeadLetters:
     def delete(self, letters: Iterable[Message]) -> int:
         """Delete dead letters but not their messages, and return the number of those that existed."""
         return sum(self.by_id.pop(letter.dlq_id or "", None) is not None for letter in letters)
-
-    def retry(self, letters: Iterable[Message], headers: HeaderPairs = ()) -> Sequence[Accepted]:
-        """Publish the messages of dead letters again, and delete the letters.
-
-        ``headers`` override the settings of the messages. If one is rejected (``QueueError`` as in
-        ``Engine.publish()``), none is published and no letter is deleted.
-        """
-        engine = self._engine
-        now = engine.clock.now_us()
-        overrides = read_given(headers)
-        overrides.pop("content_type", None)
-        messages, drafts = [*letters], []
-        for message in messages:
-            settings = settings_to_republish(message.settings, overrides, message.max_retries)
-            draft = engine.draft_again(message, settings, message.body, now)
-            draft.kind, draft.schedule_id = message.kind, message.schedule_id
-            draft.retry_of = message.id
-            drafts.append(draft)
-        accepted = engine.store(drafts, now).accepted
-        self.delete(messages)
-        return accepted

@@ -143,6 +143,15 @@ class FlowKeys:
             key.give_back(message.id)
             self.start_waiting(key)
 
+    def take_out(self, message: Message) -> None:
+        """Give back what a message has of its limits without starting another one."""
+        key = self.of(message)
+        if key is not None:
+            if message.id in key.waiting:
+                key.waiting.remove(message.id)
+            key.active.pop(message.id, None)
+        self._parallelism.active.discard(message.id)
+
     def start_waiting(self, key: FlowKey) -> None:
         """Start the messages that wait for a key while it has slots, and plan its next period."""
         data = self._data

@@ -118,6 +118,14 @@ class Queues:
         queue.active.pop(message.id, None)
         self.start_waiting(queue)
 
+    def take_out(self, message: Message) -> None:
+        """Take a message out of its queue without starting the next one."""
+        queue = self.of(message)
+        if queue is not None:
+            if message.id in queue.waiting:
+                queue.waiting.remove(message.id)
+            queue.active.pop(message.id, None)
+
     def not_started_before(self, message: Message) -> Iterator[Message]:
         """Yield the messages that got a slot before this one and have not been attempted yet."""
         queue = self.of(message)

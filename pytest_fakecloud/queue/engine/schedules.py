@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -38,7 +39,7 @@ from ..wire.values import LATEST_US
 from ..wire.waits import go_duration_us
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .data import QueueData
 
 _ALIASES = {
     "@hourly": "0 * * * *",
@@ -76,6 +77,8 @@ _FIELDS = (
     _Field("month", 1, 12, _MONTHS),
     _Field("day-of-week", 0, 6, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), day=True),
 )
+_RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
+"""The API's name for the state of a message that a schedule has created."""
 _SOON = timedelta(hours=3)
 """A period longer than any clock change that sets clocks back."""
 
@@ -290,10 +293,16 @@ class MessageSchedule:
 class Schedules:
     """The schedules by id."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    _publish_run: Callable[[MessageSchedule, int], list[str]]
+
+    def __init__(self, data: QueueData) -> None:
+        self._data = data
         self.by_id: dict[str, MessageSchedule] = {}
         self.timers: dict[str, Timer] = {}
+
+    def connect(self, publish_run: Callable[[MessageSchedule, int], list[str]]) -> None:
+        """Set the function that creates the messages of a run at a time, and returns their ids."""
+        self._publish_run = publish_run
 
     def get(self, schedule_id: str) -> MessageSchedule:
         return existing(self.by_id.get(schedule_id), "schedule", schedule_id)
@@ -309,12 +318,12 @@ class Schedules:
         if settings.not_before_us is not None:
             raise bad_request("invalid schedule: Upstash-Not-Before cannot be used with a schedule")
         cron = _cron(settings.cron)
-        now = self._engine.clock.now_us()
+        now = self._data.clock.now_us()
         first_run = cron.next_us(now)
         if first_run is None:
             raise bad_request(f"invalid cron expression {settings.cron!r}: it never fires")
-        schedule_id = settings.schedule_id or self._engine.data.new_id("scd_")
-        most = self._engine.data.limits.schedules
+        schedule_id = settings.schedule_id or self._data.new_id("scd_")
+        most = self._data.limits.schedules
         if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
             raise quota("maxSchedules", most)
         schedule = MessageSchedule(
@@ -333,17 +342,17 @@ class Schedules:
         """Set the time of the next run, and start a timer for it unless the schedule is paused."""
         schedule.planned_us = due_us
         self.unplan(schedule)
-        if due_us is not None and not schedule.paused and not self._engine.data.closed:
-            self.timers[schedule.id] = self._engine.clock.call_at(
+        if due_us is not None and not schedule.paused and not self._data.closed:
+            self.timers[schedule.id] = self._data.clock.call_at(
                 due_us,
                 partial(self._timer_fired, schedule.id),
-                lane=self._engine.data.own_lane,
+                lane=self._data.own_lane,
                 label=f"schedule {schedule.id}",
             )
 
     def replan(self, schedule: MessageSchedule) -> None:
         """Plan the next run again after the timers were stopped, skipping runs in the past."""
-        due, now = schedule.planned_us, self._engine.clock.now_us()
+        due, now = schedule.planned_us, self._data.clock.now_us()
         if due is not None and due < now:
             due = schedule.first_run_after(now)
         self.plan(schedule, due)
@@ -375,16 +384,27 @@ class Schedules:
         """Return the time of the next run. For a paused schedule, assume that it is resumed now."""
         if schedule.planned_us is None or not schedule.paused:
             return schedule.planned_us
-        return schedule.first_run_after(self._engine.clock.now_us())
+        return schedule.first_run_after(self._data.clock.now_us())
 
     def run_now(self, schedule_id: str) -> list[str]:
         """Create the messages of a run now and return their ids."""
         schedule = self.get(schedule_id)
-        self._run(schedule, self._engine.clock.now_us())
+        self._run(schedule, self._data.clock.now_us())
         return list(schedule.last_ids)
 
+    def states_of_run(self, schedule: MessageSchedule) -> dict[str, str]:
+        """Return the states of the last run's messages that still exist, by public id."""
+        messages = (
+            self._data.messages[message_id]
+            for message_id in schedule.last_ids
+            if message_id in self._data.messages
+        )
+        return {
+            message.public_id: _RUN_STATES.get(message.state, "IN_PROGRESS") for message in messages
+        }
+
     def _timer_fired(self, schedule_id: str, at_us: int) -> None:
-        with self._engine.lock:
+        with self._data.lock:
             schedule = self.by_id.get(schedule_id)
             if schedule is not None:
                 self.plan(schedule, _cron(schedule.cron).next_us(at_us))
@@ -393,6 +413,6 @@ class Schedules:
     def _run(self, schedule: MessageSchedule, at_us: int) -> None:
         schedule.last_us, schedule.last_ids, schedule.error = at_us, [], None
         try:
-            schedule.last_ids = self._engine.publish_run(schedule, at_us)
+            schedule.last_ids = self._publish_run(schedule, at_us)
         except QueueError as error:
             schedule.error = error.message

@@ -762,7 +762,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
 
 @_locked
 def content(engine: Any) -> View:
-    engine.sweep()
+    engine.history.sweep()
     messages = [PublishedMessage(engine, id) for id in engine.data.messages]
     runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
     return {

@@ -35,7 +35,9 @@ def delete_dead_letters(engine: Engine, request: Request, *, of_runs: bool = Fal
 
 
 def retry_dead_letter(engine: Engine, request: Request) -> Json:
-    (accepted,) = engine.dead_letters.retry([read_letter(engine, request)], request.headers.pairs)
+    (accepted,) = engine.publisher.retry_dead_letters(
+        [read_letter(engine, request)], request.headers.pairs
+    )
     return Json(records.accepted_record(accepted), 201)
 
 
@@ -46,7 +48,7 @@ def retry_dead_letters(engine: Engine, request: Request) -> Json:
     ids = fields.get("dlqIds") or fields.get("dlqId")
     if ids and not letters:
         raise not_found("dlq message", ", ".join(ids))
-    accepted = engine.dead_letters.retry(letters, request.headers.pairs)
+    accepted = engine.publisher.retry_dead_letters(letters, request.headers.pairs)
     responses = [records.accepted_record(message) for message in accepted]
     return Json({"cursor": cursor or "", "responses": responses}, 201)
 

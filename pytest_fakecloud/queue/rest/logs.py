@@ -17,7 +17,7 @@ tests observe it. (The vendor's OpenAPI file says 100.)
 
 def list_events(engine: Engine, request: Request) -> dict[str, object]:
     chosen = records.read_filters(query_of(request), records.FOR_LOGS, most=_MAX_LOGS)
-    entries, cursor = engine.log_page(chosen, _MAX_LOGS)
+    entries, cursor = engine.history.log_page(chosen, _MAX_LOGS)
     messages, no_answer = engine.data.messages, engine.data.settings.no_answer_status
     events = [records.log_record(entry, messages[entry.message_id], no_answer) for entry in entries]
     return {"events": events} | without_none(cursor=cursor)

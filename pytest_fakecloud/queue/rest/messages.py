@@ -41,7 +41,7 @@ def publish(engine: Engine, request: Request, **options: Any) -> Json:
 def publish_request(engine: Engine, request: Request, **options: Any) -> Published:
     """Publish to the destination in a request's path, with the settings in its headers and its query."""
     destination, settings = destination_of(request)
-    return engine.publish(
+    return engine.publisher.publish(
         destination,
         request.headers.pairs,
         request.body,
@@ -76,7 +76,7 @@ def _batch_item(
 ) -> object:
     try:
         destination, headers, body, queue = read_batch_item(item)
-        result = engine.publish(
+        result = engine.publisher.publish(
             destination, headers, body, caller_ip=caller_of(request), queue_name=queue
         )
     except QueueError as error:
@@ -108,11 +108,11 @@ def get_message(engine: Engine, request: Request) -> object:
 
 
 def cancel_message(engine: Engine, request: Request) -> Json:
-    return Json({"cancelled": engine.cancel(request.segment("id"))}, 202)
+    return Json({"cancelled": engine.lifecycle.cancel(request.segment("id"))}, 202)
 
 
 def retry_message(engine: Engine, request: Request) -> object:
-    engine.retry_now(request.segment("id"))
+    engine.deliveries.retry_now(request.segment("id"))
     return {}
 
 
@@ -128,7 +128,7 @@ def cancel_messages(engine: Engine, request: Request) -> Json:
     ]
     filters = records.filters_by_name(pairs)
     if lists_ids(filters):
-        return Json({"cancelled": engine.cancel_all(messages)}, 202)
+        return Json({"cancelled": engine.lifecycle.cancel_all(messages)}, 202)
     ids = [message.id for message in messages[: chosen.count]]
     action = engine.bulk_actions.cancel(
         "qstash", filters, ids, asynchronous=asynchronous, count=chosen.count

@@ -28,7 +28,7 @@ def get_queue(engine: Engine, request: Request) -> object:
 
 def delete_queue(engine: Engine, request: Request) -> None:
     # The deletion of an unknown queue succeeds, and so does that of a name that no queue can have.
-    engine.delete_queue(request.segment("name"))
+    engine.lifecycle.delete_queue(request.segment("name"))
 
 
 def pause_queue(engine: Engine, request: Request) -> None:

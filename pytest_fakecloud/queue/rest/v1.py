@@ -114,7 +114,7 @@ def delete_topic(engine: Engine, request: Request) -> object:
 
 
 def cancel_message(engine: Engine, request: Request) -> Json:
-    engine.cancel(request.segment("id"))
+    engine.lifecycle.cancel(request.segment("id"))
     return Json({"status": "accepted"}, 202)
 
 

@@ -76,7 +76,7 @@ def retry_failure(engine: Engine, request: Request) -> object:
     run, failure = _failure_of(engine, request)
     if failure is None or failure.state != "FAILED":
         raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
-    engine.dead_letters.retry([failure])
+    engine.publisher.retry_dead_letters([failure])
     return _created(run)
 
 

@@ -152,7 +152,7 @@ def _select(
             and chosen.accept(lambda name: _RUN_FIELDS[name](run))
         )
 
-    engine.sweep()
+    engine.history.sweep()
     # A run that was restarted under its old id is newer than its position in the dict.
     runs = sorted(filter(matches, engine.workflow.runs.values()), key=lambda run: run.number)
     return records.page(
@@ -189,7 +189,7 @@ def _trigger_item(engine: Engine, item: Any, request: Request) -> object:
 def _trigger(
     engine: Engine, target: str, headers: HeaderList, body: bytes, request: Request
 ) -> dict[str, object]:
-    engine.check_destination(target)
+    engine.publisher.check_destination(target)
     if engine.url_groups.find(target) is not None:
         raise bad_request(f"invalid destination: {target} is a URL group, not a workflow")
     settings = PublishSettings(**read_given(headers))
@@ -209,7 +209,7 @@ def _trigger(
         sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
     if first_setting(sent, "failure-callback") is None:
         sent += _to_failure_function(target, run_id)
-    published = engine.publish(target, sent, body, caller_ip=caller_of(request))
+    published = engine.publisher.publish(target, sent, body, caller_ip=caller_of(request))
     (accepted,) = published.accepted
     if accepted.deduplicated:
         # For a duplicate by deduplication id, return the run that the first message started.

@@ -228,7 +228,7 @@ def schedule_record(engine: Engine, schedule_id: str) -> Record:
     record |= without_none(queueName=settings.queue_name, error=schedule.error)
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)
-        record["lastScheduleStates"] = engine.states_of_run(schedule)
+        record["lastScheduleStates"] = engine.schedules.states_of_run(schedule)
     return record | without_none(nextScheduleTime=ms(due_us))
 
 

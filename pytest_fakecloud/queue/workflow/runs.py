@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,11 @@ from .model import (
 )
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
+    from ..engine.data import QueueData
+    from ..engine.dead_letters import DeadLetters
+    from ..engine.lifecycle import Lifecycle
+    from ..engine.planning import Planning
+    from ..engine.publishing import Publisher
 
 MOST_STEPS = 1000
 """Maximum number of steps of a run (vendor's page on limits)."""
@@ -125,11 +130,22 @@ class WorkflowRuns:
     ``notified`` are the notifications for which no run has waited yet.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    _lifecycle: Lifecycle
+    _publisher: Publisher
+
+    def __init__(self, data: QueueData, planning: Planning, dead_letters: DeadLetters) -> None:
+        self._data = data
+        self._planning = planning
+        self._dead_letters = dead_letters
         self.runs: dict[str, WorkflowRun] = {}
         self.waiters: list[EventWait] = []
         self.notified: dict[tuple[str, str], bytes] = {}
+
+    def connect(self, lifecycle: Lifecycle, publisher: Publisher) -> None:
+        """Set the parts that cancel messages and publish steps, which themselves call this part."""
+        # Refer to them weakly, without a circle of references (see ``cloud.base``).
+        self._lifecycle = weakref.proxy(lifecycle)
+        self._publisher = weakref.proxy(publisher)
 
     # -- called by the engine --------------------------------------------------------------------
 
@@ -174,7 +190,7 @@ class WorkflowRuns:
 
     def _former_run_of(self, message: Message, latest: WorkflowRun | None) -> WorkflowRun | None:
         """Return the run that a retry or a callback is about, if a later run has its id."""
-        origin = self._engine.data.messages.get(message.retry_of or message.source_id or "")
+        origin = self._data.messages.get(message.retry_of or message.source_id or "")
         run = None if origin is None else self._find_run_of(origin)
         if run is None or latest is None or run is latest or run.id != latest.id:
             return None
@@ -201,7 +217,7 @@ class WorkflowRuns:
         message.settings = own = message.settings._replace(redaction=redaction)
         features = features_of(own)
         if "wf_triggeronconfig" in features:
-            source = self._engine.data.messages.get(message.source_id or "")
+            source = self._data.messages.get(message.source_id or "")
             is_plain = is_step(message) and message.kind == "message" and failed is None
             own_first = not is_plain or "wf_stepconfig" in features
             takes_retries = (
@@ -212,9 +228,7 @@ class WorkflowRuns:
             )
             if takes_retries:
                 retries = run.settings.retries
-                message.max_retries = (
-                    self._engine.data.settings.retries if retries is None else retries
-                )
+                message.max_retries = self._data.settings.retries if retries is None else retries
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests cannot be part of its run.
@@ -255,7 +269,7 @@ class WorkflowRuns:
             position = len(run.steps) - 1
         listed = _listed(run.steps[: position + 1])
         lazy = "lazyfetch" in features_of(message.settings)
-        return b"" if lazy and len(listed) > self._engine.data.limits.message_size else listed
+        return b"" if lazy and len(listed) > self._data.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
         run = self._find_run_of(message)
@@ -276,7 +290,7 @@ class WorkflowRuns:
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
         message_id = None if run is None else run.failure_message_id
-        return None if message_id is None else self._engine.data.messages.get(message_id)
+        return None if message_id is None else self._data.messages.get(message_id)
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
@@ -331,7 +345,7 @@ class WorkflowRuns:
                 " with that header"
             )
             error = errors.NO_WORKFLOW
-        self._engine.data.report("no_workflow", text, run_id=run_id, url=url)
+        self._data.report("no_workflow", text, run_id=run_id, url=url)
         return outcome._replace(run_error=error)
 
     def _has_acted(self, run: WorkflowRun, message: Message) -> bool:
@@ -372,7 +386,7 @@ class WorkflowRuns:
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""
         run = self._find_run_of(message)
-        messages = self._engine.data.messages
+        messages = self._data.messages
         return (
             []
             if run is None
@@ -424,12 +438,12 @@ class WorkflowRuns:
         run = self.get(run_id)
         # Clients send this request in each of their deliveries, also after the end of the run.
         if run.live:
-            self._finish_run(run, "RUN_SUCCESS", self._engine.clock.now_us(), response)
+            self._finish_run(run, "RUN_SUCCESS", self._data.clock.now_us(), response)
 
     def cancel(self, run: WorkflowRun) -> None:
-        now = self._engine.clock.now_us()
-        pending = self._engine.data.pending
-        self._engine.cancel_all(
+        now = self._data.clock.now_us()
+        pending = self._data.pending
+        self._lifecycle.cancel_all(
             [pending[message_id] for message_id in run.message_ids if message_id in pending]
         )
         self._finish_run(run, "RUN_CANCELED", now, b"")
@@ -437,10 +451,10 @@ class WorkflowRuns:
     def give_up_failure(self, run: WorkflowRun, failure: Message) -> None:
         """Cancel the failure callback of a run or, if it has failed, delete it."""
         if failure.state == "FAILED":
-            self._engine.dead_letters.delete([failure])
+            self._dead_letters.delete([failure])
             run.failure_message_id = None
         else:
-            self._engine.cancel_all([failure])
+            self._lifecycle.cancel_all([failure])
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
@@ -448,11 +462,11 @@ class WorkflowRuns:
         )
         if delivered_header(message.settings, UNKNOWN_SDK) is not None:
             run.question_id = message.id
-        run.number = self._engine.data.next_sequence()
+        run.number = self._data.next_sequence()
         run.former = self._latest_with_messages(self.runs.get(run.id))
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         run.message_ids.append(message.id)
-        retried = self._engine.data.messages.get(message.retry_of or "")
+        retried = self._data.messages.get(message.retry_of or "")
         repeated = None if retried is None else self._find_run_of(retried)
         if repeated is not None:
             run.invoker, run.depth = repeated.invoker, repeated.depth
@@ -477,7 +491,7 @@ class WorkflowRuns:
 
     def _latest_with_messages(self, run: WorkflowRun | None) -> WorkflowRun | None:
         """Return the latest of a run and its former ones of which a message waits or can be retried."""
-        pending, messages = self._engine.data.pending, self._engine.data.messages
+        pending, messages = self._data.pending, self._data.messages
         while run is not None and not any(
             message_id in pending
             or (message_id in messages and messages[message_id].state == "FAILED")
@@ -489,7 +503,7 @@ class WorkflowRuns:
     def _note_failure_callback(self, message: Message) -> None:
         # Find the run through the source: clients add the run's id to their own failure callbacks,
         # but a plain failure URL has no headers.
-        messages = self._engine.data.messages
+        messages = self._data.messages
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
         source = messages.get(str(about))
@@ -502,7 +516,7 @@ class WorkflowRuns:
             self._update_source(message)
 
     def _update_source(self, failure: Message) -> None:
-        source = self._engine.data.messages.get(failure.failure_of or "")
+        source = self._data.messages.get(failure.failure_of or "")
         if source is not None:
             source.failure_function_state = callback_state(failure)
 
@@ -519,7 +533,7 @@ class WorkflowRuns:
         elif invoking.state == "RUN_FAILED":
             # Deliver nothing to the failed run. A run that resumes it begins with this step.
             body = json.dumps(step).encode()
-            invoking.steps.append(RunStep(self._engine.data.new_message_id(), body, at_us, run.id))
+            invoking.steps.append(RunStep(self._data.new_message_id(), body, at_us, run.id))
             invoking.step_count += 1
             invoking.context_bytes += len(body)
 
@@ -529,22 +543,22 @@ class WorkflowRuns:
             pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
             message_id = self._publish_step(invoker.url, pairs, step)
             # A duplicate by deduplication id may repeat a message that has finished.
-            message = self._engine.data.pending.get(message_id)
+            message = self._data.pending.get(message_id)
             if message is not None:
                 message.invoked_run_id = run.id
         except QueueError as error:
             # Record the error in the timeline of this run, which finishes regardless.
-            started = self._engine.data.messages.get(run.first_message_id)
+            started = self._data.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)
             run_id, url = as_text(invoker.run_id), as_text(invoker.url)
             what = "the result of a run that it invoked"
-            report_rejected_step(self._engine.data.report, what, run_id, url, error)
+            report_rejected_step(self._data.report, what, run_id, url, error)
 
     def _publish_step(self, url: str, headers: HeaderList, step: dict[str, Any]) -> str:
         """Publish a step of a run for the queue itself; return the message's id."""
         body = json.dumps(step).encode()
-        return self._engine.publish(url, headers, body).accepted[0].message_id
+        return self._publisher.publish(url, headers, body).accepted[0].message_id
 
     # -- waiting for events ------------------------------------------------------------------------
 
@@ -573,11 +587,11 @@ class WorkflowRuns:
         pairs = with_run_id(pairs, run_id)
         check_step(as_wire(url), pairs)
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
-        now = self._engine.clock.now_us()
+        now = self._data.clock.now_us()
         message_id = self._publish_step(as_wire(url), pairs, timed_out)
         deadline = now + timeout_us
         # A duplicate by deduplication id may repeat a message that has finished.
-        message = self._engine.data.pending.get(message_id)
+        message = self._data.pending.get(message_id)
         if message is not None:
             message.wait_timeout_us, message.wait_deadline_us = timeout_us, deadline
         waiter = EventWait(event_id, run_id, message_id, deadline, request, header_map(headers))
@@ -601,7 +615,7 @@ class WorkflowRuns:
         responses = [self._notify(waiter, data) for waiter in waiters]
         if responses:
             return responses[0]
-        if self._engine.data.settings.event_lookback:
+        if self._data.settings.event_lookback:
             self.notified[run_id, event_id] = data
         return {"messageId": "", "error": "", **_identity(run)}
 
@@ -617,10 +631,10 @@ class WorkflowRuns:
     def _wake(self, waiter: EventWait, data: bytes) -> None:
         """Deliver the wait's message now, unless it has been cancelled."""
         self._drop_wait(waiter.message_id)
-        message = self._engine.data.pending.get(waiter.message_id)
+        message = self._data.pending.get(waiter.message_id)
         if message is None:
             return
-        now = self._engine.clock.now_us()
+        now = self._data.clock.now_us()
         step = {
             **waiter.request["step"],
             "waitEventId": waiter.event_id,
@@ -630,7 +644,7 @@ class WorkflowRuns:
         message.body = json.dumps(step).encode()
         message.not_before_us = now
         if message.due_us is not None:
-            self._engine.planning.plan(message, now, f"notified of {waiter.event_id}")
+            self._planning.plan(message, now, f"notified of {waiter.event_id}")
 
     def _drop_wait(self, message_id: str) -> None:
         self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]
@@ -650,7 +664,7 @@ class WorkflowRuns:
     def first_message(self, message: Message) -> Message:
         """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
         run = self.require_run_of(message)
-        started = self._engine.data.messages.get(run.first_message_id)
+        started = self._data.messages.get(run.first_message_id)
         return existing(started, "first message of workflow run", run.id)
 
     def resume(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
@@ -663,14 +677,14 @@ class WorkflowRuns:
             return self.restart(message, overrides)
         old = self.require_run_of(message)
         new = WorkflowRun(
-            self._engine.data.new_id("wfr_"),
+            self._data.new_id("wfr_"),
             old.url,
-            self._engine.clock.now_us(),
+            self._data.clock.now_us(),
             old.first_message_id,
             settings_to_republish(old.settings, overrides),
             old.caller_ip,
         )
-        new.invoker, new.number = old.invoker, self._engine.data.next_sequence()
+        new.invoker, new.number = old.invoker, self._data.next_sequence()
         new.steps, new.depth = list(old.steps), old.depth
         # Publishing the failed step counts it again.
         new.step_count = old.step_count - _counts(message)
@@ -690,7 +704,7 @@ class WorkflowRuns:
         """Start a run with the first message of a failed message's run, as for ``resume()``."""
         old = self.require_run_of(message)
         started = self.first_message(message)
-        new_id = self._engine.data.new_id("wfr_")
+        new_id = self._data.new_id("wfr_")
         settings = settings_to_republish(old.settings, overrides, started.max_retries)
         body = old.steps[0].body if old.steps else started.body
         self._publish_in_run(started, new_id, settings, body, init=True)
@@ -713,9 +727,9 @@ class WorkflowRuns:
         if step.get("targetStep") or (step.get("concurrent") or 1) != 1:
             raise bad_request(f"step {step.get('stepName')!r} is one of parallel steps")
         new = WorkflowRun(
-            self._engine.data.new_id("wfr_"),
+            self._data.new_id("wfr_"),
             old.url,
-            self._engine.clock.now_us(),
+            self._data.clock.now_us(),
             old.first_message_id,
             settings_to_republish(old.settings, {}),
             old.caller_ip,
@@ -725,7 +739,7 @@ class WorkflowRuns:
             first = body if first_body is None else first_body
             self._publish_in_run(message, new.id, settings, first, init=True)
             return self.get(new.id)
-        new.number, new.depth = self._engine.data.next_sequence(), old.depth
+        new.number, new.depth = self._data.next_sequence(), old.depth
         new.steps = old.steps[:position]
         if first_body is not None:
             new.steps[0] = new.steps[0]._replace(body=first_body)
@@ -755,7 +769,7 @@ class WorkflowRuns:
             callback_headers=_of_run(settings.callback_headers, run_id),
             failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
         )
-        self._engine.publish_again(message, settings, body)
+        self._publisher.publish_again(message, settings, body)
 
 
 def _result_of(run: WorkflowRun) -> dict[str, object]:

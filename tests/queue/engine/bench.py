@@ -51,11 +51,11 @@ class Bench:
             settings=QueueConfig(**options),
             report=lambda kind, text, **fields: self.reports.append(text),
         )
-        self.engine.intercept(self.signer)
+        self.engine.deliveries.intercept(self.signer)
 
     def inject(self, faults: DeliveryInterceptor) -> None:
         """Let an interceptor decide about faults."""
-        self.engine.intercept(faults)
+        self.engine.deliveries.intercept(faults)
 
     async def perform(self, delivery: Delivery, in_loop: bool = False) -> Outcome:
         self.sent.append(delivery)
@@ -64,7 +64,7 @@ class Bench:
 
     def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:
         pairs = [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
-        return self.engine.publish(url, pairs, body).accepted[0].message_id
+        return self.engine.publisher.publish(url, pairs, body).accepted[0].message_id
 
     def publish_on_delivery(self, **headers: str) -> None:
         """Publish another message on every delivery, as a handler in this process does."""

@@ -120,7 +120,7 @@ def test_every_header_of_a_delivery() -> None:
         ("Upstash-Cron", "@hourly"),
         ("Upstash-Schedule-Id", "s"),
     ]
-    bench.engine.publish("g", headers, b"x", caller_ip="192.0.2.7")
+    bench.engine.publisher.publish("g", headers, b"x", caller_ip="192.0.2.7")
     (message_id,) = bench.engine.schedules.run_now("s")
     bench.clock.advance(0)
     (delivery,) = bench.sent
@@ -140,15 +140,17 @@ def test_every_header_of_a_delivery() -> None:
     ]
 
 
-def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
-    class Steps(WorkflowRuns):
-        def accept(self, message: Message, at_us: int) -> None:
-            """Accept steps of an unknown run."""
+def test_a_message_of_a_run_is_sent_as_its_workflow_says(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def accept(self: WorkflowRuns, message: Message, at_us: int) -> None:
+        """Accept steps of an unknown run."""
 
-        def delivery_body(self, message: Message, at_us: int) -> bytes:
-            return f"{message.id} at {at_us - bench.start_us}".encode()
+    def delivery_body(self: WorkflowRuns, message: Message, at_us: int) -> bytes:
+        return f"{message.id} at {at_us - bench.start_us}".encode()
 
-    bench.engine.workflow = Steps(bench.engine)
+    monkeypatch.setattr(WorkflowRuns, "accept", accept)
+    monkeypatch.setattr(WorkflowRuns, "delivery_body", delivery_body)
     step = bench.publish(Delay="1s", Workflow_RunId="r")
     bench.engine.data.messages[step].workflow = WorkflowPart("r", URL, "step")
     bench.clock.advance("1s")
@@ -245,7 +247,7 @@ def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
     bench.answer = answer
     bench.clock.advance(0)
     assert bench.state(message_id) == "RETRY"
-    assert bench.engine.run(message_id, bench.start_us) is None
+    assert bench.engine.deliveries.run(message_id, bench.start_us) is None
     bench.engine.queues.set_paused("q", False)
     bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"
@@ -254,9 +256,9 @@ def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
 def test_messages_that_cannot_start(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=SECOND)
     delivered, cancelled = bench.publish(), bench.publish()
-    bench.engine.cancel(cancelled)
+    bench.engine.lifecycle.cancel(cancelled)
     bench.clock.advance(0)
-    run = bench.engine.run
+    run = bench.engine.deliveries.run
     for message_id in ("nobody", cancelled, delivered):
         # ``delivered`` is in flight.
         assert run(message_id, bench.start_us) is None
@@ -328,7 +330,7 @@ def test_fatal_exceptions_in_the_background_reach_the_driving_call(
         if driving:
             bench.clock.advance(0)
         else:
-            attempt = bench.engine.run(message_id, bench.start_us)
+            attempt = bench.engine.deliveries.run(message_id, bench.start_us)
             assert attempt is bench.engine.data.attempts[0]
 
     if leaves:
@@ -422,7 +424,7 @@ def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=SECOND)
     message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.advance(0)
-    bench.engine.cancel(message_id)
+    bench.engine.lifecycle.cancel(message_id)
     bench.answer = lambda delivery: Outcome(200)
     bench.clock.advance("1m")
     (attempt,) = bench.engine.data.messages[message_id].attempts
@@ -437,11 +439,11 @@ def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
 def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
     faults = faulty(bench, "tamper")
     message_id = bench.publish()
-    make = bench.engine.start(message_id, bench.start_us)
+    make = bench.engine.deliveries.start(message_id, bench.start_us)
     assert make is not None
     # Faults are chosen when an attempt starts, so that their order is deterministic.
     assert len(faults.seen) == 1
-    assert bench.engine.start(message_id, bench.start_us) is None
+    assert bench.engine.deliveries.start(message_id, bench.start_us) is None
     make()
     assert len(faults.seen) == 1
     assert [delivery.body for delivery in bench.sent] == [b"xtampered"]
@@ -463,7 +465,7 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, dri
             bench.clock.advance(0)
     else:
         bench.engine.data.lane = "background"
-        assert bench.engine.start(message_id, bench.start_us) is None
+        assert bench.engine.deliveries.start(message_id, bench.start_us) is None
     assert isinstance(bench.engine.data.attempts[0].exception, LookupError)
     assert (bench.state(message_id), bench.sent) == ("RETRY", [])
 

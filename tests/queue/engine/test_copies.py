@@ -26,8 +26,8 @@ NOT_COPIED = {
         "FlowKeys.timers",
         "Schedules.timers",
     ),
-    *("Parallelism.active", "Engine._to_forget", "QueueData.pending", "QueueData.under_way"),
-    *("Engine.interceptors", "Engine._faults", "Engine.overtaken", "SigningKeys.former"),
+    *("Parallelism.active", "History._to_forget", "QueueData.pending", "QueueData.under_way"),
+    *("Interceptors.all", "Interceptors.faults", "Overtaking.delayed", "SigningKeys.former"),
 }
 """Containers that a snapshot leaves out: timers, what follows from the messages, faults and keys."""
 
@@ -44,12 +44,12 @@ def test_snapshots_contain_the_data_of_the_engine_and_its_parts() -> None:
         and isinstance(value, list | dict | set | deque)
     }
     assert NOT_COPIED.issubset(containers.values())
-    for owner, attribute, _ in engine._data().values():
+    for owner, attribute, _ in engine._containers().values():
         del containers[id(owner), attribute]
     complete(
         Path(engine_module.__file__),
         (
-            f"to QueueCopy and Engine._data(): {name}, which otherwise is neither saved nor reset"
+            f"to QueueCopy and Engine._containers(): {name}, which otherwise is neither saved nor reset"
             for name in sorted({*containers.values()} - NOT_COPIED)
         ),
         "NOT_COPIED of tests/queue/engine/test_copies.py",

@@ -132,7 +132,7 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
         "waits: stopped in an endless loop; cancel it or publish it again"
     )
     (waiting,) = bench.engine.data.pending.values()
-    assert bench.engine.cancel(waiting.id) == 1
+    assert bench.engine.lifecycle.cancel(waiting.id) == 1
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -167,7 +167,7 @@ def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
     message_id = bench.publish()
     bench.clock.advance(0)
-    bench.engine.cancel(message_id)
+    bench.engine.lifecycle.cancel(message_id)
     bench.clock.advance("1h")
     assert bench.state(message_id) == "CANCELED"
     assert bench.engine.data.messages[message_id].finished_us == bench.start_us + 10 * SECOND
@@ -196,7 +196,7 @@ def test_a_copy_can_be_restored_any_number_of_times(bench: Bench) -> None:
     enqueue(bench, "q")
     enqueue(bench, "q")
     flowing(bench, "parallelism=1", 2)
-    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
     bench.clock.advance("1s")
     saved = bench.engine.snapshot()
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
     empty = bench.engine.snapshot()
     bench.publish()
     enqueue(bench, "q")
-    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
     bench.engine.restore(empty)
     assert bench.clock.next_due_us() is None
     assert (bench.engine.data.messages, bench.engine.data.pending) == ({}, {})
@@ -259,7 +259,7 @@ def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> N
 def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
     bench.engine.queues.upsert("q", parallelism=2, paused=None)
     delayed, next_one = (
-        bench.engine.publish(URL, [("Upstash-Queue-Name", "q"), *headers], b"")
+        bench.engine.publisher.publish(URL, [("Upstash-Queue-Name", "q"), *headers], b"")
         .accepted[0]
         .message_id
         for headers in ([("Upstash-Delay", "10s")], [])
@@ -270,16 +270,16 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
 
 def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)])
-    publish = bench.engine.publish
+    publish = bench.engine.publisher.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [message.message_id for message in accepted]
     (shared,) = {bench.engine.data.messages[message_id].public_id for message_id in ids}
     assert shared not in ids
     assert bench.engine.data.message(shared).id == ids[0]
     assert [task.id for task in bench.engine.data.tasks(shared)] == ids
-    assert bench.engine.cancel(shared) == 2
+    assert bench.engine.lifecycle.cancel(shared) == 2
     bench.clock.advance("1h")
-    for ask in (bench.engine.data.message, bench.engine.cancel):
+    for ask in (bench.engine.data.message, bench.engine.lifecycle.cancel):
         bench.clock.advance("1h")
         with pytest.raises(QueueError, match=rf"^message {shared} not found$"):
             ask(shared)
@@ -287,7 +287,7 @@ def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: B
 
 def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)])
-    publish = bench.engine.publish
+    publish = bench.engine.publisher.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [message.message_id for message in accepted]
     shared = bench.engine.data.messages[ids[0]].public_id
@@ -303,7 +303,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     engine, clock = bench.engine, Timekeeper(now="2026-01-01T00:00:00Z")
     nothing = str(engine.snapshot())
     engine.url_groups.add_all("g", [(URL, None)])
-    engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     bench.publish(Queue_Name="q", Deduplication_Id="d")
     bench.publish(Workflow_RunId="r", Workflow_Init="true")
     bench.answer = lambda delivery: Outcome(500)
@@ -315,8 +315,8 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     twin = engine.twin(clock, Ids(2))
     assert str(twin.snapshot()) == nothing
     with pytest.raises(QueueError, match="maxMessageSize"):
-        twin.publish(URL, [], b"four")
-    twin.publish(URL, [], b"x")
+        twin.publisher.publish(URL, [], b"four")
+    twin.publisher.publish(URL, [], b"x")
     clock.advance(0)
     (delivery,) = bench.sent
     assert ("Upstash-Region", "EU-CENTRAL-1") in delivery.headers
@@ -330,20 +330,20 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
 
 def test_a_closed_engine_begins_nothing_any_more(bench: Bench) -> None:
     before = bench.publish()
-    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     bench.engine.close()
     assert bench.clock.next_due_us() is None
     bench.publish()
-    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     assert bench.clock.next_due_us() is None
     # A message whose timer had already fired does not start either.
-    assert bench.engine.run(before, bench.start_us) is None
+    assert bench.engine.deliveries.run(before, bench.start_us) is None
     assert (bench.sent, bench.state(before)) == ([], "CREATED")
 
 
 def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
     assert bench.engine.next_due_us() is None
-    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     assert bench.engine.next_due_us() is None
     bench.answer = lambda delivery: Outcome(200, virtual_us=7 * SECOND)
     bench.publish(Delay="9s")
@@ -370,13 +370,13 @@ def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
     assert bench.engine.next_due_us() == bench.start_us + SECOND
     bench.clock.advance("1s")
     assert bench.times() == [1]
-    overtaking = bench.engine.overtaken
+    overtaking = bench.engine.overtaking.delayed
     assert overtaking == []
     bench.publish()
     bench.clock.advance(0)
     bench.engine.restore(bench.engine.snapshot())
     assert overtaking == []
-    bench.engine.cancel(next(iter(bench.engine.data.pending)))
+    bench.engine.lifecycle.cancel(next(iter(bench.engine.data.pending)))
     assert bench.engine.next_due_us() is None
     # A message that is overtaken in its queue waits there, without a due time.
     bench.answer = lambda delivery: Outcome(200, virtual_us=7 * SECOND)

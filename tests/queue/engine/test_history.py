@@ -158,7 +158,7 @@ def remembering(seconds: int, **options: Any) -> Bench:
 
 def sweep(bench: Bench) -> None:
     """Forget what has expired, as every publish does."""
-    bench.engine.sweep()
+    bench.engine.history.sweep()
 
 
 def test_a_message_is_forgotten_exactly_when_its_span_is_over() -> None:
@@ -205,7 +205,7 @@ def test_the_log_is_forgotten_with_its_messages() -> None:
     for _ in range(30):
         bench.publish()
         bench.clock.advance("1s")
-    rows, _ = bench.engine.log_page(Filters(), 1000)
+    rows, _ = bench.engine.history.log_page(Filters(), 1000)
     assert {row.message_id for row in rows} == set(bench.engine.data.messages)
     assert [row.state for row in rows[:3]] == ["DELIVERED", "ACTIVE", "CREATED"]
 
@@ -218,7 +218,9 @@ def test_rows_without_an_answer_are_found_by_the_status_that_stands_for_it() -> 
     bench.clock.advance(0)
 
     def found(status: int) -> list[str]:
-        rows, cursor = bench.engine.log_page(Filters({"responseStatus": [str(status)]}), 1000)
+        rows, cursor = bench.engine.history.log_page(
+            Filters({"responseStatus": [str(status)]}), 1000
+        )
         assert cursor is None
         return [row.state for row in rows]
 

@@ -60,7 +60,7 @@ def test_the_log_of_a_message_that_is_given_up(bench: Bench) -> None:
 def test_the_log_of_a_message_that_is_cancelled(bench: Bench) -> None:
     message_id = bench.publish(Delay="10s")
     bench.clock.advance("4s")
-    bench.engine.cancel(message_id)
+    bench.engine.lifecycle.cancel(message_id)
     bench.clock.advance("1m")
     assert rows(bench, message_id) == [
         ("CREATED", 0, 10, None, None),
@@ -213,7 +213,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
         message.drive = bench.engine.causes.drive
-    begun = [bench.engine.begin(message_id) for message_id in ids]
+    begun = [bench.engine.attempts.begin(message_id) for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
 
@@ -232,17 +232,17 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     # A finished delivery is no cause, even if its handler still runs.
     for attempt in begun:
         assert attempt is not None
-        bench.engine.finish(attempt, Outcome(200))
+        bench.engine.deliveries.finish(attempt, Outcome(200))
     assert caused(messages[0]) == (0, 0)
 
 
 def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) -> None:
     ids = [bench.publish(Callback=CALLBACK), bench.publish()]
-    begun = [bench.engine.begin(message_id) for message_id in ids]
+    begun = [bench.engine.attempts.begin(message_id) for message_id in ids]
     assert begun[0] is not None
     assert begun[1] is not None
     begun[1].message.depth = begun[1].message.chain = 7
-    bench.engine.finish(begun[0], Outcome(200))
+    bench.engine.deliveries.finish(begun[0], Outcome(200))
     callback = list(bench.engine.data.messages.values())[-1]
     assert callback.source_id == ids[0]
     assert (callback.depth, callback.chain) == (1, 1)
@@ -257,8 +257,8 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
         bench.engine.data.messages[message_id]
         for message_id in (delivered, under_way, first, first, second)
     ]
-    bench.engine.cancel(delivered)
-    assert bench.engine.cancel_all(messages) == 3
+    bench.engine.lifecycle.cancel(delivered)
+    assert bench.engine.lifecycle.cancel_all(messages) == 3
     assert bench.engine.data.pending == {}
     bench.clock.advance("2h")
     assert {bench.state(message.id) for message in messages} == {"CANCELED"}
@@ -267,14 +267,14 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
 
 def test_cancelling_a_due_message_leaves_no_timer(bench: Bench) -> None:
     message_id = bench.publish()
-    bench.engine.cancel(message_id)
+    bench.engine.lifecycle.cancel(message_id)
     assert bench.state(message_id) == "CANCELED"
     assert bench.clock.next_due_us() is None
 
 
 def test_closing_removes_the_timers_of_cancelled_messages(bench: Bench) -> None:
     for _ in range(2):
-        bench.engine.cancel(bench.publish(Delay="1h"))
+        bench.engine.lifecycle.cancel(bench.publish(Delay="1h"))
     assert [timer.label for timer in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
@@ -299,6 +299,6 @@ def test_an_attempt_that_outlives_its_queue_starts_no_timer(
 
 def test_finished_messages_have_no_timer(bench: Bench) -> None:
     bench.publish()
-    bench.engine.cancel(bench.publish(Delay="1h"))
+    bench.engine.lifecycle.cancel(bench.publish(Delay="1h"))
     bench.clock.advance("2h")
     assert bench.engine.planning.timers == {}

@@ -93,7 +93,7 @@ class Lives(RuleBasedStateMachine):
             settings=QueueConfig(limits={"retention_us": 36_500 * DAY}),
         )
         self.crash = CrashNow()
-        self.engine.intercept(signer, self.crash)
+        self.engine.deliveries.intercept(signer, self.crash)
         self.sent: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()
         self.saved: tuple[list[Any], set[str], int, int] | None = None
@@ -105,7 +105,9 @@ class Lives(RuleBasedStateMachine):
         return outcome_of(delivery)
 
     def _publish(self, destination: str, headers: dict[str, str], **options: Any) -> None:
-        result = self.engine.publish(destination, list(headers.items()), b"body", **options)
+        result = self.engine.publisher.publish(
+            destination, list(headers.items()), b"body", **options
+        )
         self.accepted |= {message.message_id for message in result.accepted}
 
     @initialize(most=st.sampled_from([None, None, 2]))
@@ -191,14 +193,14 @@ class Lives(RuleBasedStateMachine):
     def cancel(self, pick: int) -> None:
         pending = list(self.engine.data.pending.values())
         if pending:
-            self.engine.cancel_all([pending[pick % len(pending)]])
+            self.engine.lifecycle.cancel_all([pending[pick % len(pending)]])
 
     @rule(pick=st.integers(0, 1000))
     def retry_dead_letter(self, pick: int) -> None:
         rows = self.engine.dead_letters.all()
         if rows:
             row = rows[pick % len(rows)]
-            (again,) = self.engine.dead_letters.retry([row])
+            (again,) = self.engine.publisher.retry_dead_letters([row])
             self.engine.dead_letters.delete([row])
             self.accepted.add(again.message_id)
 

@@ -11,7 +11,6 @@ from pytest_fakecloud.queue.engine.publishing import Published
 from pytest_fakecloud.queue.errors import RUN_EXISTS, LoopError, QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, first
 from pytest_fakecloud.queue.workflow.model import WorkflowRun
-from pytest_fakecloud.queue.workflow.runs import WorkflowRuns
 
 from .bench import CALLBACK, URL, Bench
 
@@ -26,7 +25,7 @@ def sent(headers: dict[str, str]) -> list[tuple[str, str]]:
 def publish(
     bench: Bench, url: str = URL, body: bytes = b"x", api: Any = "v2", **headers: str
 ) -> Published:
-    return bench.engine.publish(url, sent(headers), body, api=api)
+    return bench.engine.publisher.publish(url, sent(headers), body, api=api)
 
 
 def group(bench: Bench, name: str, *urls: str) -> None:
@@ -60,26 +59,28 @@ def test_a_message_has_the_fields_of_its_group(bench: Bench) -> None:
         assert (message.kind, message.api) == ("message", "v2")
 
 
-class Steps(WorkflowRuns):
-    """Workflow runs that accept ``most`` steps, and begin a run with each of them."""
+class Steps:
+    """Lets an engine accept ``most`` steps, and begin a run with each of them."""
 
     def __init__(self, bench: Bench, most: int = 1) -> None:
-        super().__init__(bench.engine)
         self.bench, self.most = bench, most
+        self.workflow = bench.engine.workflow
+        self.workflow.accept = self.accept  # type: ignore[method-assign]
 
     @property
     def accepted(self) -> list[tuple[str, int]]:
-        return [(run.id, run.created_us - self.bench.start_us) for run in self.runs.values()]
+        runs = self.workflow.runs.values()
+        return [(run.id, run.created_us - self.bench.start_us) for run in runs]
 
     def accept(self, message: Message, at_us: int) -> None:
-        if len(self.runs) == self.most:
+        runs = self.workflow.runs
+        if len(runs) == self.most:
             raise QueueError(400, "the run has ended")
-        self.runs[message.id] = WorkflowRun(message.id, URL, at_us, message.id, message.settings)
+        runs[message.id] = WorkflowRun(message.id, URL, at_us, message.id, message.settings)
 
 
 def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
     steps = Steps(bench)
-    bench.engine.workflow = steps
     group(bench, "g", URL, OTHER)
     with pytest.raises(QueueError, match="the run has ended"):
         publish(bench, "g", Workflow_RunId="r")
@@ -95,7 +96,6 @@ def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(
     bench: Bench, refuses: bool
 ) -> None:
     steps = Steps(bench, most=0 if refuses else 1)
-    bench.engine.workflow = steps
     message_id = bench.publish(Delay="1s", Callback=CALLBACK, Callback_Workflow_RunId="r")
     bench.clock.advance("1s")
     source = bench.engine.data.messages[message_id]
@@ -118,7 +118,7 @@ def test_a_callback_that_starts_a_run_in_progress_is_not_published(bench: Bench)
 
 def test_settings_of_a_schedule(bench: Bench) -> None:
     headers = [("Upstash-Cron", "@hourly"), ("X-Plain", "p")]
-    made = bench.engine.publish(
+    made = bench.engine.publisher.publish(
         URL, headers, b"body", query=[("upstash-retries", "1")], caller_ip="192.0.2.7", api="v1"
     )
     schedule = bench.engine.schedules.get(str(made.schedule_id))
@@ -141,7 +141,7 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
     bench = Bench(limits={"delay_us": 60 * SECOND})
     group(bench, "g", URL)
     bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "10s")]
-    made = bench.engine.publish("g", sent({"Cron": "@hourly"}), b"x", queue_name="line")
+    made = bench.engine.publisher.publish("g", sent({"Cron": "@hourly"}), b"x", queue_name="line")
     schedule = bench.engine.schedules.get(str(made.schedule_id))
     (message_id,) = bench.engine.schedules.run_now(schedule.id)
     message = bench.engine.data.messages[message_id]
@@ -159,7 +159,7 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
 
 def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200 if delivery.url == CALLBACK else 500)
-    bench.engine.publish(
+    bench.engine.publisher.publish(
         URL,
         sent({"Callback": CALLBACK, "Callback_Forward_X_A": "1", "Retries": "0",
               "Failure_Callback": FAILURE, "Failure_Callback_Retries": "7"}),
@@ -225,13 +225,13 @@ def test_the_cause_of_a_callback_is_certain() -> None:
 def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> Message:
     bench.answer = lambda delivery: Outcome(500)
     pairs = sent({"Retries": "0"} | headers)
-    made = bench.engine.publish(url, pairs, b"x", api=api, caller_ip="192.0.2.7")
+    made = bench.engine.publisher.publish(url, pairs, b"x", api=api, caller_ip="192.0.2.7")
     bench.clock.advance(0)
     return bench.engine.data.messages[made.accepted[0].message_id]
 
 
 def retried(bench: Bench, messages: Iterable[Message], *pairs: tuple[str, str]) -> list[Message]:
-    accepted = bench.engine.dead_letters.retry(messages, pairs)
+    accepted = bench.engine.publisher.retry_dead_letters(messages, pairs)
     return [bench.engine.data.messages[message.message_id] for message in accepted]
 
 

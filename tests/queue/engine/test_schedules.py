@@ -71,7 +71,7 @@ def scheduled(
 ) -> MessageSchedule:
     pairs = [("Upstash-Cron", cron)]
     pairs += [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
-    made = bench.engine.publish(url, pairs, b"x", caller_ip="192.0.2.7")
+    made = bench.engine.publisher.publish(url, pairs, b"x", caller_ip="192.0.2.7")
     return bench.engine.schedules.get(str(made.schedule_id))
 
 

@@ -15,9 +15,10 @@ from pytest_fakecloud.core.clock import Mode
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.lifecycle import Lifecycle
 from pytest_fakecloud.queue.engine.parallelism import Parallelism
 from pytest_fakecloud.queue.engine.planning import Planning
+from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.engine.queues import Queues
 from pytest_fakecloud.queue.model import Delivery, FlowKey, Message, OrderedQueue, Outcome
 
@@ -104,13 +105,13 @@ def lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def told_twice(patch: pytest.MonkeyPatch) -> None:
-    tell = Engine.publish_callback
+    tell = Publisher.publish_callback
 
-    def twice(self: Engine, *args: Any) -> None:
+    def twice(self: Publisher, *args: Any) -> None:
         tell(self, *args)
         tell(self, *args)
 
-    patch.setattr(Engine, "publish_callback", twice)
+    patch.setattr(Publisher, "publish_callback", twice)
 
 
 def newest_first(patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,7 @@ def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
 
 
 def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Engine, "cancel_all", lambda self, messages: len(messages))
+    patch.setattr(Lifecycle, "cancel_all", lambda self, messages: len(messages))
 
 
 def hasty(patch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,10 @@ def test_groups_and_schedules_leave_the_ids_of_messages_as_they_are() -> None:
 def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
     bench = Bench(lane=lane)
     bench.publish(Delay="1s")
-    bench.engine.cancel(bench.publish(Delay="2s"))
-    bench.engine.publish(URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b"")
+    bench.engine.lifecycle.cancel(bench.publish(Delay="2s"))
+    bench.engine.publisher.publish(
+        URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b""
+    )
     count, timers = bench.clock.planned(5)
     assert count == 3
     assert [(timer.label, timer.lane) for timer in timers] == [
@@ -60,7 +62,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
     ]
     for number in range(3):
         message_id = bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=2h")
-        begun = bench.engine.begin(message_id)
+        begun = bench.engine.attempts.begin(message_id)
         assert (begun is None) == (number > 0)
     flow = [timer.lane for timer in bench.clock.planned(9)[1] if timer.label == "flow control k"]
     assert flow == [own]
@@ -90,7 +92,7 @@ def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench
 def test_plans_of_cancelled_messages_are_forgotten(bench: Bench) -> None:
     last = bench.publish(Delay="5h")
     for _ in range(300):
-        bench.engine.cancel(bench.publish())
+        bench.engine.lifecycle.cancel(bench.publish())
     assert len(bench.engine.planning._planned) < 100
     # The next attempt is not one of the cancelled messages.
     assert bench.engine.planning.next_planned_us() == bench.start_us + 5 * 3600 * SECOND
@@ -109,7 +111,7 @@ def test_many_that_are_planned_in_any_order_come_in_the_order_of_their_instants(
         bench.publish(Delay=f"{delay + 1}s")
         # So many cancelled attempts, which were due first, that the heap is compacted.
         for _ in range(3):
-            bench.engine.cancel(bench.publish())
+            bench.engine.lifecycle.cancel(bench.publish())
     for second in range(1, 102):
         assert bench.engine.planning.next_planned_us() == bench.start_us + second * SECOND
         bench.clock.advance("1s")

@@ -103,7 +103,7 @@ def test_the_official_receiver_hides_the_reason_and_explain_gives_it() -> None:
 def test_the_subject_is_the_text_that_was_published() -> None:
     raw = "https://app.example.com/ä?q=%2f".encode().decode("latin-1")
     bench = Bench()
-    bench.engine.intercept(signer())
+    bench.engine.deliveries.intercept(signer())
     bench.publish(raw)
     bench.clock.advance(1)
     token = dict(bench.sent[0].headers)["Upstash-Signature"]
