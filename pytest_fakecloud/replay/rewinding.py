@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..cloud.base import BaseCloud
-from ..cloud.fake import Fake, Snapshot
+from ..cloud.base import BaseCloud, context_of
+from ..cloud.fake import Fake, Snapshot, core_of
 from ..cloud.services import data_module
 from ..core.calls import Call, Entry, Event, began
 from ..core.errors import report_hook_failure
@@ -69,14 +69,14 @@ class Rewinder:
         self._cloud = cloud
         self._recorder = cloud.journal._recorder
         reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-        cloud._context.clock.reads = self._recorder.shared.reads = reads
+        context_of(cloud).clock.reads = self._recorder.shared.reads = reads
         self._checkpoints: deque[Checkpoint] = deque(maxlen=MOST_CHECKPOINTS)
         self._is_due = True
         self._unwatch = self._recorder.shared.listeners.add(self._note)
 
     def close(self) -> None:
         self._unwatch()
-        self._cloud._context.clock.reads = self._recorder.shared.reads = None
+        context_of(self._cloud).clock.reads = self._recorder.shared.reads = None
 
     def note_change(self) -> None:
         """Copy the data before the next call, because it may have changed without an entry."""
@@ -99,11 +99,12 @@ class Rewinder:
         return sum(checkpoint.size for checkpoint in self._checkpoints)
 
     def _checkpoint(self, number: int, at_us: int) -> Checkpoint:
-        ids = self._cloud._context.ids
+        ids = context_of(self._cloud).ids
         sizes = {
             fake: _size(fake)
             for fake in self._cloud.fakes()
-            if data_module(fake.fixture) is not None and fake._given_settings.get("engine") is None
+            if data_module(fake.fixture) is not None
+            and core_of(fake).settings.get("engine") is None
         }
         copied = {fake: size for fake, size in sizes.items() if size <= MOST_ITEMS}
         snapshots = {fake.name: fake.snapshot() for fake in copied}
@@ -208,7 +209,7 @@ class Rewinder:
                             versions.append(Version(number, at_us, value))
         current = read(state_of(fake))
         if versions[-1].fields != current:
-            versions.append(Version(0, self._cloud._context.clock.now_us(), current))
+            versions.append(Version(0, context_of(self._cloud).clock.now_us(), current))
         return versions[1:] if versions[0].fields is None else versions
 
     # -- replaying -------------------------------------------------------------------------------
@@ -331,6 +332,6 @@ def _too_old(fake: Fake) -> str:
     size = _size(fake)
     if size > MOST_ITEMS:
         return f"{fake.name} has {size:,} items, and data is kept for at most {MOST_ITEMS:,}"
-    if fake._given_settings.get("engine") is not None:
+    if core_of(fake).settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
     return "earlier calls were dropped, so the data before this one is not known"

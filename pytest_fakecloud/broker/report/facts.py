@@ -8,6 +8,7 @@ from typing import Any
 from ...core.calls import Call, Entry, Event
 from ...reporting.calls import Lookups, executed
 from ...reporting.values import parsed
+from ..views import description_of
 
 
 def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Mapping[str, Any]]:
@@ -66,7 +67,7 @@ def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
     for view in fake.groups():
         if view.name not in created:
             continue
-        group = view._described()
+        group = description_of(view)
         for member in group.members:
             for tp, position in member.position.items():
                 place = f"{tp.topic}-{tp.partition}"

@@ -10,6 +10,7 @@ from ...reporting.calls import Lookups, executed
 from ...reporting.model import Finding, ReportRow, ReportSubject
 from ...reporting.report import ObservedTest, about_group
 from ...reporting.values import items_of, parsed
+from ..views import description_of
 
 
 class _Place(NamedTuple):
@@ -125,7 +126,7 @@ def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find groups that are one record behind in a partition, because they committed the offset of the
     last record that they had received, and not the next one.
     """
-    groups = {view.name: view._described() for view in fake.groups()}
+    groups = {view.name: description_of(view) for view in fake.groups()}
     for group, consumed in _consume_calls(test, fake).items():
         received = {place: call.number for call, places in consumed for place in places}
         described = groups.get(group)
@@ -175,7 +176,7 @@ FINDINGS = (commit_too_high, commit_too_low, own_offset_committed)
 def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about records that a consumer group has not read."""
     for view in broker.groups():
-        name, group = view.name, view._described()
+        name, group = view.name, description_of(view)
         read = _read_to_the_end(broker, group)
         gone = [member for member in group.members if member.state in ("closed", "crashed")]
         owners = {tp: member.name for member in gone for tp in member.assignment}

@@ -87,6 +87,14 @@ class PubSub:
     def names(self, kind: str) -> list[bytes]:
         return list(self._listeners[kind])
 
+    def subscriptions(self) -> list[tuple[str, bytes, list[Session]]]:
+        """Return kind, name and subscribers of each channel, pattern and shard channel."""
+        return [
+            (kind, name, list(sessions))
+            for kind, names in self._listeners.items()
+            for name, sessions in names.items()
+        ]
+
     def listeners(self, kind: str, name: bytes) -> int:
         return len(self._listeners[kind].get(name, ()))
 

@@ -337,9 +337,10 @@ def put_back(fake: KVServer, other: KVServer, section: str, item: str) -> None:
     """Give a key the value and the TTL that it has in another server, or delete it if there is none."""
     if section != "keys":
         raise ContractError(f"only keys can be put back alone, not {section}")
-    with other._engine.lock:
-        saved = cast("Keyspace", other._engine.current()).snapshot()
-    engine = cast("KVEngine", fake._engine)
+    source = core_of(other).engine
+    with source.lock:
+        saved = cast("Keyspace", source.current()).snapshot()
+    engine = cast("KVEngine", core_of(fake).engine)
     with engine.lock:
         engine.update_time()
         keyspace = engine.current()
@@ -735,17 +736,9 @@ def _index(fake: KVServer, name: str) -> View:
 
 def channels(fake: KVServer, page_query: PageQuery) -> View:
     """Return a page of the channels, patterns and shard channels that clients subscribe to."""
-    engine = fake._engine
+    engine = core_of(fake).engine
     with engine.lock:
-        subscriptions = (
-            [
-                (kind, name, list(sessions))
-                for kind, names in engine.pubsub._listeners.items()
-                for name, sessions in names.items()
-            ]
-            if isinstance(engine, KVEngine)
-            else []
-        )
+        subscriptions = engine.pubsub.subscriptions() if isinstance(engine, KVEngine) else []
     return page_of(
         subscriptions,
         page_query,
@@ -765,15 +758,13 @@ def channels(fake: KVServer, page_query: PageQuery) -> View:
 
 
 def counts(fake: KVServer) -> dict[str, int]:
-    with core_of(fake).engine.lock:
+    engine = core_of(fake).engine
+    with engine.lock:
         every = _keys(fake)
         names = list(every.names)
         indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)
         pending = len(_received(every))
-    engine = fake._engine
-    channels = (
-        sum(map(len, engine.pubsub._listeners.values())) if isinstance(engine, KVEngine) else 0
-    )
+    channels = len(engine.pubsub.subscriptions()) if isinstance(engine, KVEngine) else 0
     return {"keys": len(names), "indexes": indexes, "pending": pending, "channels": channels}
 
 

@@ -194,8 +194,9 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
 
 def describe(fake: Any) -> shapes.FakeData:
     """Return a fake's address and credentials, and how far its journal goes back."""
-    forgotten = fake._context.recorder.forgotten[fake.name]
-    entries = fake._recorder.entries if forgotten else ()
+    core = core_of(fake)
+    forgotten = core.context.recorder.forgotten[fake.name]
+    entries = core.recorder.entries if forgotten else ()
     return {
         "name": fake.name,
         "fixture": fake.fixture,

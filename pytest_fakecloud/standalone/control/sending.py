@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Fake
+from ...cloud.fake import Fake, core_of
 from ...core.calls import Call, Entry, on_connection
 from ...core.errors import ContractError
 from ...core.field_types import TOKEN
@@ -109,7 +109,7 @@ class SendingRoutes(Part):
         headers = _headers(fake, extra)
         # The request goes through the fake's whole pipeline, but not through a socket.
         with _recording(fake) as recorded:
-            answer = fake._app.respond(Request(method, target, headers, content))
+            answer = core_of(fake).app.respond(Request(method, target, headers, content))
         row = recorded[0].number if recorded else None
         if isinstance(answer, Answer):
             raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
@@ -141,7 +141,7 @@ def _recording(fake: Fake) -> Iterator[list[Entry]]:
         if threading.get_ident() == own and isinstance(entry, Call) and entry.fake == fake.name:
             calls.append(entry)
 
-    stop = fake._context.recorder.shared.listeners.add(note)
+    stop = core_of(fake).recorder.shared.listeners.add(note)
     try:
         yield calls
     finally:
@@ -166,13 +166,13 @@ def _run(fake: Fake, commands: Sequence[Sequence[str]]) -> dict[str, Any]:
     if not all(commands):
         raise Refused(422, "a command needs at least one word")
     with RedisConnection(url) as connection:
-        last = fake._context.recorder.entries[-1:]
+        last = core_of(fake).context.recorder.entries[-1:]
         replies = [connection.run(command) for command in commands]
         address = connection.address
     after = last[0].number if last else 0
     rows = [
         entry.number
-        for entry in fake._recorder.entries
+        for entry in core_of(fake).recorder.entries
         if entry.number > after and isinstance(entry, Call) and entry.client == address
     ]
     return {"replies": replies, "row": rows[-1] if rows else None}
