@@ -1,9 +1,9 @@
-"""The stubs ``typed.pyi``, which tell type checkers the settings of each service, and the fields by
+"""The stubs in ``_typing/``, which tell type checkers the settings of each service, and the fields by
 which its calls can be filtered.
 
 At run time, classes declare the settings, and tables of ``Field``s the keywords of a filter.
 ``python -m docs.generate`` writes the same names as ``TypedDict``s, one stub per service. A stub also
-repeats the methods that all fakes share, with the keywords of its service, and ``core/typed.pyi`` has
+repeats the methods that all fakes share, with the keywords of its service, and ``core.pyi`` has
 ``Results.where()`` for each class of items.
 """
 
@@ -157,13 +157,13 @@ def stubs() -> dict[Path, str]:
         classes = {fake.service: _service_classes(fake) for fake in fakes}
         classes["core"] = _core_classes(cloud.journal._recorder)
     owners = {
-        node.name: f"pytest_fakecloud.{service}.typed"
+        node.name: f"pytest_fakecloud._typing.{service}"
         for service, text in classes.items()
         for node in ast.parse(text).body
         if isinstance(node, ast.ClassDef)
     }
     return {
-        PACKAGE / service / "typed.pyi": f"{_TITLE}{_imports(text, owners)}{text}"
+        PACKAGE / "_typing" / f"{service}.pyi": f"{_TITLE}{_imports(text, owners)}{text}"
         for service, text in classes.items()
     }
 

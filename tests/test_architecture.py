@@ -28,6 +28,7 @@ REPORTS = tuple(f"{name}.report" for name in NAMES)
 """The folders of the services that have floors of their own, above `reporting`."""
 
 FLOORS = (
+    ("_typing",),
     ("core", "cloud"),
     ("similarity",),
     ("http",),
@@ -50,7 +51,8 @@ FLOORS = (
     ("__main__",),
 )
 """From bottom to top. Folders on one floor do not import each other. The services are between the
-modules of ``cloud/``, each of which has a floor: a fake is below them, and a cloud of fakes above."""
+modules of ``cloud/``, each of which has a floor: a fake is below them, and a cloud of fakes above.
+``_typing`` has only stubs for type checkers, which name classes of all floors."""
 
 PURE = {"acl", "algorithms", "commands", "config", "engine", "filter", "rdb", "scripting", "search",
         "table", "values", "wire", "workflow", "errors", "model", "reply", "settings",

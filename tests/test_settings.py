@@ -37,7 +37,7 @@ def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
     }
     assert not typed.__required_keys__
     if (service := find(fixture).word) is not None:
-        stub = PACKAGE / service / "typed.pyi"
+        stub = PACKAGE / "_typing" / f"{service}.pyi"
         (stub_class,) = (
             node
             for node in ast.parse(stub.read_text("utf-8")).body

@@ -48,7 +48,7 @@ def index() -> str:
         "else may change without notice. `help(pytest_fakecloud)` prints an overview, "
         "`help(pytest_fakecloud.Queue)` the methods of a class with their signatures, and "
         "`help(pytest_fakecloud.Attempt)` also its attributes. The fields that assertions, lists "
-        "(`**where`) and faults accept are in the stubs `pytest_fakecloud/*/typed.pyi`, from which "
+        "(`**where`) and faults accept are in the stubs `pytest_fakecloud/_typing/*.pyi`, from which "
         "editors complete them; the error for an unknown field lists them, too.\n\n"
         "Tests get objects of "
         + ", ".join(f"`{name}`" for name in sorted(_PART_NAMES))

@@ -50,14 +50,14 @@ from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView, description
 if TYPE_CHECKING:
     import httpx
 
+    from .._typing.broker import BrokerFake as Fake
+    from .._typing.broker import BrokerSettings as BrokerSettings
+    from .._typing.broker import ListedFields, RecordFields
     from ..http.hub import Mount
     from .faults import BrokerFaults
     from .real_kafka.engine import KafkaEngine
-    from .typed import BrokerFake as Fake
-    from .typed import BrokerSettings as BrokerSettings
-    from .typed import ListedFields, RecordFields
 else:
-    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
+    # For type checkers, ``_typing/broker.pyi`` declares this base class with the keywords of filters.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 

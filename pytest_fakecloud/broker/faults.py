@@ -24,12 +24,12 @@ from .errors import string
 from .model import RECORD_FIELDS, ProducerRecord, Record
 
 if TYPE_CHECKING:
+    from .._typing.broker import BrokerFaultPlan as FaultPlan
+    from .._typing.broker import BrokerMatchers
     from ..core.clock import Timekeeper
     from ..core.ids import RandomStream
     from ..faults.injector import Injector
     from .fake import Broker
-    from .typed import BrokerFaultPlan as FaultPlan
-    from .typed import BrokerMatchers
 else:
     from ..faults.plan import FaultPlan
 

@@ -40,8 +40,8 @@ from .model import (
 )
 
 if TYPE_CHECKING:
+    from .._typing.broker import BrokerFaultPlan
     from .fake import BrokerEngine
-    from .typed import BrokerFaultPlan
 
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000

@@ -40,9 +40,9 @@ from .fake import FAKE_FIELDS, Context, Fake, Snapshot, Takeover, secrets_of
 from .services import Service, fake_class, find
 
 if TYPE_CHECKING:
+    from .._typing.core import ViolationFields
     from ..broker.fake import Broker, BrokerSettings
     from ..core.threads import Dispatcher
-    from ..core.typed import ViolationFields
     from ..kv.fake import KVServer, KVSettings
     from ..process.process_time import ProcessTimeMode
     from ..process.surroundings import Authority

@@ -43,7 +43,7 @@ from .actions import action
 if TYPE_CHECKING:
     import ssl
 
-    from ..core.typed import CallFields
+    from .._typing.core import CallFields
     from ..http.hub import Hub, Mount
 
 

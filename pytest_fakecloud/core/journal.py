@@ -16,7 +16,7 @@ from .settings import optional, whole
 
 if TYPE_CHECKING:
     # Type checkers derive the fields of ``where()`` from the item's class.
-    from .typed import CloudCallFields, CloudEventFields, Items
+    from .._typing.core import CloudCallFields, CloudEventFields, Items
 else:
     Items = list
 
@@ -213,7 +213,7 @@ class Journal:
     """The recorded calls and events of one fake, or of a whole cloud, in order.
 
     Type checkers accept the fields of all services, but for the journal of a service's fake only
-    those of this service (``KVJournal`` in ``kv/typed.pyi``, …).
+    those of this service (``KVJournal`` in ``_typing/kv.pyi``, …).
     """
 
     def __init__(self, recorder: Recorder) -> None:

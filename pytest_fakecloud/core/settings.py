@@ -11,7 +11,7 @@ A service declares its settings in the body of a class, each with its meaning be
 ``read()`` creates an instance from the keywords that a test passes. The field of a duration ends
 with its unit, which the keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. The documentation
 is generated from the class, and so is the ``TypedDict`` of the keywords (``BrokerSettings``),
-which type checkers read in the service's ``typed.pyi``.
+which type checkers read in the service's stub in ``_typing/``.
 
 A fake whose engine can be replaced by a real server (``engine=``) calls ``check_engine()``, which
 rejects settings that the chosen engine ignores. By default, a setting applies only to the engine in

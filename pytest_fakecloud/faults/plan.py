@@ -48,7 +48,7 @@ from .injector import Injector
 if TYPE_CHECKING:
 
     class Matchers(TypedDict, total=False):
-        """The keywords that every fault accepts; the facts of a service are in its ``typed.pyi``.
+        """The keywords that every fault accepts; the facts of a service are in its stub in ``_typing/``.
 
         ``times`` is the number of hits after which the fault ends (a strict test fails if there
         were fewer), ``skip`` the number of matching requests that are let through first, ``route``

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from upstash_redis import Redis
     from upstash_redis.asyncio import Redis as AsyncRedis
 
+    from .._typing.kv import CommandFields, SearchFields
+    from .._typing.kv import KVFake as Fake
+    from .._typing.kv import KVSettings as KVSettings
     from ..core.clock import Timekeeper
     from ..core.ids import Ids
     from ..core.journal import Results
@@ -54,11 +57,8 @@ if TYPE_CHECKING:
     from .real_redis.engine import RedisEngine
     from .search.index import Search
     from .search.views import SearchIndexView
-    from .typed import CommandFields, SearchFields
-    from .typed import KVFake as Fake
-    from .typed import KVSettings as KVSettings
 else:
-    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
+    # For type checkers, ``_typing/kv.pyi`` declares this base class with the keywords of filters.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 

@@ -20,14 +20,14 @@ from .errors import CommandError
 from .reply import encode
 
 if TYPE_CHECKING:
+    from .._typing.kv import KVFaultPlan as FaultPlan
+    from .._typing.kv import KVMatchers
     from ..core.clock import Timekeeper
     from ..core.ids import RandomStream
     from ..faults.injector import Injector
     from .engine.engine import KVEngine
     from .engine.sessions import Session
     from .settings import KVConfig
-    from .typed import KVFaultPlan as FaultPlan
-    from .typed import KVMatchers
 else:
     from ..faults.plan import FaultPlan
 

@@ -49,12 +49,12 @@ from .wire.values import as_text
 if TYPE_CHECKING:
     from qstash import QStash
 
+    from .._typing.queue import AttemptFields, DeadLetterFields, ListedFields, MessageFields
+    from .._typing.queue import QueueFake as Fake
+    from .._typing.queue import QueueSettings as QueueSettings
     from ..http.hub import Mount
-    from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
-    from .typed import QueueFake as Fake
-    from .typed import QueueSettings as QueueSettings
 else:
-    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
+    # For type checkers, ``_typing/queue.pyi`` declares this base class with the keywords of filters.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 

@@ -48,11 +48,11 @@ from .settings import Loadable, VectorConfig
 if TYPE_CHECKING:
     import upstash_vector
 
-    from .typed import QueryFields, UpsertFields
-    from .typed import VectorFake as Fake
-    from .typed import VectorSettings as VectorSettings
+    from .._typing.vector import QueryFields, UpsertFields
+    from .._typing.vector import VectorFake as Fake
+    from .._typing.vector import VectorSettings as VectorSettings
 else:
-    # ``typed.pyi`` declares the same base class with the keywords of filters, for type checkers.
+    # For type checkers, ``_typing/vector.pyi`` declares this base class with the keywords of filters.
     from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 

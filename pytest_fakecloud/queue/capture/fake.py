@@ -33,9 +33,9 @@ from ..views import MESSAGES, PublishedMessage, record_of
 from .callbacks import DEFAULT_TIMEOUT, FIELDS, Callback, Patience, Predicate, query_of
 
 if TYPE_CHECKING:
+    from ..._typing.queue import CallbackCaptureSettings as CallbackCaptureSettings
+    from ..._typing.queue import CallbackFields
     from ..fake import Queue
-    from ..typed import CallbackCaptureSettings as CallbackCaptureSettings
-    from ..typed import CallbackFields
 else:
     from ...core.settings import keywords_of
 

@@ -29,8 +29,8 @@ from ..views import LABEL, NAME
 from ..wire.values import as_text
 
 if TYPE_CHECKING:
-    from ..typed import QueueFaultPlan as FaultPlan
-    from ..typed import QueueMatchers, QueueServiceMatchers
+    from ..._typing.queue import QueueFaultPlan as FaultPlan
+    from ..._typing.queue import QueueMatchers, QueueServiceMatchers
 else:
     from ...faults.plan import FaultPlan
 

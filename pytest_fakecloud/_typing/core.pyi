@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Callable
+from pytest_fakecloud._typing.broker import GroupWhere, MemberWhere, OffsetWhere, RecordWhere, TopicWhere
+from pytest_fakecloud._typing.kv import SearchWhere
+from pytest_fakecloud._typing.queue import AttemptFields, CallbackFields, DeadLetterWhere, DeliveryWhere, MessageWhere, RouteWhere, ScheduleWhere
 from pytest_fakecloud.broker.model import MemberView, Record, TopicPartitionOffset
-from pytest_fakecloud.broker.typed import GroupWhere, MemberWhere, OffsetWhere, RecordWhere, TopicWhere
 from pytest_fakecloud.broker.views import GroupView, TopicView
 from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
@@ -13,11 +15,9 @@ from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.violations import Violation
 from pytest_fakecloud.explore.result.failures import Failure
 from pytest_fakecloud.kv.search.index import Search
-from pytest_fakecloud.kv.typed import SearchWhere
 from pytest_fakecloud.queue.capture.callbacks import Callback
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, DestinationRoute
 from pytest_fakecloud.queue.model import Attempt
-from pytest_fakecloud.queue.typed import AttemptFields, CallbackFields, DeadLetterWhere, DeliveryWhere, MessageWhere, RouteWhere, ScheduleWhere
 from pytest_fakecloud.queue.views import DeadLetterView, PublishedMessage, ScheduleView
 from pytest_fakecloud.recordings.archives import Difference
 from typing import Any, TypeVar, TypedDict, Unpack, overload
