@@ -35,7 +35,7 @@ from pytest_fakecloud.http import hub
 from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.kv.engine.limits import Sizes
 from pytest_fakecloud.process.surroundings import changes_for
-from pytest_fakecloud.queue.delivery.destinations import interceptors_of_work
+from pytest_fakecloud.queue.delivery.destinations import route_context_of
 from pytest_fakecloud.vector.model import VectorQuery
 
 from . import interrupted_calls
@@ -275,7 +275,7 @@ def test_an_interrupted_exploration_leaves_nothing_registered_with_the_fakes() -
         queue, kv = cloud.queue(), cloud.kv_server()
         registries: list[Callable[[], Iterable[object]]] = [
             lambda: queue._engine.interceptors.all,
-            lambda: interceptors_of_work(queue.destinations),
+            lambda: route_context_of(queue.destinations).around_work,
             lambda: kv._engine.listeners,
             lambda: [*queue._app.chain.members, *kv._app.chain.members],
             lambda: [*queue._app.rejection_listeners, *kv._app.rejection_listeners],

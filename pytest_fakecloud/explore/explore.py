@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 from ..core.errors import ContractError, brief, broken_promise, counted, importing, shown
 from ..core.journal import Results
 from ..core.timers import Duration, duration_us
+from ..queue.delivery.routes import parts_of
 from .anomalies import Allowed
 from .assertions import may_assert
 from .clients import functions_of, has_drawn_inputs, text_of_inputs
@@ -503,7 +504,7 @@ def _check_covered(player: Player, named_kinds: Sequence[str]) -> None:
         for fake in player.world.cloud.fakes()
         if fake.fixture == "queue"
         for route in cast("Any", fake).destinations.routes()
-        if route._where == "call"
+        if parts_of(route).where == "call"
     ]
     if handlers and not tally.coverage.succeeded and not named_kinds:
         raise ContractError(

@@ -32,7 +32,7 @@ from ..http.messages import AnyResponse, Proceed, Request
 from ..kv.accesses import key_of_touch, touch_of_key
 from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
-from ..queue.delivery.destinations import interceptors_of_work, route_to
+from ..queue.delivery.destinations import route_context_of, route_to
 from ..queue.model import DeliveryInterceptor
 from .fakes import HORIZON_US, Fakes
 from .footprint import command_line, touches_of_request
@@ -49,7 +49,7 @@ from .trust import Reads
 
 if TYPE_CHECKING:
     from ..cloud.fake import Fake
-    from ..queue.delivery.destinations import RunWork
+    from ..queue.delivery.route_context import RunWork
     from ..queue.model import Deliver, Delivery, Exchange, Message, Outcome
 
 T = TypeVar("T")
@@ -385,7 +385,7 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
         deliveries = _ExploredDeliveries(world, queue)
         exits.callback(core.engine.deliveries.stop_intercepting, deliveries)
         core.engine.deliveries.intercept(deliveries)
-        _listen(interceptors_of_work(queue.destinations), partial(_run_work, world), exits)
+        _listen(route_context_of(queue.destinations).around_work, partial(_run_work, world), exits)
 
 
 def _listen(listeners: Registry[Any], listener: Callable[..., object], exits: Exits) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.queue.delivery.applications import Deadlines
-from pytest_fakecloud.queue.delivery.destinations import Sender
+from pytest_fakecloud.queue.delivery.destinations import Sender, route_context_of
 from pytest_fakecloud.queue.fake import Queue
 
 from .edge import RawServer, Script, Table
@@ -64,4 +64,4 @@ def deadlines() -> Iterator[Deadlines]:
 def table(deadlines: Deadlines) -> Iterator[Table]:
     table = Table(deadlines)
     yield table
-    table._close()
+    route_context_of(table).close()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import broken_promise, counted, shown
+from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
 from ..schedule import AT_DELIVERIES, Disturbance, Kind
 from ..trial import Choices, DueDelivery
@@ -80,10 +81,10 @@ class DeliveryStrands:
             error = ConnectionError("the connection was refused")
             return Outcome(exception=error, where="explore")
         outcome = await proceed(exchange)
-        if route is not None and route._where in ("call", "wsgi", "asgi"):
+        where = "" if route is None else parts_of(route).where
+        if route is not None and where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            handler = route._where, route.prefix
-            self._log.handled(handler, succeeded=outcome.exception is None)
+            self._log.handled((where, route.prefix), succeeded=outcome.exception is None)
         strand = self._state.here()
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.title)

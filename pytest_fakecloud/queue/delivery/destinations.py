@@ -11,16 +11,15 @@ import inspect
 import re
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from ...core.clock import in_thread
 from ...core.errors import ContractError, FakecloudError, raised_by_test, runs_through_test, shown
 from ...core.field_types import signature_of
 from ...core.journal import Results, results_of
 from ...core.recorder import Recorder
-from ...core.registry import Registry
 from ...core.timers import Duration
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
@@ -28,7 +27,7 @@ from ..settings import DEFAULT_CAP, Unstubbed
 from ..wire.headers import loopback_address, named_url
 from ..wire.values import as_text
 from .applications import AsgiApp, Deadlines, WsgiApp
-from .event_loops import AsgiRunner
+from .route_context import RouteContext
 from .routes import (
     ROUTES,
     AsgiRoute,
@@ -46,9 +45,6 @@ from .routes import (
     split_text,
     split_wire,
 )
-
-if TYPE_CHECKING:
-    from .loopback import LoopbackSender
 
 
 class UnstubbedDestinationError(FakecloudError, ConnectionError):
@@ -82,6 +78,7 @@ class Sender:
         side_by_side: bool = False,
     ) -> None:
         self.destinations = destinations if destinations is not None else Destinations()
+        self._context = route_context_of(self.destinations)
         self.unstubbed = unstubbed
         self._report = report
         self._report_raised = report_raised
@@ -108,7 +105,7 @@ class Sender:
         elif target is not None:
             outcome = target
         else:
-            sockets = self.destinations._sockets or self.destinations._loopback(self._deadlines)
+            sockets = self._context.loopback(self._deadlines)
             send = partial(sockets.send, delivery, not self._side_by_side)
             outcome = await in_thread(send) if in_loop else send()
         if outcome.exception is not None:
@@ -157,13 +154,12 @@ class Sender:
 
     def release(self) -> None:
         """Close idle connections, which would block a single-threaded server."""
-        if self.destinations._sockets is not None:
-            self.destinations._sockets.release()
+        self._context.release()
 
     def close(self) -> None:
         self._closed = True
         self._deadlines.close()
-        self.destinations._close()
+        self._context.close()
 
     def _no_handler(self, delivery: Delivery, mismatch: str | None) -> Outcome:
         """Return the outcome for an unstubbed URL. ``mismatch`` is why no active mock matches it."""
@@ -198,21 +194,9 @@ def route_to(table: Destinations, url: str) -> DestinationRoute | None:
     return best[1] if best else None
 
 
-RunWork: TypeAlias = Callable[[Awaitable[Any]], Any]
-"""Runs the work of a destination and returns its result."""
-AroundWork: TypeAlias = Callable[[str, RunWork, Awaitable[Any]], Any]
-"""Gets the kind of a destination (``call`` or ``asgi``), a function that runs its work in the queue's
-own event loop, and the work. Returns the result of the work.
-"""
-
-
-def interceptors_of_work(table: Destinations) -> Registry[AroundWork]:
-    """Return the functions that are called around the asynchronous work of destinations.
-
-    The destinations are coroutine functions and ASGI applications. The awaitable methods of a queue
-    run them in the test's own event loop, and do not call the functions.
-    """
-    return table._around_work
+def route_context_of(table: Destinations) -> RouteContext:
+    """Return what the routes of a table share."""
+    return table._context
 
 
 class Destinations:
@@ -230,13 +214,9 @@ class Destinations:
         self, *, raise_exceptions: bool = False, recorder: Recorder | None = None, name: str = ""
     ) -> None:
         self.raise_exceptions = raise_exceptions
-        self._name = name
-        self._recorder = recorder
+        self._context = RouteContext(recorder, name)
         self._lock = threading.Lock()
         self._routes: dict[UrlScope, DestinationRoute] = {}
-        self._own_runner: AsgiRunner | None = None
-        self._around_work: Registry[AroundWork] = Registry()
-        self._sockets: LoopbackSender | None = None
 
     def __repr__(self) -> str:
         return (
@@ -257,7 +237,7 @@ class Destinations:
             raise ContractError(f"{app!r} is not a WSGI application; pass a callable")
         if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
             raise ContractError(f"{app!r} is an ASGI application: use .asgi()")
-        return self._add(WsgiRoute(self, origin, "wsgi", app, raise_exceptions))
+        return self._add(WsgiRoute(self, self._context, origin, "wsgi", app, raise_exceptions))
 
     def asgi(
         self,
@@ -283,7 +263,9 @@ class Destinations:
             raise ContractError(f"{app!r} is a WSGI application: use .wsgi()")
         if not isinstance(lifespan, bool):
             raise ContractError(f"lifespan={lifespan!r} is unknown; pass True or False")
-        return self._add(AsgiRoute(self, origin, "asgi", app, raise_exceptions, lifespan=lifespan))
+        return self._add(
+            AsgiRoute(self, self._context, origin, "asgi", app, raise_exceptions, lifespan=lifespan)
+        )
 
     def call(
         self, url: Url, fn: Handler, *, raise_exceptions: bool | None = None
@@ -297,7 +279,7 @@ class Destinations:
         __tracebackhide__ = True
         if not callable(fn):
             raise ContractError(f"{fn!r} is not callable; pass a function of one request")
-        return self._add(FunctionRoute(self, url, "call", fn, raise_exceptions))
+        return self._add(FunctionRoute(self, self._context, url, "call", fn, raise_exceptions))
 
     def respond(
         self,
@@ -320,7 +302,9 @@ class Destinations:
         if not responses:
             raise ContractError("respond() needs at least one response, such as 500 or (200, 'ok')")
         replies = [_prepared(response, after) for response in responses]
-        return self._add(PreparedRoute(self, url, "respond", replies, raise_exceptions))
+        return self._add(
+            PreparedRoute(self, self._context, url, "respond", replies, raise_exceptions)
+        )
 
     def accept(self, url: Url = "*") -> DestinationRoute:
         """Answer deliveries to a prefix, or to all URLs without another route, with 200.
@@ -328,17 +312,17 @@ class Destinations:
         Like any pattern, ``"*"`` does not match deliveries to the other fakes of the cloud.
         """
         __tracebackhide__ = True
-        return self._add(PreparedRoute(self, url, "accept", [Response()]))
+        return self._add(PreparedRoute(self, self._context, url, "accept", [Response()]))
 
     def hang(self, url: Url) -> DestinationRoute:
         """Never answer, so that each attempt lasts until its timeout on the queue's clock."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(self, url, "hang", [Response.hang()]))
+        return self._add(PreparedRoute(self, self._context, url, "hang", [Response.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
         """Refuse the connection, as if no server listened at this address."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(self, url, "refuse", [Response.refuse()]))
+        return self._add(PreparedRoute(self, self._context, url, "refuse", [Response.refuse()]))
 
     def forward(self, url: Url, target: str) -> DestinationRoute:
         """Send the deliveries to a server at another address.
@@ -356,7 +340,7 @@ class Destinations:
                 f"{shown(target)} is not a target; pass an absolute URL without a query, such as "
                 "'http://127.0.0.1:3000'"
             )
-        return self._add(ForwardRoute(self, url, "forward", target.rstrip("/")))
+        return self._add(ForwardRoute(self, self._context, url, "forward", target.rstrip("/")))
 
     def routes(self) -> Results[DestinationRoute]:
         """Return all routes, in descending order of the lengths of their prefixes."""
@@ -387,50 +371,13 @@ class Destinations:
                 route._restore(state)
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
-        scope = scope_of(route._prefix)
+        scope = scope_of(route.prefix)
         with self._lock:
             self._routes.pop(scope, None)
             self._routes[scope] = route
-        if self._recorder is not None:
-            self._recorder.note_change(self._name)
+        if self._context.recorder is not None:
+            self._context.recorder.note_change(self._context.name)
         return route
-
-    # -- for all routes --------------------------------------------------------------------------
-
-    @property
-    def _runner(self) -> AsgiRunner:
-        with self._lock:
-            # In a forked process, the thread of an earlier one is missing.
-            if self._own_runner is None or not self._own_runner.is_alive():
-                self._own_runner = AsgiRunner()
-            return self._own_runner
-
-    def _run(self, where: str, work: Awaitable[Any], deadlines: Deadlines) -> Any:
-        def in_own_loop(work: Awaitable[Any]) -> Any:
-            # Starts the loop's thread only here, so that interceptors also see its start.
-            return self._runner.run(work, deadlines)
-
-        run: RunWork = in_own_loop
-        for around in self._around_work:
-            run = partial(around, where, run)
-        return run(work)
-
-    def _loopback(self, deadlines: Deadlines) -> LoopbackSender:
-        with self._lock:
-            if self._sockets is None:
-                # Imported here, because only tests that deliver over sockets need the HTTP client.
-                from .loopback import LoopbackSender
-
-                self._sockets = LoopbackSender(deadlines)
-            return self._sockets
-
-    def _close(self) -> None:
-        if self._sockets is not None:
-            self._sockets.close()
-        with self._lock:
-            runner, self._own_runner = self._own_runner, None
-        if runner is not None:
-            runner.close()
 
 
 def _takes(app: Callable[..., object], count: int) -> bool:

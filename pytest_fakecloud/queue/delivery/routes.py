@@ -38,6 +38,7 @@ from .applications import (
 
 if TYPE_CHECKING:
     from .destinations import Destinations
+    from .route_context import RouteContext
 
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
 """The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
@@ -133,6 +134,7 @@ class DestinationRoute:
     def __init__(
         self,
         table: Destinations,
+        context: RouteContext,
         prefix: Url,
         where: str,
         to: Any,
@@ -146,6 +148,7 @@ class DestinationRoute:
         """The receiver of deliveries: an application, a function, a URL, or prepared responses."""
         self._deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
         self._table: Destinations = weakref.proxy(table)
+        self._context = context
         self._raise_exceptions = raise_exceptions
         """If it is None, the table's setting applies."""
         self._given = 0
@@ -168,10 +171,10 @@ class DestinationRoute:
         """The requests that this route received, oldest first. In a long-running server, it keeps only
         as many of them as the journal keeps entries.
         """
-        caller, recorder = sys._getframe(1), self._table._recorder
+        caller, recorder = sys._getframe(1), self._context.recorder
         if recorder is not None and not is_own(caller):
             arguments = (self._prefix,), dict[str, object]()
-            recorder.note_look("deliveries", code_place(caller), arguments, self._table._name)
+            recorder.note_look("deliveries", code_place(caller), arguments, self._context.name)
         return self._deliveries
 
     @property
@@ -225,7 +228,7 @@ class DestinationRoute:
 
     def _record(self, delivery: Delivery) -> None:
         self._deliveries.append(DeliveredRequest(delivery))
-        recorder = self._table._recorder
+        recorder = self._context.recorder
         keep = None if recorder is None else recorder.keep
         # Remove old deliveries only when the list is a quarter too long, because removal is slow.
         if keep is not None and len(self._deliveries) > keep + keep // 4:
@@ -240,6 +243,20 @@ class DestinationRoute:
     def __repr__(self) -> str:
         prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
         return f"<DestinationRoute {self._where} {prefix} deliveries={len(self.deliveries)}>"
+
+
+class RouteParts(NamedTuple):
+    """What other modules of this package need of a route beside what a test may use."""
+
+    where: str
+    """The kind of destination: ``wsgi``, ``asgi``, ``call``, ``respond``, …"""
+    to: Any
+    """The receiver of deliveries: an application, a function, a URL, or prepared responses."""
+
+
+def parts_of(route: DestinationRoute) -> RouteParts:
+    """Return the parts of a route."""
+    return RouteParts(route._where, route._to)
 
 
 ROUTES: Mapping[str, Field] = dict.fromkeys(
@@ -285,13 +302,13 @@ class AsgiRoute(DestinationRoute):
         if in_loop:
             state = MissingState(_STARTED_BY_TEST)
             return deadlines.within_cap(call_asgi(self._to, delivery, state))
-        return self._table._run("asgi", self._start_and_call(delivery), deadlines)
+        return self._context.run("asgi", self._start_and_call(delivery), deadlines)
 
     async def _start_and_call(self, delivery: Delivery) -> Outcome:
         if not self._lifespan:
             return await call_asgi(self._to, delivery, MissingState(_NOT_STARTED))
         try:
-            state = await self._table._runner.lifespan(self._to)
+            state = await self._context.runner.lifespan(self._to)
         except RuntimeError as error:
             return failed(broken_promise(error.__cause__) or error)
         return await call_asgi(self._to, delivery, state)
@@ -306,7 +323,7 @@ class FunctionRoute(DestinationRoute):
             return value
         if in_loop:
             return deadlines.within_cap(value)
-        return self._table._run("call", value, deadlines)
+        return self._context.run("call", value, deadlines)
 
 
 class ForwardRoute(DestinationRoute):
@@ -316,7 +333,7 @@ class ForwardRoute(DestinationRoute):
         return {"forward": self._to}
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
-        sender = self._table._loopback(deadlines)
+        sender = self._context.loopback(deadlines)
         send = partial(sender.send, self._forwarded(delivery), keeps=False)
         return in_thread(send) if in_loop else send()
 

@@ -12,7 +12,7 @@ from ...http.routing import RouteTable
 from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import items_of, parsed
-from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute
+from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..rest.app import PUBLISHING, QueueApp
 from .wording import sent_steps
 
@@ -125,7 +125,8 @@ def handlers(fake: Any) -> Iterator[tuple[list[object], set[str]]]:
     """
     for route in fake.destinations.routes():
         if isinstance(route, FunctionRoute | WsgiRoute | AsgiRoute):
-            yield [*_views(route._to)], {received.message_id for received in route._deliveries}
+            received = {delivery.message_id for delivery in route.deliveries}
+            yield [*_views(parts_of(route).to)], received
 
 
 def _views(app: Any) -> Iterator[object]:

@@ -22,6 +22,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery import event_loops
 from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
+from pytest_fakecloud.queue.delivery.destinations import route_context_of
 from pytest_fakecloud.queue.model import Outcome
 
 from ..edge import APP, Table, delivery
@@ -340,7 +341,7 @@ def test_an_asgi_application_in_a_loop_of_its_own(table: Table) -> None:
     }
     assert json.loads(table.deliver(ECHO).body)["loop"] == first_loop
     assert events == ["start"]
-    table._close()
+    route_context_of(table).close()
     assert events == ["start", "stop"]
 
 
@@ -549,7 +550,7 @@ def test_an_application_that_hangs_does_not_keep_others_from_stopping(
     for name in ("hangs", "stops"):
         table.asgi(f"{APP}/{name}", made(name))
         assert table.status(f"{APP}/{name}") == 200
-    table._close()
+    route_context_of(table).close()
     assert stopped == ["hangs", "stops"]
 
 
@@ -597,7 +598,7 @@ def test_closing_a_table_ends_a_delivery_to_an_application(table: Table) -> None
     with ThreadPoolExecutor(1) as pool:
         outcome = pool.submit(table.deliver, delivery())
         called.wait(30)
-        table._close()
+        route_context_of(table).close()
         assert "the queue was closed before the response" in str(outcome.result(30).exception)
 
 

@@ -18,11 +18,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
-from pytest_fakecloud.queue.delivery.destinations import (
-    Destinations,
-    interceptors_of_work,
-    route_to,
-)
+from pytest_fakecloud.queue.delivery.destinations import Destinations, route_context_of, route_to
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.model import SECOND
 
@@ -340,7 +336,7 @@ def test_a_coroutine_that_never_ends_meets_the_cap(table: Table) -> None:
     for outcome in (table.deliver(delivery()), asyncio.run(table.adeliver(delivery()))):
         assert isinstance(outcome.exception, DestinationTimeoutError)
         assert outcome.virtual_us == 0
-    table._close()
+    route_context_of(table).close()
     assert ended == ["ended"] * 2
 
 
@@ -364,7 +360,7 @@ def test_an_interceptor_sees_all_of_the_work_in_the_own_loop(table: Table) -> No
         seen.append((where, not before.issuperset(threading.enumerate())))
         return result
 
-    remove = interceptors_of_work(table).add(around)
+    remove = route_context_of(table).around_work.add(around)
     paths = ("/app", "/function", "/plain")
     assert [table.status(APP + path) for path in paths] == [201, 202, 203]
     assert seen == [("asgi", True), ("call", False)]
@@ -385,7 +381,7 @@ def test_interceptors_of_work_surround_each_other(table: Table) -> None:
         return proceed(work) + 1
 
     table.call(APP, function)
-    interceptors = interceptors_of_work(table)
+    interceptors = route_context_of(table).around_work
     for interceptor in (replaces, adds_one):
         interceptors.add(interceptor)
     assert table.status(APP) == 205
