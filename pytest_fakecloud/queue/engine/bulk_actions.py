@@ -197,7 +197,7 @@ class BulkActions:
         run = self._workflow.runs.get(id)
         # Do not cancel a later run with the same id.
         if run is not None and run.live and run.number < action.number:
-            self._workflow.cancel(run)
+            self._lifecycle.cancel_run(run)
 
 
 def _unordered(filters: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:

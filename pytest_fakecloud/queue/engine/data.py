@@ -18,7 +18,7 @@ def copies(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def no_report(kind: str, text: str, **fields: Any) -> None:
-    """Report to nobody: for an engine whose problems no test sees."""
+    """Ignore a problem: the default for an engine without a fake."""
 
 
 class QueueData:

@@ -10,6 +10,8 @@ from ...core.clock import Timekeeper
 from ...core.ids import Ids
 from ...core.timers import weakly
 from ..model import FlowKey, Message, OrderedQueue, Outcome, Perform, SigningKeys
+from ..workflow.continuations import Continuations
+from ..workflow.event_waits import EventWaits
 from ..workflow.model import EventWait, WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
@@ -61,14 +63,14 @@ class Engine:
     """The data and rules of one queue: its parts, each of which is given the parts that it calls.
 
     A part calls only those above it in ``__init__()``, with three exceptions, which are connected there:
-    timers make attempts, schedules publish messages, and workflow runs publish and cancel messages.
+    timers make attempts, and schedules and the results of workflow runs are published.
 
     Each part has the name of its module. What endpoints change is in the part with the name of their
     module in ``queue/rest``, so that one finds it from the endpoint: ``queues``, ``flow_control``,
-    ``url_groups``, ``schedules``, ``dead_letters``, ``bulk_actions``, ``workflow``
-    (``queue/workflow/runs.py``), ``keys`` (``queue/model.py``). Endpoints about messages call
-    ``publisher``, ``lifecycle`` to cancel messages, ``deliveries`` to retry them, ``history`` for logs,
-    and ``data`` to read them.
+    ``url_groups``, ``schedules``, ``dead_letters``, ``bulk_actions``, ``keys`` (``queue/model.py``), and
+    for workflows ``workflow``, ``event_waits`` and ``continuations`` (``queue/workflow``). Endpoints
+    about messages call ``publisher``, ``lifecycle`` to cancel messages, ``deliveries`` to retry them,
+    ``history`` for logs, and ``data`` to read them.
 
     An endpoint has the lock, unless it lingers (`QueueApp.run_endpoint()`); timers and the actions and
     views of tests take it. It is re-entrant: methods that other threads may call without it take it
@@ -99,7 +101,7 @@ class Engine:
         self.url_groups = url_groups = UrlGroups(data)
         self.schedules = schedules = Schedules(data)
         self.dead_letters = dead_letters = DeadLetters(data)
-        self.workflow = workflow = WorkflowRuns(data, planning, dead_letters)
+        self.workflow = workflow = WorkflowRuns(data)
         # The life of messages:
         self.history = history = History(data, flow_control, dead_letters, workflow)
         self.lifecycle = lifecycle = Lifecycle(
@@ -111,6 +113,8 @@ class Engine:
         self.publisher = publisher = Publisher(
             data, lifecycle, queues, url_groups, schedules, dead_letters, workflow, quota, deduplication
         )  # fmt: skip
+        self.event_waits = EventWaits(data, planning, workflow, publisher)
+        self.continuations = Continuations(data, dead_letters, workflow, lifecycle, publisher)
         # Deliveries:
         self.interceptors = interceptors = Interceptors()
         self.overtaking = overtaking = Overtaking(data, planning, queues, flow_control)
@@ -127,7 +131,7 @@ class Engine:
         )
         planning.connect(deliveries.run, deliveries.run_async, deliveries.start)
         schedules.connect(weakly(publisher.publish_run))
-        workflow.connect(lifecycle, publisher)
+        workflow.connect(weakly(publisher.publish))
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
         """Return a driven engine with the same rules, signing keys and destinations, and no data."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import not_found
 from ..model import Message, MessageState
+from ..workflow.model import WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .causes import Causes
 from .data import QueueData
@@ -155,6 +156,15 @@ class Lifecycle:
             return self.cancel_all(
                 [self._data.pending[task_id] for task_id in ids if task_id in self._data.pending]
             )
+
+    def cancel_run(self, run: WorkflowRun) -> None:
+        """Cancel the pending messages of a workflow run, and finish it."""
+        now = self._data.clock.now_us()
+        pending = self._data.pending
+        self.cancel_all(
+            [pending[message_id] for message_id in run.message_ids if message_id in pending]
+        )
+        self._workflow.finish(run, "RUN_CANCELED", now, b"")
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue, if any, and cancel its waiting messages."""

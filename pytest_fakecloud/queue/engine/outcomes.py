@@ -48,6 +48,7 @@ class Outcomes:
         self._interceptors = interceptors
 
     def await_end(self, message_id: str, end_us: int) -> None:
+        """Start the timer that applies the outcome of an attempt in flight."""
         self._planning.plan_own(
             message_id, end_us, partial(self._virtual_time_passed, message_id), "answer"
         )
@@ -61,6 +62,7 @@ class Outcomes:
             self.apply(self._data.messages[message_id], ended[1], at_us)
 
     def apply(self, message: Message, outcome: Outcome, at_us: int) -> None:
+        """Apply the outcome of a message's latest attempt, which gives back its slots."""
         attempt = message.attempts[-1]
         is_lost = "crash_after_response" in attempt.faults
         if message.workflow is not None and not is_lost:

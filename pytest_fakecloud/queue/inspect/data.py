@@ -585,7 +585,7 @@ def rerun(
     body = record.body if result is None else _with_result(record.body, result)
     first_body = None if input is None else input.encode("utf-8", "surrogatepass")
     try:
-        return str(engine.workflow.rerun(record, body, first_body).id)
+        return str(engine.continuations.rerun(record, body, first_body).id)
     except QueueError as error:
         raise ContractError(error.message) from error
 

@@ -46,7 +46,7 @@ def restart_runs(engine: Engine, request: Request) -> object:
 
 
 def _start_again(engine: Engine, request: Request, *, resumes: bool) -> object:
-    start = engine.workflow.resume if resumes else engine.workflow.restart
+    start = engine.continuations.resume if resumes else engine.continuations.restart
     overrides = read_given(
         pair for pair in request.headers.pairs if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
     )
@@ -61,8 +61,8 @@ def _start_again(engine: Engine, request: Request, *, resumes: bool) -> object:
     # has been forgotten, start none of them.
     engine.quota.check_room(len(letters))
     for letter in letters:
-        if not resumes or not engine.workflow.can_resume(letter):
-            engine.workflow.first_message(letter)
+        if not resumes or not engine.continuations.can_resume(letter):
+            engine.continuations.first_message(letter)
     runs = []
     for letter in letters:
         runs.append(start(letter, overrides))
@@ -84,7 +84,7 @@ def give_up_failure(engine: Engine, request: Request) -> object:
     run, failure = _failure_of(engine, request)
     if failure is None or not (failure.pending or failure.state == "FAILED"):
         raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
-    engine.workflow.give_up_failure(run, failure)
+    engine.continuations.give_up_failure(run, failure)
     return {"deleted": 1}
 
 

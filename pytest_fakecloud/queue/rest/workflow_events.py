@@ -25,22 +25,26 @@ _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 
 def wait_for_event(engine: Engine, request: Request) -> object:
     wait = json_object(request, required=True)
-    waiter = engine.workflow.wait_for_event(_event_id(request), wait, list(request.headers.pairs))
+    waiter = engine.event_waits.wait_for_event(
+        _event_id(request), wait, list(request.headers.pairs)
+    )
     return {"messageId": waiter.message_id}
 
 
 def notify_event(engine: Engine, request: Request) -> Json:
-    return Json(engine.workflow.notify(_event_id(request), request.body), 201)
+    return Json(engine.event_waits.notify(_event_id(request), request.body), 201)
 
 
 def notify_run(engine: Engine, request: Request) -> Json:
-    notified = engine.workflow.notify_run(request.segment("run"), _event_id(request), request.body)
+    notified = engine.event_waits.notify_run(
+        request.segment("run"), _event_id(request), request.body
+    )
     return Json(notified, 201)
 
 
 def list_waiters(engine: Engine, request: Request) -> object:
-    waiters = engine.workflow.waiters_for(_event_id(request))
-    return [engine.workflow.waiter_record(waiter) for waiter in waiters]
+    waiters = engine.event_waits.waiters_for(_event_id(request))
+    return [engine.event_waits.waiter_record(waiter) for waiter in waiters]
 
 
 def workflow_webhook(engine: Engine, request: Request) -> object:
@@ -53,7 +57,7 @@ def workflow_webhook(engine: Engine, request: Request) -> object:
         "url": request.target,
     }
     run_id = request.segment("run")
-    engine.workflow.notify_run(run_id, request.segment("event"), json.dumps(event).encode())
+    engine.event_waits.notify_run(run_id, request.segment("event"), json.dumps(event).encode())
     return {}
 
 

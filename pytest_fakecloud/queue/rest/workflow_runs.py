@@ -83,7 +83,7 @@ def end_run(engine: Engine, request: Request) -> object:
     cancel = read_flag(request.query("cancel") or "true", "cancel")
     run_id = request.segment("id")
     if cancel:
-        engine.workflow.cancel(engine.workflow.get_live(run_id))
+        engine.lifecycle.cancel_run(engine.workflow.get_live(run_id))
     else:
         engine.workflow.complete(run_id, request.body)
     return {"cancelled": int(cancel)}
@@ -103,7 +103,7 @@ def cancel_runs(engine: Engine, request: Request) -> object:
     runs, cursor = _select(engine, chosen, only_live=True, url_prefix=not exact, default=UNLIMITED)
     if lists_ids(filters):
         for run in runs:
-            engine.workflow.cancel(run)
+            engine.lifecycle.cancel_run(run)
         return {"cancelled": len(runs)}
     ids = [run.id for run in runs]
     action = engine.bulk_actions.cancel(

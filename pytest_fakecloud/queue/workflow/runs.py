@@ -47,15 +47,12 @@ from __future__ import annotations
 
 import json
 import re
-import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
-    DAY,
-    SECOND,
     SUCCESS,
     HeaderList,
     HeaderPairs,
@@ -66,19 +63,15 @@ from ..model import (
     WorkflowPart,
     first,
 )
-from ..wire.headers import check_url, read_given, settings_to_republish
+from ..wire.headers import check_url, read_given
 from ..wire.values import (
     as_text,
     as_wire,
     encoded,
     features_of,
     first_setting,
-    header_map,
     json_headers,
-    read_duration,
-    read_integer,
     read_json,
-    unprefixed,
 )
 from .model import (
     SDK_VERSION,
@@ -101,10 +94,7 @@ from .model import (
 
 if TYPE_CHECKING:
     from ..engine.data import QueueData
-    from ..engine.dead_letters import DeadLetters
-    from ..engine.lifecycle import Lifecycle
-    from ..engine.planning import Planning
-    from ..engine.publishing import Publisher
+    from ..engine.publishing import Published
 
 MOST_STEPS = 1000
 """Maximum number of steps of a run (vendor's page on limits)."""
@@ -116,8 +106,6 @@ _TRIGGERED_BY_SDK = "workflow-trigger-by-sdk"
 """The setting with which a client answers the question which client serves a URL."""
 _CLIENT_VERSION = "Upstash-Workflow-Sdk"
 """Name of the response header with the version of a JavaScript client, such as ``v1.3.2``."""
-_DEFAULT_TIMEOUT_US = 7 * DAY
-_DELAYS = ("delay", "not-before", "notbefore")
 _INHERITED = ("retry_delay", "failure_callback", "flow")
 """Settings that a message takes from its run's trigger unless it has its own."""
 _OF_TRIGGER = ("retry_delay", "flow")
@@ -130,22 +118,17 @@ class WorkflowRuns:
     ``notified`` are the notifications for which no run has waited yet.
     """
 
-    _lifecycle: Lifecycle
-    _publisher: Publisher
+    _publish: Callable[[str, HeaderList, bytes], Published]
 
-    def __init__(self, data: QueueData, planning: Planning, dead_letters: DeadLetters) -> None:
+    def __init__(self, data: QueueData) -> None:
         self._data = data
-        self._planning = planning
-        self._dead_letters = dead_letters
         self.runs: dict[str, WorkflowRun] = {}
         self.waiters: list[EventWait] = []
         self.notified: dict[tuple[str, str], bytes] = {}
 
-    def connect(self, lifecycle: Lifecycle, publisher: Publisher) -> None:
-        """Set the parts that cancel messages and publish steps, which themselves call this part."""
-        # Refer to them weakly, without a circle of references (see ``cloud.base``).
-        self._lifecycle = weakref.proxy(lifecycle)
-        self._publisher = weakref.proxy(publisher)
+    def connect(self, publish: Callable[[str, HeaderList, bytes], Published]) -> None:
+        """Set the function that publishes a message to a URL. It calls ``accept()``."""
+        self._publish = publish
 
     # -- called by the engine --------------------------------------------------------------------
 
@@ -210,8 +193,8 @@ class WorkflowRuns:
             run.accept_answer(message)
         elif is_step(message):
             run.is_configured = is_step_config(message)
-            run.step_count += _counts(message)
-            run.context_bytes += _context_size(message)
+            run.step_count += counts_as_step(message)
+            run.context_bytes += context_size(message)
         run.message_ids.append(message.id)
         redaction = message.settings.redaction.with_other(run.settings.redaction)
         message.settings = own = message.settings._replace(redaction=redaction)
@@ -264,7 +247,7 @@ class WorkflowRuns:
             position = 0
         if position is None:
             # The first delivery of a timeout message makes the timeout the result.
-            self._drop_wait(message.id)
+            self.drop_wait(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
         listed = _listed(run.steps[: position + 1])
@@ -275,7 +258,7 @@ class WorkflowRuns:
         run = self._find_run_of(message)
         if run is None:
             return {}
-        fields: dict[str, object] = {**_identity(run)}
+        fields: dict[str, object] = {**identity_of(run)}
         if "initialbody" in features_of(message.settings) and run.steps:
             fields["sourceBody"] = encoded(run.steps[0].body)
         return fields
@@ -296,7 +279,7 @@ class WorkflowRuns:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
         run = self._find_run_of(message)
         call_type = call_type_of(message)
-        self._drop_wait(message.id)
+        self.drop_wait(message.id)
         self._update_source(message)
         # Do not fail the run: the callback of a failed call reports it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
@@ -304,7 +287,7 @@ class WorkflowRuns:
         if message.state == "FAILED" and not (message.id == run.question_id and run.is_answered):
             run.failed_message_id, run.dlq_id = message.id, message.dlq_id
             answer = message.last_outcome.body if message.last_outcome else b""
-            self._finish_run(run, "RUN_FAILED", at_us, answer)
+            self.finish(run, "RUN_FAILED", at_us, answer)
 
     def checked(self, message: Message, outcome: Outcome) -> Outcome:
         """Return the outcome of a delivery, with a ``run_error`` if it fails its run.
@@ -438,23 +421,16 @@ class WorkflowRuns:
         run = self.get(run_id)
         # Clients send this request in each of their deliveries, also after the end of the run.
         if run.live:
-            self._finish_run(run, "RUN_SUCCESS", self._data.clock.now_us(), response)
+            self.finish(run, "RUN_SUCCESS", self._data.clock.now_us(), response)
 
-    def cancel(self, run: WorkflowRun) -> None:
-        now = self._data.clock.now_us()
-        pending = self._data.pending
-        self._lifecycle.cancel_all(
-            [pending[message_id] for message_id in run.message_ids if message_id in pending]
-        )
-        self._finish_run(run, "RUN_CANCELED", now, b"")
+    def drop_wait(self, message_id: str) -> None:
+        """Forget the wait that a message ends."""
+        self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]
 
-    def give_up_failure(self, run: WorkflowRun, failure: Message) -> None:
-        """Cancel the failure callback of a run or, if it has failed, delete it."""
-        if failure.state == "FAILED":
-            self._dead_letters.delete([failure])
-            run.failure_message_id = None
-        else:
-            self._lifecycle.cancel_all([failure])
+    def _release_waits(self, run_id: str) -> None:
+        """Forget the waits of a run, and the notifications that it has not waited for yet."""
+        self.waiters = [waiter for waiter in self.waiters if waiter.run_id != run_id]
+        self.notified = {key: data for key, data in self.notified.items() if key[0] != run_id}
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
@@ -520,7 +496,8 @@ class WorkflowRuns:
         if source is not None:
             source.failure_function_state = callback_state(failure)
 
-    def _finish_run(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
+    def finish(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
+        """Finish a run in a state, and publish its result if another run has invoked it."""
         run.state, run.completed_us, run.response = state, at_us, response
         self._release_waits(run.id)
         invoker = run.invoker
@@ -541,7 +518,8 @@ class WorkflowRuns:
         """Publish the result of a finished run as a step of its invoker."""
         try:
             pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
-            message_id = self._publish_step(invoker.url, pairs, step)
+            body = json.dumps(step).encode()
+            message_id = self._publish(invoker.url, pairs, body).accepted[0].message_id
             # A duplicate by deduplication id may repeat a message that has finished.
             message = self._data.pending.get(message_id)
             if message is not None:
@@ -555,222 +533,6 @@ class WorkflowRuns:
             what = "the result of a run that it invoked"
             report_rejected_step(self._data.report, what, run_id, url, error)
 
-    def _publish_step(self, url: str, headers: HeaderList, step: dict[str, Any]) -> str:
-        """Publish a step of a run for the queue itself; return the message's id."""
-        body = json.dumps(step).encode()
-        return self._publisher.publish(url, headers, body).accepted[0].message_id
-
-    # -- waiting for events ------------------------------------------------------------------------
-
-    def waiters_for(self, event_id: str) -> list[EventWait]:
-        return [waiter for waiter in self.waiters if waiter.event_id == event_id]
-
-    def waiter_record(self, waiter: EventWait) -> dict[str, Any]:
-        return waiter.record(self.get(waiter.run_id).settings.redaction)
-
-    def wait_for_event(
-        self, event_id: str, request: dict[str, Any], headers: HeaderList
-    ) -> EventWait:
-        """Make a run wait for an event; raise a 404 error for an unknown run."""
-        run_id = first_setting(headers, "workflow-runid") or ""
-        self.get_live(run_id)
-        step = request.get("step")
-        url = request.get("timeoutUrl") or request.get("url")
-        if not isinstance(step, dict) or not isinstance(url, str):
-            raise bad_request("invalid body: a wait needs a url and a step")
-        timeout_us = _timeout_us(request.get("timeout"))
-        timeout_headers = request.get("timeoutHeaders")
-        pairs = wire_pairs(timeout_headers) if isinstance(timeout_headers, dict) else []
-        # The timeout delays the wait's message instead of its own delay.
-        pairs = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
-        pairs.append(("Upstash-Delay", f"{timeout_us}us"))
-        pairs = with_run_id(pairs, run_id)
-        check_step(as_wire(url), pairs)
-        timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
-        now = self._data.clock.now_us()
-        message_id = self._publish_step(as_wire(url), pairs, timed_out)
-        deadline = now + timeout_us
-        # A duplicate by deduplication id may repeat a message that has finished.
-        message = self._data.pending.get(message_id)
-        if message is not None:
-            message.wait_timeout_us, message.wait_deadline_us = timeout_us, deadline
-        waiter = EventWait(event_id, run_id, message_id, deadline, request, header_map(headers))
-        self.waiters.append(waiter)
-        early = self.notified.pop((run_id, event_id), None)
-        if early is not None:
-            self._wake(waiter, early)
-        return waiter
-
-    def notify(self, event_id: str, data: bytes) -> list[dict[str, Any]]:
-        """Notify the runs that wait for an event."""
-        return [self._notify(waiter, data) for waiter in self.waiters_for(event_id)]
-
-    def notify_run(self, run_id: str, event_id: str, data: bytes) -> dict[str, Any]:
-        """Notify one run; raise a 404 error for an unknown run.
-
-        If it does not wait for the event yet, its next wait for the event ends immediately.
-        """
-        run = self.get_live(run_id)
-        waiters = [waiter for waiter in self.waiters_for(event_id) if waiter.run_id == run_id]
-        responses = [self._notify(waiter, data) for waiter in waiters]
-        if responses:
-            return responses[0]
-        if self._data.settings.event_lookback:
-            self.notified[run_id, event_id] = data
-        return {"messageId": "", "error": "", **_identity(run)}
-
-    def _notify(self, waiter: EventWait, data: bytes) -> dict[str, Any]:
-        self._wake(waiter, data)
-        return {
-            "waiter": self.waiter_record(waiter),
-            "messageId": waiter.message_id,
-            "error": "",
-            **_identity(self.get(waiter.run_id)),
-        }
-
-    def _wake(self, waiter: EventWait, data: bytes) -> None:
-        """Deliver the wait's message now, unless it has been cancelled."""
-        self._drop_wait(waiter.message_id)
-        message = self._data.pending.get(waiter.message_id)
-        if message is None:
-            return
-        now = self._data.clock.now_us()
-        step = {
-            **waiter.request["step"],
-            "waitEventId": waiter.event_id,
-            "waitTimeout": False,
-            "out": encoded(data),
-        }
-        message.body = json.dumps(step).encode()
-        message.not_before_us = now
-        if message.due_us is not None:
-            self._planning.plan(message, now, f"notified of {waiter.event_id}")
-
-    def _drop_wait(self, message_id: str) -> None:
-        self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]
-
-    def _release_waits(self, run_id: str) -> None:
-        """Forget the waits of a run, and the notifications that it has not waited for yet."""
-        self.waiters = [waiter for waiter in self.waiters if waiter.run_id != run_id]
-        self.notified = {key: data for key, data in self.notified.items() if key[0] != run_id}
-
-    # -- continuing or repeating a failed run ------------------------------------------------------
-
-    def can_resume(self, message: Message) -> bool:
-        """Return whether a run has steps to keep besides a failed message."""
-        run = self.require_run_of(message)
-        return run.steps != [] and run.position(message.id) != 0
-
-    def first_message(self, message: Message) -> Message:
-        """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
-        run = self.require_run_of(message)
-        started = self._data.messages.get(run.first_message_id)
-        return existing(started, "first message of workflow run", run.id)
-
-    def resume(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
-        """Start a run that continues at a failed message. ``overrides`` replace the run's settings.
-
-        It begins with all steps of the old run, also those of parallel branches that were delivered
-        after the failed one.
-        """
-        if not self.can_resume(message):
-            return self.restart(message, overrides)
-        old = self.require_run_of(message)
-        new = WorkflowRun(
-            self._data.new_id("wfr_"),
-            old.url,
-            self._data.clock.now_us(),
-            old.first_message_id,
-            settings_to_republish(old.settings, overrides),
-            old.caller_ip,
-        )
-        new.invoker, new.number = old.invoker, self._data.next_sequence()
-        new.steps, new.depth = list(old.steps), old.depth
-        # Publishing the failed step counts it again.
-        new.step_count = old.step_count - _counts(message)
-        new.context_bytes = old.context_bytes - _context_size(message)
-        settings = settings_to_republish(message.settings, overrides, message.max_retries)
-        # Publishing a step requires that its run exists.
-        self.runs[new.id] = new
-        try:
-            self._publish_in_run(message, new.id, settings, message.body, init=False)
-        except QueueError:
-            del self.runs[new.id]
-            raise
-        new.reopen(message.id, new.message_ids[-1])
-        return new
-
-    def restart(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
-        """Start a run with the first message of a failed message's run, as for ``resume()``."""
-        old = self.require_run_of(message)
-        started = self.first_message(message)
-        new_id = self._data.new_id("wfr_")
-        settings = settings_to_republish(old.settings, overrides, started.max_retries)
-        body = old.steps[0].body if old.steps else started.body
-        self._publish_in_run(started, new_id, settings, body, init=True)
-        new = self.get(new_id)
-        new.invoker, new.depth = old.invoker, old.depth
-        return new
-
-    def rerun(self, message: Message, body: bytes, first_body: bytes | None = None) -> WorkflowRun:
-        """Start a run that begins like the run of a delivered message, and goes on with that message.
-
-        ``body`` is the message's body in the new run, and ``first_body`` the input of that, by default
-        the one of the old run. Raises a 400 error for a message that is none of its steps, or that
-        belongs to parallel steps. The old run does not change.
-        """
-        old = self.require_run_of(message)
-        position = old.position(message.id)
-        if position is None:
-            raise bad_request(f"message {message.id} is not a step that was delivered")
-        step = read_step(message.body) if position else {}
-        if step.get("targetStep") or (step.get("concurrent") or 1) != 1:
-            raise bad_request(f"step {step.get('stepName')!r} is one of parallel steps")
-        new = WorkflowRun(
-            self._data.new_id("wfr_"),
-            old.url,
-            self._data.clock.now_us(),
-            old.first_message_id,
-            settings_to_republish(old.settings, {}),
-            old.caller_ip,
-        )
-        settings = settings_to_republish(message.settings, {}, message.max_retries)
-        if position == 0:
-            first = body if first_body is None else first_body
-            self._publish_in_run(message, new.id, settings, first, init=True)
-            return self.get(new.id)
-        new.number, new.depth = self._data.next_sequence(), old.depth
-        new.steps = old.steps[:position]
-        if first_body is not None:
-            new.steps[0] = new.steps[0]._replace(body=first_body)
-        new.step_count = position - 1
-        new.context_bytes = sum(len(step.body) for step in new.steps)
-        # Publishing a step requires that its run exists.
-        self.runs[new.id] = new
-        try:
-            self._publish_in_run(message, new.id, settings, body, init=False)
-        except QueueError:
-            del self.runs[new.id]
-            raise
-        return new
-
-    def _publish_in_run(
-        self, message: Message, run_id: str, settings: PublishSettings, body: bytes, *, init: bool
-    ) -> None:
-        """Publish a message of another run in this run, as its first message if ``init``."""
-        own = {"workflow-runid", "workflow-init", "workflow-invoke"}
-        workflow = [pair for pair in settings.workflow if unprefixed(pair[0]) not in own]
-        workflow += [
-            ("Upstash-Workflow-RunId", run_id),
-            ("Upstash-Workflow-Init", "true" if init else "false"),
-        ]
-        settings = settings._replace(
-            workflow=workflow,
-            callback_headers=_of_run(settings.callback_headers, run_id),
-            failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
-        )
-        self._publisher.publish_again(message, settings, body)
-
 
 def _result_of(run: WorkflowRun) -> dict[str, object]:
     """Return the result of a finished run for its invoker. A failed run has no body (observed)."""
@@ -779,7 +541,8 @@ def _result_of(run: WorkflowRun) -> dict[str, object]:
     return {**body, "isFailed": is_failed, "isCanceled": run.state == "RUN_CANCELED"}
 
 
-def _identity(run: WorkflowRun) -> dict[str, object]:
+def identity_of(run: WorkflowRun) -> dict[str, object]:
+    """Return the fields of responses that identify a run."""
     return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
 
 
@@ -797,14 +560,14 @@ def _read_part(message: Message) -> WorkflowPart | None:
     return WorkflowPart(run_id, url, call_type)
 
 
-def _counts(message: Message) -> bool:
+def counts_as_step(message: Message) -> bool:
     """Return whether a message counts as a step, unlike one that only announces a parallel step (with
     the id 0) and a request for the settings of a step.
     """
     return not is_step_config(message) and read_step(message.body).get("stepId") != 0
 
 
-def _context_size(message: Message) -> int:
+def context_size(message: Message) -> int:
     """Return the number of bytes that a message adds to the input and the results of its run."""
     return 0 if is_step_config(message) else len(message.body)
 
@@ -911,18 +674,6 @@ def check_step(url: str, pairs: HeaderList) -> None:
         raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
 
 
-def _timeout_us(value: object) -> int:
-    if value is None or value == "":
-        return _DEFAULT_TIMEOUT_US
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise bad_request(f"invalid timeout: {value!r}, expected seconds or a duration such as 1h")
-    if isinstance(value, str) and not value.isdecimal():
-        return read_duration(value, "timeout")
-    # Round to seconds, the unit of the delay header.
-    seconds = f"{value:.0f}" if isinstance(value, float) else str(value)
-    return read_integer(seconds, "timeout") * SECOND
-
-
 def read_invocation(body: bytes) -> tuple[Invoker, bytes]:
     """Return the invoker and the first body of a run; raise a 400 error if the body has none."""
     try:
@@ -941,11 +692,3 @@ def read_invocation(body: bytes) -> tuple[Invoker, bytes]:
     check_step(invoker.url, wire_pairs(invoker.headers))
     text = inner if isinstance(inner, str) else ""
     return invoker, text.encode("utf-8", "surrogatepass")
-
-
-def _of_run(nested: HeaderPairs, run_id: str) -> HeaderList:
-    """Return the headers of a callback, with this run in place of the one that they name."""
-    return [
-        (name, run_id if name.lower().endswith("workflow-runid") else value)
-        for name, value in nested
-    ]
