@@ -106,7 +106,7 @@ def test_the_source_distribution_holds_all_that_its_readme_tells_of(built: Path)
         names = {name.partition("/")[2] for name in archive.getnames()}
     for file in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "tox.ini",
                  "CITATION.cff", "docs/conf.py", "docs/index.md", "tests/conftest.py",
-                 "docker/Dockerfile", "tests/lowest.txt",
+                 "docker/Dockerfile", "tests/lowest.txt", "npm/package.json", "npm/lib/index.js",
                  "benchmarks/start.py",
                  "examples/checkout/test_checkout.py"):  # fmt: skip
         assert file in names, file

@@ -54,13 +54,20 @@ def importing(feature: str, extra: str = "") -> Iterator[None]:
     """Turn the import of a missing module in a with-block into a ``ContractError`` about ``feature``.
 
     ``feature`` is the feature or the setting that needs the module. The error says how to install the
-    module, which is a part of this package or belongs to one of its extras.
+    module, which is a part of this package or belongs to one of its extras. The program of the npm
+    package has only some of them, and nothing can be installed for it.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         name = str(error.name)
         package = name.partition(".")[0]
+        if getattr(sys, "frozen", False) and (extra or package == __name__.partition(".")[0]):
+            install = f"'pytest-fakecloud[{extra}]'" if extra else "pytest-fakecloud"
+            raise ContractError(
+                f"{feature} needs {name}, which is not in this program: use the Python package, "
+                f"pip install {install}"
+            ) from None
         if package == __name__.partition(".")[0]:
             raise ContractError(
                 f"{feature} needs {name}, a part of pytest-fakecloud that is not installed here: "

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -318,7 +319,11 @@ def _exit_code_of(command: list[str], environment: Mapping[str, str]) -> int:
         for signal_number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        process = subprocess.Popen(command, env=environment)
+        program = command[0]
+        if sys.platform == "win32":
+            # Commands of npm are scripts (.cmd), which Windows does not find by their name alone.
+            program = shutil.which(program) or program
+        process = subprocess.Popen([program, *command[1:]], env=environment)
         for number in early:
             pass_on(number, None)
         code = process.wait()

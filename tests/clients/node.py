@@ -22,6 +22,7 @@ from pytest_fakecloud.http.messages import Answer, Request
 from ..demo import FunctionApp
 
 HERE = Path(__file__).parent / "js"
+NPM = Path(__file__).parents[2] / "npm"
 SECONDS = 120
 
 
@@ -32,6 +33,19 @@ def need(*packages: str, folder: Path = HERE) -> None:
     for package in packages:
         if not (folder / "node_modules" / package).is_dir():
             pytest.skip(f"{package} is not installed in tests/clients/{folder.name}")
+
+
+def install(folder: Path) -> None:
+    """Let modules in a folder import the packages of the JavaScript clients, and the project's own."""
+    modules = folder / "node_modules"
+    modules.mkdir(parents=True)
+    for package in (HERE / "node_modules").iterdir():
+        (modules / package.name).symlink_to(package, target_is_directory=True)
+    # A copy, because Node.js resolves the imports of a linked package from its own folder.
+    own = modules / "pytest-fakecloud"
+    for part in ("bin", "lib"):
+        shutil.copytree(NPM / part, own / part)
+    shutil.copy(NPM / "package.json", own)
 
 
 @dataclass

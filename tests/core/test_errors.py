@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,24 @@ def test_a_missing_module_is_an_error_that_says_how_to_install_it(
     with pytest.raises(ContractError) as caught, importing("x", extra):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     assert str(caught.value) == error
+
+
+@pytest.mark.parametrize(
+    ("name", "extra", "install"),
+    [
+        ("confluent_kafka", "kafka", "'pytest-fakecloud[kafka]'"),
+        ("pytest_fakecloud.explore", "", "pytest-fakecloud"),
+    ],
+)
+def test_a_program_without_a_module_names_the_python_package(
+    monkeypatch: pytest.MonkeyPatch, name: str, extra: str, install: str
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(ContractError) as caught, importing("x", extra):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    assert str(caught.value) == (
+        f"x needs {name}, which is not in this program: use the Python package, pip install {install}"
+    )
 
 
 def test_a_missing_module_of_no_extra_is_a_bug() -> None:

@@ -60,6 +60,13 @@ def test_the_cloud_starts_and_closes_nothing_by_a_call(app: ControlApp) -> None:
         assert "is not a name of Cloud" in message(ask(app, "POST", "/call", {"name": name}))
 
 
+def test_a_method_of_a_process_says_why_it_cannot_be_called(app: ControlApp) -> None:
+    for name in ("explore", "every_failure"):
+        text = message(ask(app, "POST", "/call", {"name": name}))
+        assert f"{name} is not a name of Cloud that can be called" in text
+        assert "needs the process of a Python test" in text
+
+
 def test_what_cannot_be_represented_is_described() -> None:
     class Odd:
         def __repr__(self) -> str:

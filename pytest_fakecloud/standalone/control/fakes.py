@@ -151,6 +151,13 @@ class FakeRoutes(Part):
             except Exception as error:
                 return _raised(error)
         offered = _offered(type(target))
+        if name in _IN_PROCESS and hasattr(target, name):
+            raise Refused(
+                422,
+                f"{name} is not a name of {type(target).__name__} that can be called over the control "
+                "API: it needs the process of a Python test, or has an endpoint of its own "
+                f"({PREFIX}/openapi.json lists all endpoints)",
+            )
         if name not in offered:
             raise Refused(422, unknown_name(f"name of {type(target).__name__}", name, offered))
         if not offered[name] and (arguments or keywords):

@@ -602,6 +602,8 @@ BODIES: Mapping[str, Any] = {
     "replay": Recording,
 }
 """The type of the request body of each endpoint, by route name."""
+OPEN = frozenset({"FaultOptions"})
+"""Names of the types that may have further fields."""
 
 
 RESPONSES: Mapping[str, Any] = {
@@ -661,6 +663,8 @@ class Schemas:
             optional = {key for key, value in hints.items() if get_origin(value) is NotRequired}
             if required := sorted(kind.__required_keys__ - optional):
                 schema["required"] = required
+            if name in OPEN:
+                schema["additionalProperties"] = self.of(Any)
         return name
 
 
