@@ -1,5 +1,6 @@
 "use strict"
 
+const { writeFile } = require("node:fs/promises")
 const playwright = require("@playwright/test")
 const { connectCloud, startCloud } = require("./index.js")
 
@@ -42,8 +43,10 @@ exports.test = playwright.test.extend(
         const [violation] = await cloud.violations()
         const failed = info.status !== info.expectedStatus
         if (!failed && !violation) return
-        const calls = JSON.stringify(await cloud.control("GET", "/archive"))
-        await info.attach("calls.har", { body: calls, contentType: "application/json" })
+        // Reporters show where files are, and the content of texts.
+        const file = info.outputPath("calls.har")
+        await writeFile(file, JSON.stringify(await cloud.control("GET", "/archive")))
+        await info.attach("calls.har", { path: file, contentType: "application/json" })
         const error = failed ? (info.error?.stack ?? info.error?.message) : violation?.what
         if (cloud.id !== null) {
           const { report } = await cloud.reportFailure(info.titlePath.join(" > "), error)

@@ -101,11 +101,10 @@ def test_with_pytest(page: Any, rows: list[Any], tmp_path: Path) -> None:
 
 def test_with_vitest(page: Any, rows: list[Any], node_folder: Path) -> None:
     need("vitest", "ioredis", "@upstash/vector", "@upstash/qstash")
-    helper = files("vitest.md")["fakecloud.js"].replace(
+    config = files("javascript.md")["vitest.config.js"].replace(
         "{ kv: {},", "{ kv: {}, broker: {}, vector: { dimension: 2 },"
     )
-    (node_folder / "fakecloud.js").write_text(helper, encoding="utf-8")
-    (node_folder / "vitest.config.js").write_text(files("vitest.md")["vitest.config.js"])
+    (node_folder / "vitest.config.js").write_text(config, encoding="utf-8")
     written_texts = texts(page, "Vitest", rows)
     # In one file, because each starts a cloud.
     lines = [line for text in written_texts for line in text.splitlines()]

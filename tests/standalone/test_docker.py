@@ -95,3 +95,31 @@ def test_the_compose_file_serves_what_its_application_asks_for(
     exposed = [800 * 10 + number for number, _ in enumerate(services_by_word(), 1)]
     for variable in ("UPSTASH_REDIS_REST_URL", "UPSTASH_VECTOR_REST_URL", "QSTASH_URL"):
         assert int(asked[variable].rpartition(":")[2]) in exposed
+
+
+def test_the_service_of_github_actions_serves_what_its_job_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    yaml = pytest.importorskip("yaml")
+    page = FOLDER.parent / "docs" / "guides" / "server.md"
+    if not page.exists():
+        pytest.skip("an installed package has no docs folder")
+    (block,) = re.findall(r"```yaml\n(jobs:.*?)```", page.read_text(encoding="utf-8"), re.S)
+    job = yaml.safe_load(block)["jobs"]["test"]
+    service, asked = job["services"]["fakes"], job["env"]
+    for name, value in service["env"].items():
+        assert name.removeprefix(VARIABLE) in OPTIONS
+        monkeypatch.setenv(name, value)
+    options = read_options(make_parser().parse_args(["serve"]))
+    assert options.forward == {"https://app.example": "http://host.docker.internal:3000"}
+    assert "--add-host host.docker.internal:" in service["options"]
+    kv, queue = options.services["kv"], options.services["queue"]
+    assert asked["UPSTASH_REDIS_REST_TOKEN"] == kv["token"]
+    assert asked["QSTASH_TOKEN"] == queue["token"]
+    assert asked["PYTEST_FAKECLOUD_TOKEN"] == options.control_token
+    assert asked["REDIS_URL"] == f"redis://default:{kv['database_password']}@127.0.0.1:6379"
+    exposed = dict(instructions())["EXPOSE"].split()
+    published = {port.partition(":")[0] for port in service["ports"]}
+    assert published <= {*exposed}
+    urls = [value for name, value in asked.items() if name.endswith("_URL")]
+    assert {url.rpartition(":")[2] for url in urls} == published
