@@ -60,6 +60,18 @@ def test_every_exported_file_is_packed() -> None:
         assert path.partition("/")[0] in (*PACKAGE["files"], "package.json"), path
 
 
+def test_the_release_builds_a_program_for_every_platform() -> None:
+    yaml = pytest.importorskip("yaml")
+    workflow = NPM.parent / ".github" / "workflows" / "release.yml"
+    if not workflow.exists():
+        pytest.skip("the source distribution has no files of the repository")
+    jobs = yaml.safe_load(workflow.read_text("utf-8"))["jobs"]
+    built = {entry["platform"] for entry in jobs["programs"]["strategy"]["matrix"]["include"]}
+    assert built == {*PLATFORMS}
+    # Besides the programs, the package that depends on them.
+    assert f"= {len(PLATFORMS) + 1}\n" in str(jobs["publish-npm"]["steps"][-1]["run"])
+
+
 # -- types -----------------------------------------------------------------------------------------
 
 
