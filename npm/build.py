@@ -31,6 +31,16 @@ Install that package, which depends on this one.
 """
 
 
+LIBRARIES = """\
+Libraries that Python is linked with, if they are in this package:
+
+OpenSSL (Apache-2.0, whose text is above), libffi (MIT), Expat (MIT), zlib (Zlib), bzip2 (bzip2-1.0.6),
+liblzma (0BSD), libuuid (BSD-3-Clause), and of GCC libgcc, libstdc++, libgfortran and libquadmath
+(GPL-3.0-or-later WITH GCC-exception-3.1, LGPL-2.1-or-later). The program itself is started by the
+bootloader of PyInstaller (GPL-2.0-or-later WITH Bootloader-exception).
+"""
+
+
 def this_platform() -> str:
     """Return this platform as Node.js names it; raise ``SystemExit`` if no package is built for it."""
     machine = platform.machine()
@@ -143,6 +153,7 @@ def licences(program: Path) -> str:
         if not terms:
             raise SystemExit(f"{name} has no licence text: add one to {__name__}")
         texts.append(f"{entry.metadata['Name']} {entry.version}\n\n{terms}")
+    texts.append(LIBRARIES)
     return f"\n{'-' * 80}\n".join(texts)
 
 
@@ -160,6 +171,7 @@ def distributions(program: Path) -> list[str]:
     from PyInstaller.archive.readers import CArchiveReader
 
     archive = CArchiveReader(str(executable(program)))
+    # Without an archive of modules, which only Windows has, they are all in the folder.
     modules = archive.open_embedded_archive("PYZ.pyz").toc
     top_names = {name.partition(".")[0] for name in modules}
     top_names |= {path.name.partition(".")[0] for path in (program / "_internal").iterdir()}

@@ -18,13 +18,13 @@ function withCloud(Base) {
       super(config, context)
       /** @type {any} */
       this.cloud = undefined
-      this.options = config.projectConfig.testEnvironmentOptions.fakecloud
-      this.file = require("node:path").relative(config.globalConfig.rootDir, context.testPath)
+      this.cloudOptions = config.projectConfig.testEnvironmentOptions.fakecloud
+      this.testFile = require("node:path").relative(config.globalConfig.rootDir, context.testPath)
     }
 
     async setup() {
       await super.setup()
-      this.cloud = await startCloud(this.options)
+      this.cloud = await startCloud(this.cloudOptions)
       // The tests run in a context with a copy of the environment.
       Object.assign(this.global.process.env, this.cloud.env)
       setCurrentCloud(this.cloud, this.global)
@@ -60,7 +60,7 @@ function withCloud(Base) {
     nameOf(test) {
       const names = [test.name]
       for (let block = test.parent; block?.parent; block = block.parent) names.unshift(block.name)
-      return [this.file, ...names].join(" > ")
+      return [this.testFile, ...names].join(" > ")
     }
   }
 }

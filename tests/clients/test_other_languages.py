@@ -19,7 +19,7 @@ import pytest
 
 from tests.kv.backing import BINARIES, MISSING, started
 
-from .node import install, need
+from .node import NPM, install, need
 
 pytestmark = pytest.mark.slow
 
@@ -29,9 +29,9 @@ SECONDS = 300
 GLUE = 30
 
 
-def files(page: str) -> dict[str, str]:
+def files(page: str, folder: Path = GUIDES) -> dict[str, str]:
     """Return the blocks of a page that begin with a file name, by name."""
-    text = (GUIDES / page).read_text(encoding="utf-8")
+    text = (folder / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w+\n// ([\w.]+)\n(.*?)^```$", text, re.M | re.S)
     assert blocks
     return dict(blocks)
@@ -121,6 +121,15 @@ def test_vitest(node_folder: Path) -> None:
     ]
     index = (folder / "pages" / "index.html").read_text("utf-8")
     assert "AssertionError: expected &#x27;ada&#x27; to be null<" in index
+
+
+def test_the_readme_of_the_npm_package(node_folder: Path) -> None:
+    need("vitest", "@upstash/redis")
+    for name, content in files("README.md", NPM).items():
+        (node_folder / name).write_text(content, "utf-8")
+    program = node_folder / "node_modules" / "vitest" / "vitest.mjs"
+    output = with_fakes("node", str(program), "run", "--no-color", cwd=node_folder)
+    assert re.search(r"Tests\s+1 passed \(1\)", output), output
 
 
 def texts() -> list[str]:
