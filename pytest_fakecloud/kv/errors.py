@@ -493,6 +493,25 @@ SORT_GET_IN_CLUSTER = b"ERR GET option of SORT denied in Cluster mode."
 NO_SUCH_MASTER = b"ERR No such master with that name"
 DUPLICATE_MASTER = b"ERR Duplicate master name."
 ONLY_HELLO = b"ERR Only HELLO messages are accepted by Sentinel instances."
+INVALID_QUORUM = b"ERR Invalid quorum"
+INVALID_PORT = b"ERR Invalid port"
+INVALID_HOST = b"ERR Invalid IP address or hostname specified"
+UNKNOWN_SIMULATION = b"ERR Unknown failure simulation specified"
+SENTINEL_CONFIG_FORMS = (
+    b"ERR Only SENTINEL CONFIG GET <option> / SET <option> <value> are supported."
+)
+SCRIPTS_DENIED = (
+    b"ERR Reconfiguration of scripts path is denied for security reasons. Check the "
+    b"deny-scripts-reconfig configuration directive in your Sentinel configuration"
+)
+unknown_sentinel_option = Template(
+    "ERR Unknown option or number of arguments for SENTINEL <subcommand> '<option>'"
+)
+invalid_sentinel_option = Template(
+    "ERR Invalid argument '<value>' for SENTINEL <subcommand> '<option>'"
+)
+unknown_sentinel_config = Template("ERR Invalid argument '<option>' to SENTINEL CONFIG SET")
+invalid_sentinel_config = Template("ERR Invalid value '<value>' to SENTINEL CONFIG SET '<option>'")
 FIXED_NODES = b"ERR The nodes of this server are fixed"
 FORGET_MYSELF = b"ERR I tried hard but I can't forget myself..."
 FORGET_MASTER = b"ERR Can't forget my master!"

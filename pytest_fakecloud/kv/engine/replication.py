@@ -7,7 +7,7 @@ here). A test that needs lost writes restores an earlier snapshot before the fai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .. import errors
@@ -68,6 +68,8 @@ class Replication:
             self.nodes.append(Node(number, new_id(), primary.epoch, primary))
         self.epoch = max(node.epoch for node in self.nodes)
         """The highest epoch."""
+        self.sentinel_options: dict[str, str] = {}
+        """The options that clients of a sentinel have set, by name."""
         self.on_promotion: Callable[[Node, Node], object] = lambda former, promoted: None
         """Called with the former and the new primary when a replica is promoted."""
 
@@ -132,13 +134,16 @@ class Replication:
     def snapshot(self) -> ReplicationCopy:
         nodes = self.nodes
         primaries = [None if node.primary is None else nodes.index(node.primary) for node in nodes]
-        return ReplicationCopy(primaries, [node.epoch for node in nodes], self.epoch)
+        epochs = [node.epoch for node in nodes]
+        options = self.sentinel_options.copy()
+        return ReplicationCopy(primaries, epochs, self.epoch, sentinel_options=options)
 
     def restore(self, saved: ReplicationCopy) -> None:
         for node, primary, epoch in zip(self.nodes, saved.primaries, saved.epochs, strict=True):
             node.primary = None if primary is None else self.nodes[primary]
             node.epoch = epoch
         self.epoch = saved.epoch
+        self.sentinel_options = saved.sentinel_options.copy()
 
 
 @dataclass
@@ -148,6 +153,7 @@ class ReplicationCopy:
     primaries: list[int | None]
     epochs: list[int]
     epoch: int
+    sentinel_options: dict[str, str] = field(default_factory=dict, kw_only=True)
 
 
 def node_of(session: Session) -> Node:

@@ -1,22 +1,25 @@
 """A sentinel: what it replies about a primary and its replicas, and what it publishes at a failover.
 
 It is alone, so it can always decide, and reports constants for what real ones measure. A failover takes
-no time: all its events are published at once (decided here). Its configuration cannot be changed.
+no time: all its events are published at once. Its options can be set and read, but change nothing else,
+and it simulates no crash. Which primary it watches cannot be changed (decided here).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ipaddress
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ...core.assets import asset
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
-from ..reply import NIL_ARRAY, OK, Map, Reply, Status
-from ..syntax import parse_int
+from ..reply import NIL_ARRAY, OK, Map, Reply, Status, Verbatim
+from ..syntax import parse_int, try_int
 from ..table.registry import Args
 from .engine import KVEngine
-from .replication import Node, Replication
+from .replication import Node, NodeClient, Replication
 from .sessions import Session
 
 MASTER_NAME = "mymaster"
@@ -26,11 +29,34 @@ _ALLOWED = frozenset({
     b"RESET", b"SUBSCRIBE", b"UNSUBSCRIBE",
 })  # fmt: skip
 """Commands that a sentinel handles like any server."""
-_CONSTANTS = (
+_MEASURED = (
     "link-pending-commands", "0", "link-refcount", "1", "last-ping-sent", "0", "last-ok-ping-reply", "0",
-    "last-ping-reply", "0", "down-after-milliseconds", "30000", "info-refresh", "0",
+    "last-ping-reply", "0",
 )  # fmt: skip
 """Fields with constant values, which both the primary and the replicas have."""
+_NUMBERS = {
+    "down-after-milliseconds": "30000", "failover-timeout": "180000", "parallel-syncs": "1",
+    "quorum": "1",
+}  # fmt: skip
+"""The options of SENTINEL SET with positive numbers, which its replies have as fields."""
+_SCRIPTS = ("client-reconfig-script", "notification-script")
+_WORDS = {"auth-pass": 1, "auth-user": 1, "master-reboot-down-after-period": 1, "rename-command": 2}
+"""The other options of SENTINEL SET: how many values follow each."""
+_GLOBAL = {
+    "resolve-hostnames": "no", "announce-hostnames": "no", "announce-ip": "", "announce-port": "0",
+    "sentinel-user": "", "sentinel-pass": "",
+}  # fmt: skip
+"""The options of SENTINEL CONFIG, in the order in which it lists them."""
+_PERIODS = {
+    "info-period": "10000", "ping-period": "1000", "ask-period": "1000", "publish-period": "2000",
+    "default-down-after": "30000", "default-failover-timeout": "180000", "tilt-trigger": "2000",
+    "tilt-period": "30000", "slave-reconf-timeout": "10000", "min-link-reconnect-period": "15000",
+    "election-timeout": "10000", "script-max-runtime": "60000", "script-retry-delay": "30000",
+}  # fmt: skip
+"""The options of SENTINEL DEBUG, in milliseconds."""
+_CRASHES = (b"crash-after-election", b"crash-after-promotion")
+_SECTIONS = ("server", "clients", "stats", "cpu", "sentinel")
+"""The sections of INFO, in order."""
 
 
 class _Subcommand(NamedTuple):
@@ -67,7 +93,7 @@ class Sentinel:
             if name == b"ROLE" and len(line) == 1:
                 return [b"sentinel", [self.name]]
             if name == b"INFO":
-                return self._info(line[1:])
+                return self._info(session, line[1:])
             if name not in _ALLOWED:
                 raise CommandError(errors.unknown_command(line))
         except CommandError as error:
@@ -104,15 +130,26 @@ class Sentinel:
         self._check(args[0])
         return self._master_fields()
 
+    def _set_options(self, defaults: Mapping[str, str]) -> dict[str, str]:
+        """Return options with the values that clients have set."""
+        options = self._topology.sentinel_options
+        return {name: options.get(name, default) for name, default in defaults.items()}
+
+    def _watching(self) -> tuple[str, ...]:
+        """Return the fields of how a server is watched."""
+        down_after = self._set_options(_NUMBERS)["down-after-milliseconds"]
+        return *_MEASURED, "down-after-milliseconds", down_after, "info-refresh", "0"
+
     def _master_fields(self) -> Map:
-        primary = self._topology.current_primary()
+        primary, numbers = self._topology.current_primary(), self._set_options(_NUMBERS)
         return _fields(
             "name", self.name.decode("utf-8", "replace"), *_identity(primary), "flags", "master",
-            *_CONSTANTS, "role-reported", "master", "role-reported-time", "0",
+            *self._watching(), "role-reported", "master", "role-reported-time", "0",
             "config-epoch", str(self._topology.epoch),
             "num-slaves", str(len(self._topology.replicas_of(primary))),
-            "num-other-sentinels", "0", "quorum", "1", "failover-timeout", "180000",
-            "parallel-syncs", "1",
+            "num-other-sentinels", "0", "quorum", numbers["quorum"],
+            "failover-timeout", numbers["failover-timeout"],
+            "parallel-syncs", numbers["parallel-syncs"],
         )  # fmt: skip
 
     def _replicas(self, args: Args) -> Reply:
@@ -120,7 +157,7 @@ class Sentinel:
         primary = self._topology.current_primary()
         return [
             _fields(
-                "name", replica.address, *_identity(replica), "flags", "slave", *_CONSTANTS,
+                "name", replica.address, *_identity(replica), "flags", "slave", *self._watching(),
                 "role-reported", "slave", "role-reported-time", "0", "master-link-down-time", "0",
                 "master-link-status", "ok", "master-host", primary.host,
                 "master-port", str(primary.port), "slave-priority", "100", "slave-repl-offset", "0",
@@ -152,7 +189,14 @@ class Sentinel:
         return int(bool(matcher(args[0])(self.name)))
 
     def _monitor(self, args: Args) -> Reply:
-        raise CommandError(errors.DUPLICATE_MASTER if args[0] == self.name else errors.FIXED_NODES)
+        name, host, port, quorum = args
+        if (try_int(quorum) or 0) < 1:
+            raise CommandError(errors.INVALID_QUORUM)
+        if not 0 <= (try_int(port) or 0) <= 65535 or try_int(port) is None:
+            raise CommandError(errors.INVALID_PORT)
+        if not _is_ip(host):
+            raise CommandError(errors.INVALID_HOST)
+        raise CommandError(errors.DUPLICATE_MASTER if name == self.name else errors.FIXED_NODES)
 
     def _remove(self, args: Args) -> Reply:
         self._check(args[0])
@@ -160,7 +204,82 @@ class Sentinel:
 
     def _set(self, args: Args) -> Reply:
         self._check(args[0])
-        raise CommandError(errors.FIXED_NODES)
+        words, at = args[1:], 0
+        while at < len(words):
+            name = words[at].decode("utf-8", "replace").lower()
+            values = words[at + 1 : at + 1 + _WORDS.get(name, 1)]
+            if len(values) < _WORDS.get(name, 1) or name not in {*_NUMBERS, *_SCRIPTS, *_WORDS}:
+                raise CommandError(errors.unknown_sentinel_option("SET", words[at]))
+            if name in _SCRIPTS:
+                raise CommandError(errors.SCRIPTS_DENIED)
+            if name in _NUMBERS:
+                self._keep_number(name, values[0], "SET", words[at])
+            at += 1 + len(values)
+        return OK
+
+    def _keep_number(self, name: str, text: bytes, subcommand: str, word: bytes) -> None:
+        """Keep an option whose value has to be a positive number."""
+        number = try_int(text)
+        if number is None or number < 1:
+            raise CommandError(errors.invalid_sentinel_option(text, subcommand, word))
+        self._topology.sentinel_options[name] = str(number)
+
+    def _config(self, args: Args) -> Reply:
+        word = args[0].upper()
+        if word == b"GET" and len(args) == 2:
+            matches = matcher(args[1].lower())
+            options = self._set_options(_GLOBAL)
+            pairs = [(name, value) for name, value in options.items() if matches(name.encode())]
+            return _fields(*(word for pair in pairs for word in pair))
+        if word == b"SET" and len(args) == 3:
+            name, value = args[1].decode("utf-8", "replace").lower(), args[2]
+            if name not in _GLOBAL:
+                raise CommandError(errors.unknown_sentinel_config(args[1]))
+            is_yes_no = name.endswith("-hostnames")
+            is_valid = value.lower() in (b"yes", b"no") if is_yes_no else True
+            if name == "announce-port":
+                is_valid = 0 <= (-1 if (port := try_int(value)) is None else port) <= 65535
+            if not is_valid:
+                raise CommandError(errors.invalid_sentinel_config(value, args[1]))
+            text = value.decode("utf-8", "surrogateescape")
+            self._topology.sentinel_options[name] = text.lower() if is_yes_no else text
+            return OK
+        raise CommandError(errors.SENTINEL_CONFIG_FORMS)
+
+    def _debug(self, args: Args) -> Reply:
+        if not args:
+            periods = self._set_options(_PERIODS)
+            return _fields(*(word for name in periods for word in (name.upper(), periods[name])))
+        for at in range(0, len(args), 2):
+            name, values = args[at].decode("utf-8", "replace").lower(), args[at + 1 : at + 2]
+            if name not in _PERIODS or not values:
+                raise CommandError(errors.unknown_sentinel_option("DEBUG", args[at]))
+            self._keep_number(name, values[0], "DEBUG", args[at])
+        return OK
+
+    def _simulate_failure(self, args: Args) -> Reply:
+        for word in args:
+            if word.lower() == b"help":
+                return list(_CRASHES)
+            if word.lower() not in _CRASHES:
+                raise CommandError(errors.UNKNOWN_SIMULATION)
+        return OK
+
+    def _info_cache(self, args: Args) -> Reply:
+        if self.name not in args:
+            return []
+        primary = self._topology.current_primary()
+        nodes = [primary, *self._topology.replicas_of(primary)]
+        return Map([self.name, [[0, self._info_of(node)] for node in nodes]])
+
+    def _info_of(self, node: Node) -> bytes:
+        """Return the text of INFO of a server."""
+        session = self._watched.session(self._watched.users.visitor(), "local")
+        session.node = NodeClient(self._topology, node)
+        return _text_of(self._watched.execute(session, [b"INFO"]))
+
+    def _help(self, args: Args) -> Reply:
+        return [Status(line.encode()) for line in asset(__file__, "sentinel_help.txt").splitlines()]
 
     def _myid(self, args: Args) -> Reply:
         return self._id.encode()
@@ -171,10 +290,22 @@ class Sentinel:
     def _flushconfig(self, args: Args) -> Reply:
         return OK
 
-    def _info(self, sections: Args) -> Reply:
-        wanted = {section.lower() for section in sections} or {b"default"}
-        if not wanted & {b"default", b"all", b"everything", b"sentinel"}:
-            return b""
+    def _info(self, session: Session, sections: Args) -> Reply:
+        wanted = {section.lower().decode("utf-8", "replace") for section in sections} or {"default"}
+        if wanted & {"default", "all", "everything"}:
+            wanted |= set(_SECTIONS)
+        texts = []
+        for section in _SECTIONS:
+            if section not in wanted:
+                continue
+            if section == "sentinel":
+                texts.append(self._own_section())
+            else:
+                text = _text_of(self.engine.execute(session, [b"INFO", section.encode()]))
+                texts.append(text.replace(b"redis_mode:standalone", b"redis_mode:sentinel"))
+        return b"\r\n".join(texts)
+
+    def _own_section(self) -> bytes:
         primary = self._topology.current_primary()
         replicas = len(self._topology.replicas_of(primary))
         name = self.name.decode("utf-8", "replace")
@@ -211,6 +342,21 @@ class Sentinel:
                 self.engine.pubsub.publish(channel.encode(), message.encode())
 
 
+def _is_ip(host: bytes) -> bool:
+    try:
+        ipaddress.ip_address(host.decode("utf-8", "replace"))
+    except ValueError:
+        return False
+    return True
+
+
+def _text_of(reply: Reply) -> bytes:
+    """Return the text of a reply to INFO."""
+    text = reply.text if isinstance(reply, Verbatim) else reply
+    assert isinstance(text, bytes)
+    return text
+
+
 def _identity(node: Node) -> tuple[str, ...]:
     return "ip", node.host, "port", str(node.port), "runid", node.id
 
@@ -221,9 +367,13 @@ def _fields(*words: str) -> Map:
 
 _SUBCOMMANDS = {
     "CKQUORUM": _Subcommand(Sentinel._ckquorum, 1, 1),
+    "CONFIG": _Subcommand(Sentinel._config, 1, 10**6),
+    "DEBUG": _Subcommand(Sentinel._debug, 0, 10**6),
     "FAILOVER": _Subcommand(Sentinel._failover, 1, 1),
     "FLUSHCONFIG": _Subcommand(Sentinel._flushconfig, 0, 0),
     "GET-MASTER-ADDR-BY-NAME": _Subcommand(Sentinel._address, 1, 1),
+    "HELP": _Subcommand(Sentinel._help, 0, 0),
+    "INFO-CACHE": _Subcommand(Sentinel._info_cache, 1, 10**6),
     "IS-MASTER-DOWN-BY-ADDR": _Subcommand(Sentinel._is_down, 4, 4),
     "MASTER": _Subcommand(Sentinel._master, 1, 1),
     "MASTERS": _Subcommand(Sentinel._masters, 0, 0),
@@ -235,5 +385,6 @@ _SUBCOMMANDS = {
     "RESET": _Subcommand(Sentinel._reset, 1, 1),
     "SENTINELS": _Subcommand(Sentinel._sentinels, 1, 1),
     "SET": _Subcommand(Sentinel._set, 3, 10**6),
+    "SIMULATE-FAILURE": _Subcommand(Sentinel._simulate_failure, 1, 10**6),
     "SLAVES": _Subcommand(Sentinel._replicas, 1, 1),
 }

@@ -35,7 +35,25 @@ COMPARED = (
     "SENTINEL REMOVE nope", "SENTINEL SET nope quorum 1", "GET a", "SELECT 0", "MULTI", "PING",
     "PUBLISH a b", "PUBLISH __sentinel__:hello b", "ROLE", "ACL WHOAMI", "CLIENT GETNAME",
     "CLIENT SETNAME x", "INFO sentinel", "INFO replication", "ECHO x", "TIME", "EVAL 1 0",
-    "CONFIG GET maxmemory",
+    "CONFIG GET maxmemory", "SENTINEL HELP", "SENTINEL HELP x", "SENTINEL CONFIG",
+    "SENTINEL CONFIG GET", "SENTINEL CONFIG NOPE x", "SENTINEL CONFIG GET *",
+    "SENTINEL CONFIG SET announce-port 7", "SENTINEL CONFIG SET ANNOUNCE-IP 1.2.3.4",
+    "SENTINEL CONFIG SET announce-port x", "SENTINEL CONFIG SET announce-port 70000",
+    "SENTINEL CONFIG SET resolve-hostnames maybe", "SENTINEL CONFIG SET nope 1",
+    "SENTINEL CONFIG SET sentinel-user u", "SENTINEL CONFIG GET announce-*",
+    "SENTINEL CONFIG GET sentinel-user", "SENTINEL CONFIG GET nope",
+    "SENTINEL CONFIG SET announce-port 0", "SENTINEL DEBUG", "SENTINEL DEBUG ping-period",
+    "SENTINEL DEBUG nope 1", "SENTINEL DEBUG info-period x", "SENTINEL DEBUG info-period 0",
+    "SENTINEL DEBUG election-timeout 9000 INFO-PERIOD 9000", "SENTINEL SIMULATE-FAILURE",
+    "SENTINEL SIMULATE-FAILURE help", "SENTINEL SIMULATE-FAILURE nope", "SENTINEL INFO-CACHE",
+    "SENTINEL INFO-CACHE nope", "SENTINEL SET mymaster nope 1", "SENTINEL SET mymaster quorum x",
+    "SENTINEL SET mymaster quorum 0", "SENTINEL SET mymaster quorum",
+    "SENTINEL SET mymaster quorum 1 nope",
+    "SENTINEL SET mymaster QUORUM 1 failover-timeout 9000 parallel-syncs 2",
+    "SENTINEL SET mymaster rename-command CONFIG y", "SENTINEL SET mymaster auth-pass",
+    "SENTINEL MASTER mymaster",
+    "SENTINEL SET mymaster notification-script /nope", "SENTINEL MONITOR new 127.0.0.1 1 x",
+    "SENTINEL MONITOR new 127.0.0.1 x 1", "SENTINEL MONITOR new no-host 1 1", "SENTINEL RESET",
 )  # fmt: skip
 CHANGING = {
     b"runid", b"last-ok-ping-reply", b"last-ping-reply", b"down-after-milliseconds", b"info-refresh",
@@ -219,7 +237,7 @@ def test_another_name(cloud: Cloud) -> None:
         greeting = sentinel.call([b"HELLO", b"2"])
         assert b"role" not in greeting
         assert b"sentinel" in greeting
-        for line in ("MONITOR other 127.0.0.1 1 1", "REMOVE orders", "SET orders quorum 2"):
+        for line in ("MONITOR other 127.0.0.1 1 1", "REMOVE orders"):
             reply = sentinel.call(argv((f"SENTINEL {line}",)))
             assert reply == Error(b"ERR The nodes of this server are fixed")
         for line, text in (
@@ -228,6 +246,34 @@ def test_another_name(cloud: Cloud) -> None:
             ("PUBLISH a b", errors.ONLY_HELLO),
         ):
             assert sentinel.call(argv((line,))) == Error(text)
+
+
+def test_a_reset_also_resets_the_options_of_a_sentinel(server: KVServer) -> None:
+    with closing(sentinel_of(server)) as sentinel:
+        lines = ("SENTINEL MASTER mymaster", "SENTINEL CONFIG GET *", "SENTINEL DEBUG")
+        before = [sentinel.call(argv((line,))) for line in lines]
+        for change in (
+            "SET mymaster quorum 2",
+            "CONFIG SET announce-port 7",
+            "DEBUG ping-period 5",
+        ):
+            assert sentinel.call(argv((f"SENTINEL {change}",))) == Status(b"OK")
+        changed = [sentinel.call(argv((line,))) for line in lines]
+        assert all(first != second for first, second in zip(before, changed, strict=True))
+    server.reset()
+    with closing(sentinel_of(server)) as sentinel:
+        assert [sentinel.call(argv((line,))) for line in lines] == before
+
+
+def test_the_text_of_info(server: KVServer) -> None:
+    with closing(sentinel_of(server)) as sentinel:
+        text = sentinel.call([b"INFO"])
+        headings = [line for line in text.split(b"\r\n") if line.startswith(b"#")]
+        assert headings == [b"# Server", b"# Clients", b"# Stats", b"# CPU", b"# Sentinel"]
+        assert b"redis_mode:sentinel" in text
+        name, infos = sentinel.call(argv(("SENTINEL INFO-CACHE mymaster",)))
+        assert name == b"mymaster"
+        assert [info.partition(b"role:")[2][:6] for _, info in infos] == [b"master", b"slave\r"]
 
 
 def test_a_server_without_a_sentinel(cloud: Cloud) -> None:
