@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 import requests
 
@@ -21,7 +22,7 @@ NOON = "2026-01-01T12:00:00Z"
 SETTINGS = {"vector_index": {"dimension": 2}, "broker": {"topics": {"orders": 1}}}
 
 
-def session(cloud: Cloud) -> None:
+def session(cloud: Cloud, httpx: Any = httpx) -> None:
     """Call all four services; one call uses an ID from an earlier answer."""
     kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
     broker, queue = cloud.broker(topics={"orders": 1}), cloud.queue()
@@ -52,9 +53,9 @@ def session(cloud: Cloud) -> None:
     httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
 
 
-def record(path: Path) -> Path:
+def record(path: Path, httpx: Any = httpx) -> Path:
     with Cloud(seed="recorded", now=NOON, delivery="driven") as cloud:
-        session(cloud)
+        session(cloud, httpx)
         return write(cloud, path / "deep" / "session.har")
 
 
@@ -129,8 +130,9 @@ def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
     assert all(needed <= entry.keys() for entry in entries)
 
 
-def test_a_session_can_be_sent_again(tmp_path: Path) -> None:
-    path = record(tmp_path)
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_a_session_can_be_sent_again(library: Any, tmp_path: Path) -> None:
+    path = record(tmp_path, library)
     with Cloud(seed="another", now="2027-05-05T05:00:00Z", delivery="driven") as cloud:
         use_in_fixtures(cloud, SETTINGS, None)
         differences = cloud.replay(path)
