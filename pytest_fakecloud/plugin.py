@@ -493,8 +493,9 @@ def fakecloud_env(request: pytest.FixtureRequest, fakecloud: Cloud) -> Cloud:
 
     These are the official clients' own variables, and ``KV_URL`` and ``REDIS_URL`` for Redis
     clients, task queues and caches. The variables of a fake that starts later are set when it
-    starts. If a service has several fakes, the variables point to the first one. They are restored
-    when the test and all its fixtures have ended.
+    starts. If a service has several fakes, the variables point to the first one; a fake with a name
+    of its own also has variables that begin with it (see ``Cloud.env``). They are restored when the
+    test and all its fixtures have ended.
     """
     from .pytest_run.checks import check_env
     from .pytest_run.env import set_variables

@@ -37,7 +37,7 @@ from ..core.violations import VIOLATION_FIELDS, Allowances, Violation, with_allo
 from ..process.surroundings import changes_for, no_proxy
 from .config import CloudConfig, Transport
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, Takeover, secrets_of
-from .services import Service, fake_class, find
+from .services import Service, fake_class, find, variable_prefix
 
 if TYPE_CHECKING:
     from .._typing.core import ViolationFields
@@ -300,10 +300,15 @@ class BaseCloud:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables of all fakes; of several fakes of a service, the first one's."""
+        """The environment variables of all fakes; of several fakes of a service, the first one's.
+
+        A fake whose name is not that of its fixture also has its own, which begin with the name: those
+        of ``vector_index(name="products")`` with ``PRODUCTS_``, as in
+        ``PRODUCTS_UPSTASH_VECTOR_REST_URL``.
+        """
         merged: dict[str, str] = {}
         for fake in self._context.fakes:
-            for name, value in fake.env.items():
+            for name, value in variables_of(fake).items():
                 merged.setdefault(name, value)
         if self._authority is not None:
             merged.update(self._authority.variables)
@@ -435,6 +440,14 @@ def cloud_with(kind: type[C], config: CloudConfig) -> C:
     cloud = kind.__new__(kind)
     cloud._open(config)
     return cloud
+
+
+def variables_of(fake: Fake) -> dict[str, str]:
+    """Return the variables of a fake, and those that begin with its name if it has a name of its own."""
+    if fake.name == fake.fixture:
+        return fake.env
+    prefix = variable_prefix(fake.name)
+    return fake.env | {f"{prefix}{name}": value for name, value in fake.env.items()}
 
 
 def context_of(cloud: BaseCloud) -> Context:

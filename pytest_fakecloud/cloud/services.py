@@ -7,6 +7,7 @@ named here and not imported, because every run that checks a setting imports thi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -148,6 +149,71 @@ def find(fixture: object) -> Service:
     from ..core.errors import ContractError, unknown_name
 
     raise ContractError(unknown_name("service", fixture, SERVICES))
+
+
+def part_of(service: Service, name: str | None) -> str:
+    """Return what a fake is called where the command line starts it: ``kv``, or ``kv:NAME`` for a fake
+    whose name is not that of its fixture.
+    """
+    return service.word or "" if name in (None, service.fixture) else f"{service.word}:{name}"
+
+
+def split_part(part: str) -> tuple[Service, str | None]:
+    """Return the service and the name of a fake that the command line calls ``kv`` or ``kv:NAME``.
+    Without a name, it has that of its fixture.
+
+    Raises ``ContractError`` for another service and for an empty name.
+    """
+    from ..core.errors import ContractError, shown, unknown_name
+
+    word, colon, name = part.partition(":")
+    service = named(word)
+    if service is None or service.word is None:
+        raise ContractError(unknown_name("service", word, services_by_word()))
+    if colon and not name:
+        raise ContractError(f"{shown(part)} has no name: pass {word}, or {word}:NAME")
+    return service, name or None
+
+
+def by_part(services: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the settings of each fake to start, by ``part_of()``, with the fake's name among them.
+
+    Raises ``ContractError`` if settings contradict the name, and if two fakes have the same name or
+    would share the names of their variables.
+    """
+    from ..core.errors import ContractError, shown
+
+    fakes: dict[str, dict[str, Any]] = {}
+    parts: dict[str, str] = {}
+    for part, settings in services.items():
+        service, name = split_part(part)
+        own = settings.get("name")
+        if own is not None and (not isinstance(own, str) or not own):
+            raise ContractError(f"name={shown(own)} of {part} must be a non-empty string")
+        if name is not None and own not in (None, name):
+            raise ContractError(f"{part} has the setting name={shown(own)} too: leave it out")
+        name = name or own
+        full_name = name or service.fixture
+        # Names of which one prefix is made would have the same variables.
+        for taken, of in parts.items():
+            if taken == full_name:
+                raise ContractError(
+                    f"two fakes have the name {shown(full_name)}: give each its own name"
+                )
+            if name and variable_prefix(taken) == variable_prefix(full_name):
+                raise ContractError(
+                    f"{of} and {part} would have the same variables, which begin with "
+                    f"{variable_prefix(full_name)}: choose another name"
+                )
+        parts[full_name] = part
+        fakes[part_of(service, name)] = {**settings, **({"name": name} if name else {})}
+    return fakes
+
+
+def variable_prefix(name: str) -> str:
+    """Return the beginning of the variables of a fake with a name: ``PRODUCTS_`` of ``products``."""
+    prefix = re.sub(r"\W", "_", name.upper(), flags=re.ASCII) + "_"
+    return f"_{prefix}" if prefix[0].isdigit() else prefix
 
 
 def fake_class(service: Service) -> type[Fake]:

@@ -1,7 +1,8 @@
 """Validate JSON from users: state files, HTTP archives, requests and responses.
 
 The supported keywords of JSON Schema are ``type``, ``enum``, ``anyOf``, ``minimum``, ``maximum``,
-``properties``, ``required``, ``additionalProperties``, ``items`` and ``minItems``.
+``properties``, ``patternProperties`` (for names that ``properties`` lacks), ``required``,
+``additionalProperties``, ``items`` and ``minItems``.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def _members(
     value: dict[str, Any], schema: Mapping[str, Any], whole: str, place: str
 ) -> Iterator[str]:
     properties = schema.get("properties", {})
+    patterns = schema.get("patternProperties", {})
     additional = schema.get("additionalProperties", True)
     for name in schema.get("required", ()):
         if name not in value:
@@ -91,6 +93,9 @@ def _members(
         below = f"{place}.{name if plain else brief(name)}".removeprefix(".")
         if name in properties:
             yield from violations(item, properties[name], whole, below)
+        elif matching := [pattern for pattern in patterns if re.search(pattern, name)]:
+            for pattern in matching:
+                yield from violations(item, patterns[pattern], whole, below)
         elif additional is False:
             names = [property_name for property_name in properties if property_name != "$schema"]
             yield unknown_name(f"field of {place or whole}", name, names)

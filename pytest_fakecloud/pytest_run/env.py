@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.request
 from typing import Any
 
+from ..cloud.base import variables_of
 from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..process.replace import swap
@@ -23,7 +24,7 @@ def set_variables(cloud: Cloud, exits: Exits) -> None:
 
     def set_those_of(fake: Any) -> None:
         is_first = not seen
-        env = dict(fake.env)
+        env = dict(variables_of(fake))
         if cloud.authority is not None:
             env.update(cloud.authority.variables)
         for name, value in env.items():

@@ -45,14 +45,16 @@ export function commandsOf({request, response, data}) {
   const commands = response?.line === "reply" && data?.words;
   return !commands || commands[0][0].toUpperCase() === "EXEC" && request.line !== "EXEC" ? null : {commands, headers: [], body: commands.flat().join(" ")};
 }
-// The clients connect to the REDIS_URL of `pytest-fakecloud env`.
+// The beginning of the variables of a fake in `pytest-fakecloud env`, if its name is not that of its fixture (as in `variable_prefix()`).
+export const prefixOf = ({name, fixture}) => name === fixture ? "" : `${name.toUpperCase().replace(/[^A-Z0-9_]/g, "_")}_`.replace(/^(?=\d)/, "_");
+// The clients connect to the REDIS_URL of a fake there.
 const wordsIn = (words) => words.map(quoted).join(", ");
 export const REDIS_CLIENTS = {
-  "redis-py": (commands) => `import os\n\nimport redis\n\nclient = redis.Redis.from_url(os.environ["REDIS_URL"])\n${commands.map((words) => `print(client.execute_command(${wordsIn(words)}))\n`).join("")}`,
-  ioredis: (commands) => `import Redis from "ioredis";\n\nconst client = new Redis(process.env.REDIS_URL);\n${commands.map((words) => `console.log(await client.call(${wordsIn(words)}));\n`).join("")}client.disconnect();\n`,
-  "node-redis": (commands) => `import { createClient } from "redis";\n\nconst client = await createClient({ url: process.env.REDIS_URL }).connect();\n${commands.map((words) => `console.log(await client.sendCommand([${wordsIn(words)}]));\n`).join("")}client.destroy();\n`,
-  "go-redis": (commands) => `package main\n\nimport (\n\t"context"\n\t"fmt"\n\t"os"\n\n\t"github.com/redis/go-redis/v9"\n)\n\nfunc main() {\n\toptions, err := redis.ParseURL(os.Getenv("REDIS_URL"))\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tclient := redis.NewClient(options).Conn()\n\tdefer client.Close()\n${commands.map((words) => `\tfmt.Println(client.Do(context.Background(), ${wordsIn(words)}).Result())\n`).join("")}}\n`,
-  "redis-cli": (commands) => commands.map((words) => `redis-cli -u "$REDIS_URL" ${words.map(shell).join(" ")}\n`).join(""),
+  "redis-py": (commands, prefix = "") => `import os\n\nimport redis\n\nclient = redis.Redis.from_url(os.environ["${prefix}REDIS_URL"])\n${commands.map((words) => `print(client.execute_command(${wordsIn(words)}))\n`).join("")}`,
+  ioredis: (commands, prefix = "") => `import Redis from "ioredis";\n\nconst client = new Redis(process.env.${prefix}REDIS_URL);\n${commands.map((words) => `console.log(await client.call(${wordsIn(words)}));\n`).join("")}client.disconnect();\n`,
+  "node-redis": (commands, prefix = "") => `import { createClient } from "redis";\n\nconst client = await createClient({ url: process.env.${prefix}REDIS_URL }).connect();\n${commands.map((words) => `console.log(await client.sendCommand([${wordsIn(words)}]));\n`).join("")}client.destroy();\n`,
+  "go-redis": (commands, prefix = "") => `package main\n\nimport (\n\t"context"\n\t"fmt"\n\t"os"\n\n\t"github.com/redis/go-redis/v9"\n)\n\nfunc main() {\n\toptions, err := redis.ParseURL(os.Getenv("${prefix}REDIS_URL"))\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tclient := redis.NewClient(options).Conn()\n\tdefer client.Close()\n${commands.map((words) => `\tfmt.Println(client.Do(context.Background(), ${wordsIn(words)}).Result())\n`).join("")}}\n`,
+  "redis-cli": (commands, prefix = "") => commands.map((words) => `redis-cli -u "$${prefix}REDIS_URL" ${words.map(shell).join(" ")}\n`).join(""),
 };
 
 export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};

@@ -3,7 +3,7 @@
 // The report's page contains this module inline, and the console of the stand-alone server loads it.
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
-import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, requestOf} from "./copying.js";
+import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, prefixOf, requestOf} from "./copying.js";
 import {border, breakable, count, dump, el, failedItems, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
@@ -470,7 +470,7 @@ export class Trace {
       try { await navigator.clipboard.writeText(text); status.textContent = `Copied.${missing}`; }
       catch { status.replaceChildren(`Select and copy:${missing}`, el("pre", {tabindex: 0}, text)); }
     }}, name);
-    return el("div", {class: "trace-copy"}, sent && Object.entries(sent.commands ? REDIS_CLIENTS : LANGUAGES).map(([name, write]) => button(`Copy as ${name}`, () => write(sent.commands ?? sent))),
+    return el("div", {class: "trace-copy"}, sent && Object.entries(sent.commands ? REDIS_CLIENTS : LANGUAGES).map(([name, write]) => button(`Copy as ${name}`, () => sent.commands ? write(sent.commands, prefixOf({name: row.peer, fixture: "kv_server"})) : write(sent))),
       this.options.numbered ? button("Copy link", () => location.href) : null, status);
   }
 }

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.files import read_file
-from ..cloud.services import services_by_word
+from ..cloud.services import Service, part_of, services_by_word, split_part
 from ..core.errors import ContractError, ServiceError
 from ..core.hosts import address_of, host_of, is_loopback
 from ..core.ids import new_token
@@ -36,6 +36,8 @@ DEVELOPMENT: Mapping[str, Mapping[str, Any]] = {
     word: service.development for word, service in services_by_word().items()
 }
 """Default settings of each service, by its name on the command line."""
+NEXT_PORT = 7406
+"""The first port of fakes whose service has another fake with its default ports."""
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "token": ("token", "password"),
     "database_password": ("database_password",),
@@ -44,10 +46,24 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
 """For each default credential, the settings that replace it."""
 
 
-def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
+def development(part: str) -> dict[str, Any]:
+    """Return the default settings of a fake, called ``kv`` or ``kv:NAME``. A fake with a name has
+    credentials of its own, so that those of another fake of its service are rejected.
+    """
+    service, name = split_part(part)
+    word = str(service.word)
+    return {
+        setting: value.replace(f"local-{word}-", f"local-{name}-")
+        if name and isinstance(value, str)
+        else value
+        for setting, value in DEVELOPMENT.get(word, {}).items()
+    }
+
+
+def defaults(part: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
     """Return the default settings that ``settings`` leaves out; ``public`` ones have no credentials."""
     settings_left_out = {}
-    for name, value in DEVELOPMENT.get(word, {}).items():
+    for name, value in development(part).items():
         replaced_by = _CREDENTIALS.get(name)
         is_given = any(settings.get(setting) is not None for setting in replaced_by or (name,))
         # A fake in front of a real server has no database port.
@@ -57,10 +73,18 @@ def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[st
     return settings_left_out
 
 
-def has_public_credentials(word: str | None, settings: Mapping[str, Any]) -> bool:
+def has_public_credentials(service: Service, settings: Mapping[str, Any]) -> bool:
     """Return whether a fake is given credentials of the development server, which all can know."""
-    public = DEVELOPMENT.get(word or "", {})
-    return any(settings.get(name) == public[name] for name in _CREDENTIALS if name in public)
+    if service.word is None:
+        return False
+    name = settings.get("name")
+    parts = {service.word, part_of(service, name if isinstance(name, str) and name else None)}
+    return any(
+        settings.get(name) == public[name]
+        for public in map(development, parts)
+        for name in _CREDENTIALS
+        if name in public
+    )
 
 
 def _state_folder() -> Path:
@@ -149,7 +173,7 @@ class Hosts:
                 "that the server is bound to, or start it with --allow-host NAME",
             )
 
-    def check_fake(self, word: str | None, settings: Mapping[str, Any]) -> None:
+    def check_fake(self, service: Service, settings: Mapping[str, Any]) -> None:
         """Check the address of a fake that a client of the control API starts.
 
         Raises ``ContractError`` for an address that other machines can reach, unless the server has
@@ -164,7 +188,7 @@ class Hosts:
                 f"a fake at {host} would be reachable from other machines: start the server with "
                 f"--host {host}, or leave host out"
             )
-        if has_public_credentials(word, settings):
+        if has_public_credentials(service, settings):
             raise ContractError(
                 f"a fake at {host} would be reachable from other machines with public credentials: pass "
                 "a token of its own, or none"

@@ -218,9 +218,12 @@ class ControlClient:
     def fake(self, name: str) -> str:
         """Return the name of a fake, given its name or that of its service or fixture."""
         fakes, service = self.fakes(), named(name)
-        for fake in fakes:
-            if name == fake["name"] or (service is not None and service.fixture == fake["fixture"]):
-                return str(fake["name"])
+        fixture = None if service is None else service.fixture
+        # Prefer a fake with this name to the first one of its service.
+        for field, wanted in (("name", name), ("name", fixture), ("fixture", fixture)):
+            for fake in fakes:
+                if fake[field] == wanted:
+                    return str(fake["name"])
         raise ContractError(unknown_name("fake", name, [fake["name"] for fake in fakes]))
 
     def call(self, fake: str, method: str, *args: Any, **kwargs: Any) -> Any:

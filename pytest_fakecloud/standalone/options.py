@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.files import read_file
-from ..cloud.services import named, services_by_word, settings_class
+from ..cloud.services import by_part, named, part_of, services_by_word, settings_class, split_part
 from ..core.calls import KEEP_BYTES
 from ..core.command_line import Subparsers, Usage
 from ..core.errors import ContractError, brief, unknown_name
@@ -71,7 +71,7 @@ def _add_serve(subparsers: Subparsers) -> None:
         epilog=ELSEWHERE,
     )
     words_of_services = ", ".join(services_by_word())
-    which = f"which fakes: {words_of_services} (default: all)"
+    which = f"which fakes: {words_of_services} (default: all); vector:NAME is another one with this name"
     serve.add_argument("services", nargs="*", metavar="SERVICE", help=which)
     _add_options(serve, DEVELOPMENT)
     for name, words, default in (
@@ -116,7 +116,10 @@ def _add_run(subparsers: Subparsers) -> None:
         epilog=ELSEWHERE,
     )
     run.add_argument(
-        "--services", metavar="NAMES", help=f"which fakes, comma-separated: {words_of_services}"
+        "--services",
+        metavar="NAMES",
+        help=f"which fakes, comma-separated: {words_of_services}; vector:NAME is another one with this "
+        "name",
     )
     _add_options(run, {})
     run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
@@ -158,7 +161,8 @@ def _add_options(
         several(
             f"--{name}",
             metavar="SETTING=VALUE",
-            help=f"a setting of {name}, the value as JSON or a plain string; may be repeated",
+            help=f"a setting of {name}, the value as JSON or a plain string; NAME:SETTING=VALUE is one "
+            f"of {name}:NAME; may be repeated",
         )
     several(
         "--load",
@@ -235,21 +239,28 @@ class _Sources:
         value = os.environ.get(VARIABLE + name.upper(), self.file.get(name))
         return reader(value, self.where(name) or name)
 
-    def settings(self, service: str) -> dict[str, Any]:
-        """Return the settings of a service; a flag overrides a variable, and that the file."""
+    def named_in_flags(self, service: str) -> list[str]:
+        """Return the fakes of a service whose settings the flags give with their names."""
+        names = dict.fromkeys(name for name, _ in map(_name_of, self.flags[service]) if name)
+        return [f"{service}:{name}" for name in names]
+
+    def settings(self, part: str) -> dict[str, Any]:
+        """Return the settings of a fake; a flag overrides a variable, and that the file."""
+        service, _, fake = part.partition(":")
         variable = f"{VARIABLE}{service.upper()}"
-        settings = dict(self.file.get(service, {}))
-        settings.update(_settings(os.environ.get(variable, "").split(), variable))
-        flags = _settings(self.flags[service], f"--{service}")
-        for name in ("port", "token"):
+        settings = dict(self.file.get(part, {}))
+        words = os.environ.get(variable, "").split()
+        settings.update(_settings(_words_of(fake, words), variable))
+        flags = _settings(_words_of(fake, self.flags[service]), f"--{service}")
+        for name in ("port", "token") if not fake else ():
             if name in flags and self.is_flag_given(f"{service}_{name}"):
                 raise Usage(f"--{service} {name}=… and --{service}-{name} are the same: pass one")
         settings.update(flags)
         if isinstance(settings.get("token"), str):
-            _token(settings["token"], f"the setting token of {service}")
+            _token(settings["token"], f"the setting token of {part}")
         if "port" in settings:
-            settings["port"] = _port(settings["port"], f"the setting port of {service}")
-        for name, reader in (("port", _port), ("token", _token)):
+            settings["port"] = _port(settings["port"], f"the setting port of {part}")
+        for name, reader in (("port", _port), ("token", _token)) if not fake else ():
             value = self.read(f"{service}_{name}", reader)
             if value is not None:
                 settings[name] = value
@@ -257,24 +268,24 @@ class _Sources:
 
 
 def _services(sources: _Sources) -> dict[str, dict[str, Any]]:
-    """Return the settings of each service to start; raise ``Usage`` if two fakes share a name."""
-    names: list[str] = sources.read("services", _names)
-    for name in [word for word in services_by_word() if word not in names]:
-        for flag in (name, f"{name}_port", f"{name}_token"):
-            if sources.is_flag_given(flag):
+    """Return the settings of each fake to start; raise ``Usage`` if two fakes share a name."""
+    parts: list[str] = sources.read("services", _names)
+    for word in services_by_word():
+        flags = [f"{word}_port", f"{word}_token"]
+        if any(not name for name, _ in map(_name_of, sources.flags[word])):
+            flags.insert(0, word)
+        given = [(flag, word) for flag in flags if sources.is_flag_given(flag)]
+        given += [(word, part) for part in sources.named_in_flags(word)]
+        for flag, part in given:
+            if part not in parts:
                 raise Usage(
-                    f"--{flag.replace('_', '-')} is for {name}, which is not among the services "
-                    f"to start ({', '.join(names)}): name it too, or leave the option out"
+                    f"--{flag.replace('_', '-')} is for {part}, which is not among the services "
+                    f"to start ({', '.join(parts)}): name it too, or leave the option out"
                 )
-    services: dict[str, dict[str, Any]] = {}
-    fakes: list[Any] = []
-    for name in names:
-        services[name] = sources.settings(name)
-        fake = services[name].get("name", services_by_word()[name].fixture)
-        if fake in fakes:
-            raise Usage(f"two fakes have the name {fake!r}: give each its own name")
-        fakes.append(fake)
-    return services
+    try:
+        return by_part({part: sources.settings(part) for part in parts})
+    except ContractError as error:
+        raise Usage(str(error)) from None
 
 
 def _names(value: Any, where: str) -> list[str]:
@@ -282,19 +293,45 @@ def _names(value: Any, where: str) -> list[str]:
     services = services_by_word()
     if value is None:
         return list(services)
-    names = list(dict.fromkeys(map(_word, _items("a list of names", value, where))))
-    unknown = [name for name in names if name not in services]
-    if unknown:
-        raise Usage(unknown_name("service", unknown[0], services))
+    names = list(dict.fromkeys(map(_part, _items("a list of names", value, where))))
     if not names:
         raise Usage(f"{where}={value!r} is empty; pass one or more of {', '.join(services)}")
+    for name in names:
+        try:
+            _, own = split_part(name)
+        except ContractError as error:
+            raise Usage(str(error)) from None
+        if own is not None and not _NAME.fullmatch(own):
+            raise Usage(
+                f"{brief(own)} is not a name of a fake on the command line: it begins with a letter, "
+                "followed by letters, digits, - and _"
+            )
     return names
 
 
-def _word(name: str) -> str:
-    """Return the command line's name for a service (``kv``), given its fixture's name or that name."""
-    service = named(name)
-    return name if service is None or service.word is None else service.word
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+"""A name that options, variables and files can contain."""
+
+
+def _part(part: str) -> str:
+    """Return what the command line calls a fake (``kv``, ``kv:NAME``), also given the name of its
+    fixture instead of ``kv``.
+    """
+    word, colon, name = part.partition(":")
+    service = named(word)
+    if service is None or service.word is None or (colon and not name):
+        return part
+    return part_of(service, name or None)
+
+
+def _name_of(word: str) -> tuple[str, str]:
+    """Return the name of the fake that ``NAME:SETTING=VALUE`` is for, or none, and the rest."""
+    name, _, rest = word.partition(":")
+    return (name, rest) if "=" in rest and "=" not in name else ("", word)
+
+
+def _words_of(fake: str, words: Sequence[str]) -> list[str]:
+    return [rest for name, rest in map(_name_of, words) if name == fake]
 
 
 def _items(expected: str, value: Any, where: str) -> list[str]:
@@ -318,7 +355,7 @@ def _strings(value: Any, where: str, expected: str) -> list[str]:
 
 
 def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
-    if words and not any(services_by_word()[name].delivers for name in services):
+    if words and not any(split_part(part)[0].delivers for part in services):
         raise Usage("--forward is for the queue, which is not among the services: name it too")
     targets: dict[str, str] = {}
     for word in words:
@@ -384,18 +421,20 @@ def _file(path: Path) -> dict[str, Any]:
     except (ContractError, ValueError, RecursionError) as error:
         raise Usage(f"{path} cannot be used: {error}") from None
     known_options = {"services", *_READERS, *services_by_word()}
-    twice = [name for name in content if _word(name) != name and _word(name) in content]
+    twice = [name for name in content if _part(name) != name and _part(name) in content]
     if twice:
         raise Usage(
-            f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: keep one of the tables"
+            f"{path}: {twice[0]} and {_part(twice[0])} name the same fake: keep one of the tables"
         )
-    content = {_word(name): value for name, value in content.items()}
-    unknown = sorted(set(content) - known_options)
+    content = {_part(name): value for name, value in content.items()}
+    words = services_by_word()
+    parts = {name for name in content if name.partition(":")[0] in words and not name.endswith(":")}
+    unknown = sorted(set(content) - known_options - parts)
     if unknown:
         raise Usage(f"{path}: {unknown_name('option', unknown[0], sorted(known_options))}")
-    for name in services_by_word():
-        if not isinstance(content.get(name, {}), dict):
-            raise Usage(f"{path}: {name} must be a table of settings, not {content[name]!r}")
+    for part in parts:
+        if not isinstance(content[part], dict):
+            raise Usage(f"{path}: {part} must be a table of settings, not {content[part]!r}")
     return content
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cloud.files import replace_file
-from ..cloud.services import find, saved_part
+from ..cloud.services import find, part_of, saved_part
 from ..core.errors import ContractError
 
 if TYPE_CHECKING:
@@ -29,24 +29,25 @@ INTERVAL_SECONDS = 30.0
 def saved_state(cloud: Cloud) -> dict[str, Any]:
     """Return the state of a cloud as the content of a state file.
 
-    It has the data of the first fake of each service that the command line can start, except that of
-    real servers (``engine=``), and the destinations and faults that JSON can describe.
+    It has the data of all fakes that the command line can start, except that of real servers
+    (``engine=``), and the destinations and faults that JSON can describe.
     """
     state: dict[str, Any] = {"clock": _clock(cloud)}
     parts: dict[str, Any] = {}
     faults: dict[str, Any] = {}
     for fake in cloud.fakes():
-        word = find(fake.fixture).word
-        if word is None or word in parts:
+        service = find(fake.fixture)
+        if service.word is None:
             continue
-        data = saved_part(word).saved(fake)
+        part = part_of(service, fake.name)
+        data = saved_part(service.word).saved(fake)
         if data is not None:
-            parts[word] = data
+            parts[part] = data
         written = [fault._written() for fault in fake.faults if fault.active]
         if saved_faults := [fault for fault in written if fault is not None]:
-            faults[word] = saved_faults
-        if find(fake.fixture).delivers and (routes := _destinations(fake)):
-            state["destinations"] = routes
+            faults[part] = saved_faults
+        if service.delivers and (routes := _destinations(fake)):
+            state[f"destinations{part.removeprefix(service.word)}"] = routes
     return {**state, "saved": parts, **({"faults": faults} if faults else {})}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 import os
 import shlex
@@ -26,15 +27,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..cloud.base import context_of, record_times
 from ..cloud.fake import Takeover, core_of
-from ..cloud.services import find, named, services_by_word, settings_class
+from ..cloud.services import by_part, find, named, services_by_word, settings_class, split_part
 from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_signals
-from ..core.errors import ContractError, shown, unknown_name
+from ..core.errors import ContractError
 from ..core.hosts import is_loopback
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
 from ..http.ports import Listeners, close_listeners, listen
 from ..reporting.values import make_private
-from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults
+from .addresses import CONTROL_PORT, CONTROL_URL, NEXT_PORT, Hosts, control_token, defaults
 from .failed_tests import FailedTests
 from .saving import INTERVAL_SECONDS, StateKeeper, locked, restored_now
 
@@ -76,7 +77,7 @@ class Options:
     """The options of ``serve`` and ``run``. None selects an option's default."""
 
     services: Mapping[str, Mapping[str, Any]]
-    """The settings of each service to start, by the service's name on the command line."""
+    """The settings of each fake to start, as ``by_part()`` returns them."""
     host: str = "127.0.0.1"
     allow_host: Sequence[str] = ()
     control_port: int | None = None
@@ -355,12 +356,18 @@ def with_defaults(options: Options, log: Log) -> Options:
     A default port that is in use is replaced by any free one, which is logged. Raises ``Usage`` for
     a fake that other machines can reach but that has no token of its own.
     """
-    services, guarded = {}, set()
-    for word, settings in options.services.items():
+    services, guarded, words = {}, set(), set()
+    next_ports = itertools.count(NEXT_PORT)
+    for part, settings in options.services.items():
         host = settings.get("host") or options.host
-        services[word] = {**_service_defaults(options, word, settings, log), **settings}
+        service, name = split_part(part)
+        # The first fake of a service has its ports. Those of the others are the same after each start
+        # with the same fakes.
+        ports = next_ports if service.word in words else None
+        words.add(service.word)
+        services[part] = {**_service_defaults(options, part, settings, ports, log), **settings}
         if is_loopback(host):
-            guarded.add(settings.get("name") or services_by_word()[word].fixture)
+            guarded.add(name or service.fixture)
     options = replace(options, services=services, guarded=guarded)
     if options.control_port is None:
         port = _default_port(options, "port", CONTROL_PORT, options.host, "control API", log)
@@ -376,19 +383,24 @@ def with_defaults(options: Options, log: Log) -> Options:
 
 
 def _service_defaults(
-    options: Options, word: str, settings: Mapping[str, Any], log: Log
+    options: Options, part: str, settings: Mapping[str, Any], ports: Iterator[int] | None, log: Log
 ) -> dict[str, Any]:
-    """Return the default credentials and ports of a fake; the ports are bound."""
+    """Return the default credentials and ports of a fake; the ports are bound. They are taken from
+    ``ports``, or are those of the service.
+    """
     host = settings.get("host") or options.host
     is_public = not is_loopback(host)
-    added = defaults(word, settings, public=is_public)
+    added = defaults(part, settings, public=is_public)
     if is_public and settings.get("token") is None and settings.get("password") is None:
+        word, _, name = part.partition(":")
+        option = f"--{word} {name}:token=TOKEN" if name else f"--{word}-token TOKEN"
         raise Usage(
-            f"{word} would be reachable from other machines at {host} without a token of its own: "
-            f"pass --{word}-token TOKEN, or --random for random tokens"
+            f"{part} would be reachable from other machines at {host} without a token of its own: "
+            f"pass {option}, or --random for random tokens"
         )
     for name in [name for name in added if name.endswith("port")]:
-        added[name] = _default_port(options, name, added[name], host, word, log)
+        port = added[name] if ports is None else next(ports)
+        added[name] = _default_port(options, name, port, host, part, log)
     return added
 
 
@@ -478,10 +490,8 @@ def _served(
         if options.report is not None:
             record_times(cloud)
         hosts = Hosts(options.host, options.allow_host)
-        for name, settings in options.services.items():
-            if not isinstance(settings, Mapping):
-                raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
-            fixture, settings = services_by_word()[name].fixture, {"host": options.host, **settings}
+        for part, settings in options.services.items():
+            fixture, settings = split_part(part)[0].fixture, {"host": options.host, **settings}
             if clouds is None:
                 start(cloud, hosts, fixture, settings)
                 continue
@@ -579,12 +589,10 @@ def _isolated_options(options: Options, changes: Mapping[str, Any]) -> Options:
     services = changed.pop("services", None)
     if services is None:
         services = {}
-        for word, settings in options.services.items():
-            own = connection_settings(settings_class(services_by_word()[word]))
-            services[word] = {key: setting for key, setting in settings.items() if key not in own}
-    for word in services:
-        if word not in services_by_word():
-            raise ContractError(unknown_name("service", word, services_by_word()))
+        for part, settings in options.services.items():
+            own = connection_settings(settings_class(split_part(part)[0]))
+            services[part] = {key: setting for key, setting in settings.items() if key not in own}
+    services = by_part(services)
     return replace(
         options,
         services=services,
@@ -598,17 +606,29 @@ def _isolated_options(options: Options, changes: Mapping[str, Any]) -> Options:
     )
 
 
-def _delivers(services: Iterable[str]) -> bool:
-    return any(services_by_word()[word].delivers for word in services)
+def _delivers(parts: Iterable[str]) -> bool:
+    return any(split_part(part)[0].delivers for part in parts)
 
 
-def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
-    absent = services_by_word().keys() - services
-    if not _delivers(services):
-        absent |= {"destinations"}
-    part = {name: value for name, value in content.items() if name not in absent}
-    if faults := part.get("faults"):
-        part["faults"] = {name: fault for name, fault in faults.items() if name not in absent}
+def _part_for(parts: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state file has for some fakes. Data without a name is for a fake of its service
+    that has no data of its own.
+    """
+    names = {*content, *content.get("saved", {}), *content.get("faults", {})}
+    words = {part.partition(":")[0] for part in parts if part not in names or ":" not in part}
+
+    def is_for_them(name: str) -> bool:
+        word, colon, rest = name.partition(":")
+        word = "queue" if word == "destinations" else word
+        if word not in services_by_word():
+            return True
+        return f"{word}:{rest}" in parts if colon else word in words
+
+    part = {name: value for name, value in content.items() if is_for_them(name)}
+    for field_name in ("faults", "saved"):
+        if field_name in part:
+            fields = part[field_name].items()
+            part[field_name] = {name: value for name, value in fields if is_for_them(name)}
     return part
 
 

@@ -7,6 +7,7 @@ fake is changed. The data of each service is then passed to ``load()`` of its fa
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ..cloud.files import DATA_BYTES, open_file, read_file
-from ..cloud.services import SERVICES, saved_part, services_by_word
+from ..cloud.services import SERVICES, part_of, saved_part, split_part
 from ..core.assets import asset
 from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
 from ..core.json_schema import violations
@@ -79,13 +80,15 @@ def load_state(
     in the file, for data that a fake rejects and for a service without an open fake. Then nothing
     changes, except in a real server (``engine=``).
     """
-    saved, destinations = content.get("saved", {}), content.get("destinations", {})
-    faults = content.get("faults", {})
-    fakes = {
-        part: _open(cloud, part)
-        for part in _LOADERS
-        if part in saved or content.get(part) or (part == "queue" and destinations)
-    }
+    saved, faults = content.get("saved", {}), content.get("faults", {})
+    fakes: dict[str, Any] = {}
+    for part in parts_in(content):
+        fake = fakes[part] = _open(cloud, part)
+        if same := [other for other in fakes if other != part and fakes[other] is fake]:
+            raise ContractError(
+                f"the file has data for {same[0]} and for {part}, and both would be loaded into "
+                f"{fake.name}, the only open fake of the two: start the other one too"
+            )
     # A fault such as down() cannot be undone for clients, so check all faults first.
     for part, listed in faults.items():
         _inject_all(without_effect(_open(cloud, part).faults), part, listed)
@@ -94,16 +97,18 @@ def load_state(
     try:
         for part, fake in fakes.items():
             before.append((fake, fake.snapshot()))
-            # The queue delivers its messages immediately, so it is the last one.
-            for url, answers in destinations.items() if part == "queue" else ():
-                with _at(f"destinations.{brief(url)}"):
+            word, colon, name = part.partition(":")
+            # A queue delivers its messages immediately, so queues are the last.
+            routes = f"destinations{colon}{name}" if word == "queue" else ""
+            for url, answers in content.get(routes, {}).items():
+                with _at(f"{routes}.{brief(url)}"):
                     stub(fake.destinations, url, answers)
             if part in saved:
                 with _at("saved"):
-                    saved_part(part).load_saved(fake, saved[part], part)
+                    saved_part(word).load_saved(fake, saved[part], part)
                 progress(part, 1, 1)
             data = content.get(part)
-            for load in _LOADERS[part](fake, data, folder) if data else ():
+            for load in _LOADERS[word](fake, data, folder) if data else ():
                 with _at(f"{part}{load.place}"):
                     load.put()
                 progress(part, load.done, load.whole)
@@ -169,11 +174,27 @@ def _form(method: Callable[..., Any]) -> str:
     return f"{taken} the fields {', '.join(keywords)}"
 
 
+def parts_in(content: Mapping[str, Any]) -> list[str]:
+    """Return the fakes that a state file has data or destinations for, in the order of loading."""
+    names = [name for name, data in content.items() if data]
+    names += [*content.get("saved", {})]
+    parts = dict.fromkeys(re.sub("^destinations(:|$)", r"queue\1", name) for name in names)
+    order = list(_LOADERS)
+    known = [part for part in parts if part.partition(":")[0] in order]
+    return sorted(known, key=lambda part: (order.index(part.partition(":")[0]), ":" in part))
+
+
 def _open(cloud: Cloud, part: str) -> Any:
-    fixture = services_by_word()[part].fixture
-    for fake in cloud.fakes():
-        if fake.fixture == fixture:
+    """Return the open fake of a part: that with its name, or without one, the first of the service
+    unless a fake has the name of its fixture.
+    """
+    service, name = split_part(part)
+    fakes = [fake for fake in cloud.fakes() if fake.fixture == service.fixture]
+    for fake in fakes:
+        if part_of(service, fake.name) == part_of(service, name):
             return fake
+    if name is None and fakes:
+        return fakes[0]
     raise ContractError(f"the file has data for {part}, but no such fake is open: start it too")
 
 

@@ -410,9 +410,9 @@ class IsolatedClouds(Part):
     def new_cloud(self, request: Request) -> shapes.NewCloud:
         """Start a cloud with its own clock, fakes, ports, credentials and journal.
 
-        ``{"services": {"kv": {…}}, "seed", "now", "clock"}``; an omitted option has the value that
-        the server was started with. ``PYTEST_FAKECLOUD_URL`` and ``PYTEST_FAKECLOUD_TOKEN`` in
-        ``env`` belong to the new cloud's own control API.
+        ``{"services": {"kv": {…}, "kv:NAME": {…}}, "seed", "now", "clock"}``; an omitted option has
+        the value that the server was started with. ``PYTEST_FAKECLOUD_URL`` and
+        ``PYTEST_FAKECLOUD_TOKEN`` in ``env`` belong to the new cloud's own control API.
         """
         return self._start(fields(request))
 

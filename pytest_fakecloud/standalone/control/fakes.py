@@ -190,11 +190,11 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
 
     Raises ``ContractError`` for an address that only ``serve --host`` may open.
     """
-    word = find(fixture).word
+    service = find(fixture)
     if isinstance(settings, Mapping):  # The cloud reports other settings.
-        hosts.check_fake(word, settings)
+        hosts.check_fake(service, settings)
     fake = cloud._start(fixture, settings)
-    if has_public_credentials(word, settings):
+    if has_public_credentials(service, settings):
         core_of(fake).app.guards.add(hosts.guard)
     return fake
 

@@ -3,7 +3,7 @@
 import {choice, code, copyButton, el, own, product, redraw, tools} from "./dom.js";
 import {ask} from "./api.js";
 import {entries} from "./journal.js";
-import {LANGUAGES, shell} from "./copying.js";
+import {LANGUAGES, prefixOf, shell} from "./copying.js";
 
 export const FORMATS = {
   ".env": (env) => Object.entries(env).map(([name, value]) => `${name}=${/^[\w.:/@+=-]*$/.test(value) ? value : JSON.stringify(value)}\n`).join(""),
@@ -34,7 +34,14 @@ const FIRST = {
 };
 const requestTo = (fake, [method, target, body]) => ({method, url: fake.url + target, headers: Object.entries(fake.headers), body});
 // The official clients where there is one, otherwise the bare request.
-const written = (language, fake) => { const first = FIRST[fake.fixture]; return first[language] ?? LANGUAGES[language](requestTo(fake, first.request)); };
+const written = (language, fake) => {
+  const first = FIRST[fake.fixture], prefix = prefixOf(fake), text = first[language];
+  return text === undefined ? LANGUAGES[language](requestTo(fake, first.request)) : prefix ? withVariables(text, prefix) : text;
+};
+// The clients of a fake with a name of its own are given its variables, because they read those without the name.
+const withVariables = (text, prefix) => [["Redis.fromEnv()", "REDIS", "new Redis({ url: process.env.URL, token: process.env.TOKEN })"], ["new Index()", "VECTOR", "new Index({ url: process.env.URL, token: process.env.TOKEN })"],
+  ["Redis.from_env()", "REDIS", 'Redis(url=os.environ["URL"], token=os.environ["TOKEN"])'], ["Index.from_env()", "VECTOR", 'Index(url=os.environ["URL"], token=os.environ["TOKEN"])'],
+].reduce((whole, [call, service, explicit]) => whole.includes(call) ? (explicit.includes("os.environ") ? "import os\n\n" : "") + whole.replace(call, explicit.replace("URL", `${prefix}UPSTASH_${service}_REST_URL`).replace("TOKEN", `${prefix}UPSTASH_${service}_REST_TOKEN`)) : whole, text.replace(/QSTASH_(?=URL|TOKEN)/g, `${prefix}QSTASH_`));
 
 export class ConnectPage {
   constructor(state) {

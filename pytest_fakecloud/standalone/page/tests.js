@@ -1,12 +1,12 @@
 // A recorded call as a test: its set-up, the call by a client of the service, the move of the clock, and an assertion of the answer.
 
 import {ask, query} from "./api.js";
-import {literal} from "./copying.js";
+import {literal, prefixOf} from "./copying.js";
 import {publishOf, requestTo} from "./sending.js";
 
 // -- what a test does, as data --
-// {now, setup: [command], steps: [{words, reply | error}]} of a key-value server; {now, request, status, answer} of other calls;
-// {now, request, publishes, url, code, due} of a delivery. `answer` is undefined if it differs each time.
+// {fake, now, setup: [command], steps: [{words, reply | error}]} of a key-value server; {fake, now, request, status, answer} of other calls;
+// {fake, now, request, url, code} of a delivery. `answer` is undefined if it differs each time.
 const iso = (us) => new Date(us / 1000).toISOString();
 const words = (value) => value.map(String);
 const MAKERS = {
@@ -33,10 +33,10 @@ const isVolatile = (value, name = "") => VOLATILE.test(name) || value !== null &
 export async function testOf(row, fakes) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), now = iso(row.at_us);
   const before = (section, items) => ask("GET", `/journal/${row.number}/data${query({section, items: JSON.stringify(items)})}`).then((found) => Object.entries(found.items));
-  if (isDelivery) return {kind: "delivery", now, request: publishOf(row), url: row.data.url, code: row.status};
+  if (isDelivery) return {kind: "delivery", fake, now, request: publishOf(row), url: row.data.url, code: row.status};
   if (fake.fixture === "kv_server" && row.data.words) {
     const keys = row.subjects.filter(({kind}) => kind === "key").map(({name}) => name), replies = repliesOf(row);
-    return {kind: "commands", now, setup: (keys.length ? await before("keys", keys) : []).flatMap(remade), steps: row.data.words.map((line, at) => ({words: line, ...hasFraction(replies[at]?.reply) ? {} : replies[at]}))};
+    return {kind: "commands", fake, now, setup: (keys.length ? await before("keys", keys) : []).flatMap(remade), steps: row.data.words.map((line, at) => ({words: line, ...hasFraction(replies[at]?.reply) ? {} : replies[at]}))};
   }
   const request = requestTo(fake, row), answer = row.response?.decoded, setup = [];
   if (fake.fixture === "vector_index") {
@@ -50,20 +50,21 @@ export async function testOf(row, fakes) {
 // -- pytest --
 const py = (value) => literal(value), lines = (all, indent) => all.map((line) => line && indent + line).join("\n");
 function pytest(test, name) {
-  const fixtures = {commands: "kv_server", delivery: "queue"}[test.kind] ?? test.fake.fixture, body = {
+  // A fake with a name of its own has no fixture: the test starts it.
+  const {fixture, name: own} = test.fake, isFixture = own === fixture, variable = isFixture ? fixture : own.replace(/\W/g, "_"), body = {
     commands: () => [
-      'client = redis.Redis.from_url(kv_server.database_url, protocol=2, decode_responses=True)', "client.response_callbacks.clear()  # replies as the server sends them",
+      `client = redis.Redis.from_url(${variable}.database_url, protocol=2, decode_responses=True)`, "client.response_callbacks.clear()  # replies as the server sends them",
       ...test.setup.map((command) => `client.execute_command(${command.map(py).join(", ")})`),
       ...test.steps.flatMap(({words: line, reply, error}) => {
         const call = `client.execute_command(${line.map(py).join(", ")})`;
         return error !== undefined ? ["with pytest.raises(redis.ResponseError) as raised:", `    ${call}`, `assert str(raised.value) in ${py(error)}`] : [reply === undefined ? call : `assert ${call} == ${py(reply)}`.replace(" == None", " is None")];
       }), "client.close()"],
-    request: () => [...test.setup.map((each) => pyRequest(each, fixtures)), `answer = ${pyRequest(test.request, fixtures)}`, `assert answer.status_code == ${test.status}`, ...test.answer === undefined ? [] : [`assert answer.json() == ${py(test.answer)}`]],
-    delivery: () => [test.code === null ? `queue.destinations.respond(${py(test.url)}, ConnectionRefusedError())` : `queue.destinations.respond(${py(test.url)}, ${test.code})`,
-      `queue.client().message.publish(url=${py(test.url)}, body=${py(test.request.body ?? "")}, headers=${py(test.request.headers)}, retries=0)`, "fakecloud.clock.advance(\"1s\")", "(attempt,) = queue.attempts()", `assert attempt.status ${test.code === null ? "is None" : `== ${test.code}`}`],
+    request: () => [...test.setup.map((each) => pyRequest(each, variable)), `answer = ${pyRequest(test.request, variable)}`, `assert answer.status_code == ${test.status}`, ...test.answer === undefined ? [] : [`assert answer.json() == ${py(test.answer)}`]],
+    delivery: () => [test.code === null ? `${variable}.destinations.respond(${py(test.url)}, ConnectionRefusedError())` : `${variable}.destinations.respond(${py(test.url)}, ${test.code})`,
+      `${variable}.client().message.publish(url=${py(test.url)}, body=${py(test.request.body ?? "")}, headers=${py(test.request.headers)}, retries=0)`, "fakecloud.clock.advance(\"1s\")", `(attempt,) = ${variable}.attempts()`, `assert attempt.status ${test.code === null ? "is None" : `== ${test.code}`}`],
   }[test.kind]();
   const imports = {commands: ["import pytest", "import redis"], request: ["import pytest", "import requests"], delivery: ["import pytest"]}[test.kind];
-  return `${imports.join("\n")}\n\n\n@pytest.mark.fakecloud(now=${py(test.now)}, clock="frozen")\ndef test_${name}(fakecloud, ${fixtures}):\n${lines(body, "    ")}\n`;
+  return `${imports.join("\n")}\n\n\n@pytest.mark.fakecloud(now=${py(test.now)}, clock="frozen")\ndef test_${name}(fakecloud${isFixture ? `, ${fixture}` : ""}):\n${lines(isFixture ? body : [`${variable} = fakecloud.${fixture}(name=${py(own)})`, ...body], "    ")}\n`;
 }
 const pyRequest = ({method, target, headers, body}, fixture) => `requests.request(${py(method)}, ${fixture}.url + ${py(target)}, headers={**${fixture}.headers${Object.entries(headers).map(([key, value]) => `, ${py(key)}: ${py(value)}`).join("")}}${body ? `, data=${py(body)}.encode()` : ""})`;
 
@@ -77,16 +78,18 @@ function official({fake, request}) {
   const url = fake.fixture === "queue" && request.method === "POST" && request.target.startsWith("/v2/publish/") ? request.target.slice(12) : "";
   return url.startsWith("http") ? `client.publish({ url: ${js(url)}, body: ${js(request.body ?? "")}, headers: ${js(request.headers)} })` : null;
 }
+const addressOf = (fake) => [...ADDRESS[fake.fixture], ...fake.fixture === "broker" ? ["UPSTASH_KAFKA_REST_USERNAME", "UPSTASH_KAFKA_REST_PASSWORD"] : []].map((variable) => prefixOf(fake) + variable);
 function vitest(test, name) {
+  const prefix = prefixOf(test.fake);
   const move = `  await clock.freeze();\n  await clock.moveTo(${js(test.now)});\n`;
   if (test.kind === "commands") {
     const call = (line) => `redis.call(${line.map(js).join(", ")})`, steps = test.steps.map(({words: line, reply, error}) => error !== undefined ? `  await expect(${call(line)}).rejects.toThrow(${js(error.replace(/^[A-Z]+ /, ""))});\n` : reply === undefined ? `  await ${call(line)};\n` : `  expect(await ${call(line)}).toEqual(${js(reply)});\n`);
-    return `import Redis from "ioredis";\nimport { clock } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n  const redis = new Redis(process.env.REDIS_URL);\n${move}${test.setup.map((line) => `  await ${call(line)};\n`).join("")}${steps.join("")}  redis.disconnect();\n});\n`;
+    return `import Redis from "ioredis";\nimport { clock } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n  const redis = new Redis(process.env.${prefix}REDIS_URL);\n${move}${test.setup.map((line) => `  await ${call(line)};\n`).join("")}${steps.join("")}  redis.disconnect();\n});\n`;
   }
-  if (test.kind === "delivery") return `import { Client } from "@upstash/qstash";\nimport { call, clock, control } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${move}  await control("POST", "/fakes/queue/destinations", { url: ${js(test.url)}, answer: ${test.code === null ? '"refuse"' : test.code} });\n  await new Client().publish({ url: ${js(test.url)}, body: ${js(test.request.body ?? "")}, headers: ${js(test.request.headers)}, retries: 0 });\n  const [attempt] = await call("queue", "run_until_idle");\n  expect(attempt.status).toBe(${test.code});\n});\n`;
-  const method = test.status < 300 && official(test), [address, token] = ADDRESS[test.fake.fixture];
-  const bare = ({method: verb, target, headers, body}) => `fetch(process.env.${address} + ${js(target)}, { method: ${js(verb)}, headers: { Authorization: ${token ? `\`Bearer \${process.env.${token}}\`` : "`Basic ${btoa(`${process.env.UPSTASH_KAFKA_REST_USERNAME}:${process.env.UPSTASH_KAFKA_REST_PASSWORD}`)}`"}${Object.entries(headers).map(([key, value]) => `, ${js(key)}: ${js(value)}`).join("")} }${body ? `, body: ${js(body)}` : ""} })`;
-  const client = {vector_index: ['import { Index } from "@upstash/vector";\n', "  const index = new Index();\n"], queue: ['import { Client } from "@upstash/qstash";\n', "  const client = new Client();\n"]}[test.fake.fixture];
+  if (test.kind === "delivery") return `import { Client } from "@upstash/qstash";\nimport { call, clock, control } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${move}  await control("POST", ${js(`/fakes/${encodeURIComponent(test.fake.name)}/destinations`)}, { url: ${js(test.url)}, answer: ${test.code === null ? '"refuse"' : test.code} });\n  await new Client(${prefix && `{ baseUrl: process.env.${prefix}QSTASH_URL, token: process.env.${prefix}QSTASH_TOKEN }`}).publish({ url: ${js(test.url)}, body: ${js(test.request.body ?? "")}, headers: ${js(test.request.headers)}, retries: 0 });\n  const [attempt] = await call(${js(test.fake.name)}, "run_until_idle");\n  expect(attempt.status).toBe(${test.code});\n});\n`;
+  const method = test.status < 300 && official(test), isBroker = test.fake.fixture === "broker", [address, token, password] = addressOf(test.fake);
+  const bare = ({method: verb, target, headers, body}) => `fetch(process.env.${address} + ${js(target)}, { method: ${js(verb)}, headers: { Authorization: ${isBroker ? `\`Basic \${btoa(\`\${process.env.${token}}:\${process.env.${password}}\`)}\`` : `\`Bearer \${process.env.${token}}\``}${Object.entries(headers).map(([key, value]) => `, ${js(key)}: ${js(value)}`).join("")} }${body ? `, body: ${js(body)}` : ""} })`;
+  const client = {vector_index: ['import { Index } from "@upstash/vector";\n', `  const index = new Index(${prefix && `{ url: process.env.${address}, token: process.env.${token} }`});\n`], queue: ['import { Client } from "@upstash/qstash";\n', `  const client = new Client(${prefix && `{ baseUrl: process.env.${address}, token: process.env.${token} }`});\n`]}[test.fake.fixture];
   const calls = method ? `  const answer = await ${method};\n${test.answer === undefined ? test.fake.fixture === "queue" ? "  expect(answer.messageId).toMatch(/^msg_/);\n" : "" : /^index\.(upsert|query|fetch|delete)/.test(method) ? `  expect(answer).toEqual(${js(test.answer.result)});\n` : ""}`
     : `  const answer = await ${bare(test.request)};\n  expect(answer.status).toBe(${test.status});\n${test.answer === undefined ? "" : `  expect(await answer.json()).toEqual(${js(test.answer)});\n`}`;
   return `${method ? client[0] : ""}import { clock } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${method ? client[1] : ""}${move}${test.setup.map((each) => `  await ${bare(each)};\n`).join("")}${calls}});\n`;
@@ -95,10 +98,10 @@ function vitest(test, name) {
 // -- Go, with the helper of the guide and the REST API of the service --
 function go(test, name) {
   if (test.kind === "delivery") return null;
-  const [address, token] = test.kind === "commands" ? ADDRESS.kv_server : ADDRESS[test.fake.fixture], isKv = test.kind === "commands";
+  const [address, token, password] = addressOf(test.fake), isKv = test.kind === "commands";
   const requests = isKv ? [...test.setup.map((line) => ({line})), ...test.steps.map(({words: line, reply, error}) => ({line, status: error === undefined ? 200 : 400, answer: error !== undefined ? undefined : reply === undefined ? undefined : {result: reply}}))].map(({line, ...rest}) => ({method: "POST", target: "/", headers: {}, body: js(line), ...rest})) : [...test.setup, {...test.request, status: test.status, answer: test.answer}];
   const rows = requests.map(({method, target, headers, body, status = 200, answer}) => `\t\t{${js(method)}, ${js(target)}, map[string]string{${Object.entries(headers).map(([key, value]) => `${js(key)}: ${js(value)}`).join(", ")}}, ${js(body ?? "")}, ${status}, ${answer === undefined ? '""' : js(js(answer))}},\n`).join("");
-  const authorize = token ? `request.Header.Set("Authorization", "Bearer "+env[${js(token)}])` : 'request.SetBasicAuth(env["UPSTASH_KAFKA_REST_USERNAME"], env["UPSTASH_KAFKA_REST_PASSWORD"])';
+  const authorize = password ? `request.SetBasicAuth(env[${js(token)}], env[${js(password)}])` : `request.Header.Set("Authorization", "Bearer "+env[${js(token)}])`;
   return `package shop\n\nimport (\n\t"encoding/json"\n\t"io"\n\t"net/http"\n\t"reflect"\n\t"strings"\n\t"testing"\n)\n\nfunc Test${name.replace(/(^|_)(\w)/g, (_, __, letter) => letter.toUpperCase())}(t *testing.T) {\n\tenv := newCloud(t)\n\task(t, env, "POST", "/clock", map[string]any{"action": "freeze"}, nil)\n\task(t, env, "POST", "/clock", map[string]any{"action": "move_to", "to": ${js(test.now)}}, nil)\n\tfor _, call := range []struct {\n\t\tmethod, target string\n\t\theaders        map[string]string\n\t\tbody           string\n\t\tstatus         int\n\t\tanswer         string\n\t}{\n${rows}\t} {\n\t\trequest, err := http.NewRequest(call.method, env[${js(address)}]+call.target, strings.NewReader(call.body))\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\t${authorize}\n\t\tfor name, value := range call.headers {\n\t\t\trequest.Header.Set(name, value)\n\t\t}\n\t\tresponse, err := http.DefaultClient.Do(request)\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\ttext, _ := io.ReadAll(response.Body)\n\t\tresponse.Body.Close()\n\t\tif response.StatusCode != call.status {\n\t\t\tt.Fatalf("%s: %d %s", call.body, response.StatusCode, text)\n\t\t}\n\t\tvar expected, answer any\n\t\tif call.answer != "" && json.Unmarshal([]byte(call.answer), &expected) == nil {\n\t\t\tif json.Unmarshal(text, &answer) != nil || !reflect.DeepEqual(expected, answer) {\n\t\t\t\tt.Errorf("%s: expected %s, got %s", call.body, call.answer, text)\n\t\t\t}\n\t\t}\n\t}\n}\n`;
 }
 export const WRITERS = {pytest, Vitest: vitest, Go: go};
