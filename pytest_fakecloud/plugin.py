@@ -48,6 +48,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": "write the calls of each test as an HTTP archive (HAR) into this folder",
     },
+    "--fakecloud-otlp": {
+        "metavar": "URL|FILE",
+        "help": "send the calls of each test as a trace to an OpenTelemetry collector, or write the "
+        "traces as lines of JSON to a file",
+    },
 }
 
 _FIXTURES = frozenset({

@@ -44,6 +44,7 @@ class CallFields(TypedDict, total=False):
     service: object
     status: object
     target: object
+    trace_id: object
     violation: object
 
 class EventFields(TypedDict, total=False):

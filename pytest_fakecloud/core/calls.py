@@ -29,6 +29,7 @@ from .field_types import (
 )
 from .matching import HEADERS, Field
 from .timers import to_datetime
+from .traces import TRACEPARENT, trace_parent
 
 KEEP_BYTES = 128 * 1024 * 1024
 """Default limit in bytes for the large calls that a cloud's journal keeps in full."""
@@ -296,6 +297,14 @@ class Call:
     def path(self) -> str:
         """The request target without its query."""
         return self.target.partition("?")[0]
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace that the request belongs to, as 32 hexadecimal digits: that of its header
+        ``traceparent`` (W3C Trace Context). None if the header is missing or invalid.
+        """
+        parent = trace_parent(self.request_headers.get(TRACEPARENT))
+        return None if parent is None else parent.trace_id
 
     def request_json(self) -> Any:
         """Return the request body parsed as JSON; raise ``ContractError`` if it was cut."""
@@ -568,7 +577,7 @@ CALL_FIELDS: Mapping[str, Field] = {
         for field_type, names in (
             (NUMBER, "number at_us status"),
             (INSTANT, "at"),
-            (TEXT, "service fake route fault violation note"),
+            (TEXT, "service fake route fault violation note trace_id"),
             (METHOD, "method"),
             (TARGET, "target"),
             (PATH, "path"),

@@ -141,6 +141,8 @@ def check_run_options(config: pytest.Config) -> None:
         folder = folder_of(config, option)
         if folder is not None:
             _check_folder(option, folder)
+    if traces := config.getoption("--fakecloud-otlp", None):
+        _check_traces(config, traces)
     if config.getoption("--fakecloud-record", None):
         from ..cloud.cloud import archive_writer
 
@@ -148,6 +150,24 @@ def check_run_options(config: pytest.Config) -> None:
             archive_writer("--fakecloud-record")
         except ContractError as error:
             raise pytest.UsageError(str(error)) from None
+
+
+def _check_traces(config: pytest.Config, traces: str) -> None:
+    """Check ``--fakecloud-otlp``, and begin its file, which only its owner can read."""
+    from ..reporting.otlp import target_of
+    from ..reporting.values import make_private
+
+    try:
+        target = target_of(traces, config.invocation_params.dir)
+        # The workers of pytest-xdist append to the file that the run has begun.
+        if not target.url and not hasattr(config, "workerinput"):
+            make_private(target.file).write_bytes(b"")
+    except ContractError as error:
+        raise pytest.UsageError(str(error)) from None
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--fakecloud-otlp: cannot write {target.file}: {error.strerror}"
+        ) from None
 
 
 def strict_words(config: pytest.Config) -> str:

@@ -110,8 +110,10 @@ class RunOptions:
         """The folder for HTTP archives of the tests' calls, or None."""
         self.timelines = folder_of(config, "--fakecloud-report")
         """The folder for timelines of failing tests, or None."""
+        self.traces = config.getoption("--fakecloud-otlp", None) or None
+        """Where the traces of the tests are exported to: a URL or the path of a file, or None."""
         self.reports_passing = self.journal_when == "always" or bool(
-            self.recordings or self.timelines
+            self.recordings or self.timelines or self.traces
         )
         """Whether passing tests are also reported, recorded or kept."""
         self._call_sites = value_of(config, "fakecloud_call_sites")

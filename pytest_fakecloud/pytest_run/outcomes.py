@@ -212,6 +212,8 @@ def report_on(
         folder = run.options.recordings
         if folder and _adds_to_recording(run, clouds, call, report):
             _record(folder, named, item)
+        if run.options.traces is not None:
+            _export_traces(run, named, item, call, report)
         is_pass = report.passed and call.excinfo is None  # not that of a skipped test
         if run.options.timelines is not None and is_pass and not run.test.has_failed_subtest:
             if call.when == "call" and run.test.has_run:
@@ -319,6 +321,34 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
             f"the recording of {name} could not be written", partial(warn, item)
         ):
             write(cloud, folder / f"{file_name(name)}.har")
+
+
+def _export_traces(
+    run: Run,
+    named: list[tuple[Cloud, str]],
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+) -> None:
+    """Make the traces of a test at the end of its code or of a failed set-up, because its teardown may
+    reset the fakes. Export them after the teardown, which ends what the test has replaced in the
+    process, such as HTTP clients.
+    """
+    from ..reporting.otlp import export, target_of, trace_of
+    from ..reporting.report import report_of
+
+    failure = partial(warn, item)
+    if call.when == "call" or (call.when == "setup" and report.failed):
+        for cloud, name in named:
+            with report_hook_failure(f"the trace of {name} could not be made", failure):
+                test_report = report_of(cloud, test=name, served=run.test.served(cloud))
+                run.test.traces.append(trace_of(test_report, failed=report.failed))
+    elif call.when == "teardown":
+        target = target_of(str(run.options.traces), item.config.invocation_params.dir)
+        for trace in run.test.traces:
+            with report_hook_failure("--fakecloud-otlp: a trace is lost", failure):
+                export(target, trace)
+        run.test.traces.clear()
 
 
 def _note_pass(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:

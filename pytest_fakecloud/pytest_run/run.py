@@ -61,6 +61,8 @@ class TestState:
     """The entries of the journal that are in the test's recording."""
     passed_reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The reports of the test's own code that has passed, by name, until its teardown has passed."""
+    traces: list[Mapping[str, Any]] = field(default_factory=list)
+    """The traces of the test's own code, until its teardown has ended."""
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests that the application served during the test, which used this cloud."""

@@ -21,6 +21,7 @@ from .applications import ServedRequest
 from .calls import Lookups, is_error, reply
 from .model import VERSION, Finding, Place, Report, ReportRow, Touched
 from .text import violation
+from .traces import trace_id
 from .values import (
     HIDDEN,
     Mask,
@@ -135,6 +136,7 @@ def row_json(
         "findings": list(findings),
         "marks": list(touched.marks_of(row.number)),
         "read": row.number in touched.read,
+        "trace": trace_id(row, lookups),
         "where": None if row.where is None else _where(row.where, lookups.mask),
         "text": text,
         "request": request,

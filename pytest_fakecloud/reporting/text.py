@@ -16,6 +16,7 @@ from .calls import Lookups
 from .folding import FoldedRow, alike, folded, merged, without_unlisted
 from .model import Finding, Place, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
+from .traces import trace_id
 from .values import shortened, visible
 from .wording import (
     ShortUrls,
@@ -41,6 +42,8 @@ _MOST_LINES = {"statement": 2, "findings": 3}
 """Maximum number of lines before the rows. Further findings follow the rows."""
 _INDENT = 4
 """Indentation of the lines below a row, which are longer than rows. It is no wider, so that they fit."""
+_TRACE_DIGITS = 8
+"""Number of digits of a trace's ID that a row shows."""
 
 
 class TextLine(NamedTuple):
@@ -387,6 +390,8 @@ class _Writer:
         effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
         if row.actor == row.peer:
             return replace(words, what="; ".join([words.what, *effects]))
+        if len(traces := {trace_id(row, self._lookups) for row in line.rows}) == 1:
+            effects += [f"trace {trace[:_TRACE_DIGITS]}…" for trace in traces if trace is not None]
         return replace(words, remarks=[*words.remarks, *effects])
 
     def _without_known_url(self, what: str, delivery: Event) -> str:

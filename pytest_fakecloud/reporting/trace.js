@@ -430,6 +430,7 @@ export class Trace {
       cause && [el("dt", {}, "Caused by"), el("dd", {}, this.goToRow(cause))],
       effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
+      row.trace && [el("dt", {}, "Trace"), el("dd", {class: "trace-mono"}, row.trace)],
       related.size && [el("dt", {}, "Follow"), el("dd", {}, ...[...related].map(([subject, rows]) => rows > 1
         ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`)
         : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`)))],

@@ -211,7 +211,9 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     run = SimpleNamespace(
         clouds_to_report=lambda: [cloud],
         test=TestState(requested_cloud=cloud, has_run=True),
-        options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
+        options=SimpleNamespace(
+            recordings=None, journal_when="failed", timelines=folder, traces=None
+        ),
         hints=lambda cloud, item: [],
     )
     config = SimpleNamespace(cache=None)

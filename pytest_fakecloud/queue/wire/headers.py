@@ -6,8 +6,10 @@ Names are case-insensitive and start with either ``Upstash-`` or ``Service-``. L
 
 Decided here: an unknown ``Upstash-*`` header is ignored. The first value of a repeated setting
 counts. A flow-control key may have no value, because it may be pinned. ``Upstash-Header-Forward``
-never forwards the queue's own ``Authorization``. If two settings exclude each other (delay and
-not-before, the two kinds of deduplication), a setting that was sent drops the default of the other.
+never forwards the queue's own ``Authorization``. ``traceparent`` is a header like any other: a
+delivery has it if the publish forwards it, unchanged, and a queue starts no trace. If two settings
+exclude each other (delay and not-before, the two kinds of deduplication), a setting that was sent
+drops the default of the other.
 
 The service knows some **destinations** by name. Source of their URLs: the official JavaScript client,
 which publishes to ``api/llm``. In a test, they need a handler like any other destination.

@@ -222,6 +222,7 @@ class RowData(TypedDict):
     findings: list[int]
     marks: list[str]
     read: bool
+    trace: str | None
     where: dict[str, Any] | None
     text: RowText
     request: ExchangeData | None

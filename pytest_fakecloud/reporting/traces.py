@@ -1,0 +1,38 @@
+"""The trace contexts of rows: those that the requests had when they were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..core.calls import Call, Event
+from ..core.traces import TRACEPARENT, TraceParent, trace_parent
+from .applications import ServedRequest
+from .calls import Lookups
+from .model import ReportRow
+
+_VARIABLE = f"HTTP_{TRACEPARENT.upper()}"
+
+
+def parent_of(row: ReportRow, lookups: Lookups) -> TraceParent | None:
+    """Return the trace that the request of a row belongs to, and the span that sent it; None if its
+    header ``traceparent`` is missing or invalid, and for rows without a request.
+    """
+    entry = row.entry
+    if isinstance(entry, Call):
+        return trace_parent(entry.request_headers.get(TRACEPARENT))
+    if isinstance(entry, ServedRequest):
+        return trace_parent(dict(entry.headers).get(_VARIABLE))
+    if row.kind != "attempt" or not isinstance(entry, Event):
+        return None
+    attempt = lookups.attempts.get(entry.data.get("began", 0))
+    sent: Iterable[tuple[str, str]] = entry.data.get("sent_headers") or ()
+    pairs = sent if attempt is None else attempt.headers
+    return trace_parent(
+        next((str(value) for name, value in pairs if str(name).lower() == TRACEPARENT), None)
+    )
+
+
+def trace_id(row: ReportRow, lookups: Lookups) -> str | None:
+    """Return the ID of the trace that the request of a row belongs to; None without one."""
+    parent = parent_of(row, lookups)
+    return None if parent is None else parent.trace_id
