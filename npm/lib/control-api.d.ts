@@ -427,6 +427,7 @@ export interface RowData {
   findings: number[]
   marks: string[]
   read: boolean
+  trace: string | null
   where: Record<string, Json> | null
   text: RowText
   request: ExchangeData | null
