@@ -39,6 +39,8 @@ class Randomness:
         self._found_numpy = None if self._numpy is None else self._numpy.get_state()
         self._began: object = None
         self._has_drawn = False
+        self._modules = 0
+        """The number of imported modules at the beginning."""
 
     def begin(self, series: int) -> None:
         source = f"{self._seed} {series}"
@@ -47,7 +49,7 @@ class Randomness:
         vars(uuid).update(dict.fromkeys(self._uuid_times))
         if self._numpy is not None:
             self._numpy.seed(random.Random(source).randrange(2**32))
-        self._has_drawn = False
+        self._has_drawn, self._modules = False, len(sys.modules)
         if self._began is None or series != self._series:
             # Other trials of the series begin with the same state, which is slow to read.
             self._series, self._began = series, self._state()
@@ -58,7 +60,12 @@ class Randomness:
         self._began = self._state()
 
     def has_drawn(self) -> bool:
-        """Return whether code has drawn numbers since the beginning; random bytes do not count."""
+        """Return whether code has drawn numbers since the beginning; random bytes do not count.
+
+        A module can draw numbers when it is imported, which happens in one trial only.
+        """
+        if len(sys.modules) != self._modules:
+            return False
         return self._has_drawn or self._state() != self._began
 
     def restore(self) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fastapi
@@ -22,7 +23,7 @@ import upstash_workflow.fastapi
 from qstash import AsyncQStash
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, History, KVServer, Queue
+from pytest_fakecloud import Cloud, ContractError, History, KVServer, Queue
 from pytest_fakecloud.explore.schedule import Schedule
 
 from .conftest import asgi_app, failure, holds, opened
@@ -69,6 +70,15 @@ def test_each_schedule_has_its_own_numbers(name: str) -> None:
     values = {Schedule.parse(text).series: value for text, value in first}
     assert len(set(values.values())) == len(values) > 4
     assert first[0] == first[1] == first[-1], "the undisturbed trial"
+
+
+def test_a_module_that_draws_when_it_is_imported_leads_to_no_other_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "drawing_module.py").write_text("import random\nNUMBER = random.random()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ContractError, match="numbers cannot happen in this code"):
+        _drawn(lambda: importlib.import_module("drawing_module").__name__)
 
 
 def test_identifiers_with_a_time_and_random_bits_depend_on_the_schedule() -> None:
