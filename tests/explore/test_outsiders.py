@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -174,48 +175,118 @@ def _application(kv: KVServer) -> FastAPI:
 def test_calls_through_a_running_client_of_an_application_are_those_of_the_request(
     cloud: Cloud, kv: KVServer, kind: str
 ) -> None:
-    def post(name: str) -> Callable[[], object]:
-        return lambda: client.post(f"/{kind}/{name}").status_code
+    def post() -> list[int]:
+        return [client.post(f"/{kind}/{name}").status_code for name in ("ann", "bob")]
 
-    clients = {"ann": post("ann"), "bob": post("bob")}
     with TestClient(_application(kv), raise_server_exceptions=False) as client:
-        story = failure(cloud, clients, broken).story
-        result = cloud.explore(clients, holds, budget=20)
-    lines = re.findall(r"(\w+): SET owner (\w+)", story)
-    assert lines == [("ann", "ann"), ("bob", "bob")]
+        story = failure(cloud, post, broken).story
+        result = cloud.explore(post, holds, budget=20)
+    assert re.findall(r"(\w+): SET owner ann .*SET owner bob", story) == ["post"]
     assert result.tried == 20
     if kind != "plain":
         loop = "the event loop of a running TestClient, which began before explore()"
         assert f"not explored: the order of calls in {loop}" in result.notes
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("kind", ["plain", "asynchronous", "protocol"])
-def test_trials_of_several_clients_of_a_running_application_repeat(
-    cloud: Cloud, kv: KVServer, kind: str, seed: int
+@pytest.mark.parametrize("late", ["ann", "bob"])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_several_clients_of_a_running_application_are_an_error(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch, kind: str, late: str
 ) -> None:
-    """The threads of the application, those that it starts later, and those of the fakes do not decide
-    which client is first, or whether a client has to wait.
-    """
-    trials: list[tuple[object, ...]] = []
+    """The error is the same whichever request reaches a fake first."""
+    monkeypatch.setattr(state, "_CHECKS", 2)
+    app, redis = FastAPI(), Redis(kv.url, kv.token, rest_retries=0)
+    gates: list[threading.Event] = []
+
+    def plain(name: str) -> None:
+        # The gate opens when the other request has been answered, or refused.
+        if name == late:
+            gates[-1].wait(10)
+        try:
+            redis.incr("n")
+        finally:
+            if name != late:
+                gates[-1].set()
+
+    async def asynchronous(name: str) -> None:
+        await asyncio.to_thread(plain, name)
+
+    app.post("/{name}")(plain if kind == "def" else asynchronous)
+    texts: list[str] = []
+    with TestClient(app, raise_server_exceptions=False) as web:
+        clients = {name: partial(web.post, f"/{name}") for name in ("ann", "bob")}
+        for _ in range(20):
+            gates.append(threading.Event())
+            texts.append(error(cloud, clients, holds))
+        assert web.post("/a/missing/page").status_code == 404, "the client still runs"
+    assert (
+        "several clients use the fakes through the event loop of a running TestClient" in texts[0]
+    )
+    assert "`with TestClient(app) as client:`" in texts[0]
+    assert set(texts) == {texts[0]}
+
+
+def test_several_threads_of_a_client_of_a_running_application_are_an_error(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    """Also if one ends before the other one uses a fake; threads that follow each other are none."""
+
+    def start(*names: str) -> None:
+        threads = [threading.Thread(target=web.post, args=(f"/protocol/{name}",)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def start_in_turn() -> None:
+        start("ann")
+        start("bob")
+
+    with TestClient(_application(kv), raise_server_exceptions=False) as web:
+        assert "several clients use the fakes" in error(cloud, lambda: start("ann", "bob"), holds)
+        assert cloud.explore(start_in_turn, holds, budget=2, trust=False).tried == 2
+
+
+def test_several_clients_of_a_pool_from_before_are_an_error(
+    cloud: Cloud, redis: Redis, pool: ThreadPoolExecutor
+) -> None:
+    def work() -> None:
+        pool.submit(redis.incr, "n").result()
+
+    text = error(cloud, {"ann": work, "bob": work}, holds)
+    assert (
+        "several clients use the fakes through a thread or an event loop that began before" in text
+    )
+    assert "start the thread, or the pool or the event loop that it belongs to, within" in text
+
+
+@pytest.mark.parametrize("block", ["with", "without"])
+@pytest.mark.parametrize("kind", ["plain", "protocol"])
+def test_trials_of_applications_that_clients_open_repeat(
+    cloud: Cloud, kv: KVServer, kind: str, block: str
+) -> None:
+    """As the error about several clients of a running application advises."""
+    app, trials = _application(kv), list[tuple[object, ...]]()
+    shared = TestClient(app, raise_server_exceptions=False)
+
+    def post(name: str) -> int:
+        with contextlib.ExitStack() as stack:
+            own = TestClient(app, raise_server_exceptions=False)
+            client = stack.enter_context(own) if block == "with" else shared
+            return client.post(f"/{kind}/{name}").status_code
 
     def check(history: History) -> None:
         trials.append((history.schedule, dict(history.results), kv.contents()))
 
-    def explored_once() -> list[tuple[object, ...]]:
+    def explored_once() -> tuple[int, list[tuple[object, ...]]]:
         trials.clear()
-        cloud.explore(clients, check, budget=12, seed=seed, trust=False)
-        return [*trials]
+        clients = {name: partial(post, name) for name in ("ann", "bob")}
+        result = cloud.explore(clients, check, budget=25, trust=False)
+        return result.orders, [*trials]
 
-    with TestClient(_application(kv), raise_server_exceptions=False) as client:
-        clients = {
-            name: lambda name=name: client.post(f"/{kind}/{name}").status_code
-            for name in ("ann", "bob")
-        }
-        first = explored_once()
-        assert len(first) > 12
-        for _ in range(2):
-            assert explored_once() == first
+    first = explored_once()
+    assert first[0] > 3, "the order of the calls is explored"
+    assert explored_once() == first
 
 
 @pytest.mark.parametrize("kinds", ["lose_response", "drop"])

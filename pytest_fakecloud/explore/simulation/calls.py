@@ -103,6 +103,7 @@ class Calls:
             if is_outside or (
                 not is_own_thread and self._state.carried() and not strand.real_waits
             ):
+                self._state.note_use_of_outsiders(strand)
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:

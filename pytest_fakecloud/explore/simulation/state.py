@@ -75,6 +75,25 @@ class Outsiders:
     def __bool__(self) -> bool:
         return bool(self._resting)
 
+    def shared(self) -> ContractError:
+        """Return the error for several clients that use the fakes through these threads."""
+        if any(thread.name.startswith(_PORTAL) for thread in self._resting):
+            place = "the event loop of a running TestClient"
+            advice = (
+                "open a TestClient within each explored function (`with TestClient(app) as client:`), "
+                "or use one without `with`: its requests run in an event loop of the explored client"
+            )
+        else:
+            place = "a thread or an event loop"
+            advice = (
+                "start the thread, or the pool or the event loop that it belongs to, within each "
+                "explored function"
+            )
+        return ContractError(
+            f"several clients use the fakes through {place} that began before explore(), which cannot "
+            f"decide the order of their calls there, so that two runs could differ: {advice}"
+        )
+
     def notes(self, thread: threading.Thread) -> bool:
         """Note that a thread uses the fakes; return whether it is one of these threads."""
         is_known = thread in self._resting
@@ -135,8 +154,12 @@ class Outsiders:
         return [*self._resting, *(thread for thread, helps in self._helpers.items() if helps)]
 
 
+_PORTAL = "asyncio-portal-"
+"""How the names of the threads begin in which a running TestClient has its event loop."""
+
+
 def _description(thread: threading.Thread) -> str:
-    if thread.name.startswith("asyncio-portal-"):
+    if thread.name.startswith(_PORTAL):
         return "the order of calls in the event loop of a running TestClient"
     return f"the thread {thread.name}"
 
@@ -236,6 +259,10 @@ class TrialState:
         """Local ports that threads use which began before the exploration."""
         self.left_ports: set[int] = set()
         """Local ports that threads use which work for a strand of an earlier trial."""
+        self._users_of_outsiders: set[Strand] = set()
+        """The strands whose calls threads made that are not explored, without those that had ended
+        before the latest strand began.
+        """
         self._names = {program.name for program in subject.programs}
         self._parkings = itertools.count(1)
         for program in subject.programs:
@@ -244,6 +271,9 @@ class TrialState:
             )
 
     def add(self, strand: Strand) -> Strand:
+        self._users_of_outsiders = {
+            user for user in self._users_of_outsiders if user.state != "ended"
+        }
         self.strands.append(strand)
         return strand
 
@@ -327,6 +357,14 @@ class TrialState:
         if is_of_a_strand(thread):
             raise Crash
         return False
+
+    def note_use_of_outsiders(self, strand: Strand) -> None:
+        """Note a strand whose call a thread makes that is not explored. End the trial with an error if
+        another strand could make calls at the same time: real time would decide their order.
+        """
+        self._users_of_outsiders.add(strand)
+        if len(self._users_of_outsiders) > 1 or len(self.subject.programs) > 1:
+            self.turns.fail(self.outsiders.shared())
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread; None if it waits for a thread that is not explored."""
