@@ -17,6 +17,7 @@ const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 
 const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
 // The width of the column of durations, and the most rows of a waterfall.
 const TOOK = 62, MOST_SPANS = 200;
+const NO_BARS = [];
 const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest: false};
 
 export class Trace {
@@ -43,21 +44,24 @@ export class Trace {
   // a new object, because the layout of a row is cached by object.
   show(report) {
     const first = !this.rows.length, anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
+    // Calls that arrive are appended, so what was computed of the rows before the first that differs stays: 10,000 rows take more than a frame.
+    const from = report.findings.length || String(report.fakes?.map(({name}) => name)) !== this.fake.dataset.names ? 0 : firstDifference(this.report.rows, report.rows);
     this.report = report;
-    [this.rows, this.byNumber] = prepare(report, this.known, this.options.numbered);
+    this.prepare(from);
     this.fillTools();
-    this.arrange();
+    this.arrange(from);
     if (first) this.follow();
     else if (this.number !== null) this.fillPane();
     if (!this.following && !first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
-    this.toEnd();
+    // While it follows, measure() has scrolled already.
+    if (!this.following || this.wanted.slowest) this.toEnd();
   }
 
   // While the timeline follows, it stays at its end, however its height changes. Scrolling up ends that, and reaching the end begins it again.
   toEnd() {
     if (!this.options.newest) return;
     if (this.following) { scrollTo(0, document.documentElement.scrollHeight); this.seen = this.rows.at(-1)?.row.number ?? 0; }
-    const newer = this.following ? 0 : this.shown.filter(({row}) => row.number > this.seen).length;
+    const newer = this.following ? 0 : this.shown.reduce((many, {row}) => many + (row.number > this.seen), 0);
     this.newer.hidden = !newer;
     this.newer.textContent = `${newer.toLocaleString("en")} newer ↓`;
   }
@@ -142,8 +146,34 @@ export class Trace {
     this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty, this.newer), this.border, this.pane));
   }
 
+  // Compute of each row from an index on the names of its lanes, the colour of the request it belongs to, and its label.
+  prepare(from) {
+    const {known, options: {numbered}} = this;
+    if (from) for (const one of this.rows.slice(from)) { this.byNumber.delete(one.row.number); this.matches.delete(one); }
+    else this.byNumber = new Map();
+    this.rows = this.rows.slice(0, from);
+    const {rows, byNumber} = this;
+    let hues = rows.at(-1)?.hues ?? 0;
+    for (let index = from; index < this.report.rows.length; index++) {
+      const row = this.report.rows[index], cause = byNumber.get(row.cause);
+      // Requests and attempts start a new colour, which the calls below them share.
+      const starts = row.kind === "request" || row.kind === "attempt";
+      let one = known.get(row);
+      if (!one) known.set(row, one = {row, toName: laneName(row.peer), failed: failedItems(row)});
+      const fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor), label = numbered ? index + 1 : row.number;
+      if (one.fromName !== fromName || one.label !== label) Object.assign(one, {fromName, label, layout: null});
+      one.index = index;
+      one.hue = starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0;
+      // Of this row and those before it: how many colours were begun, and how many rows have a problem.
+      one.hues = hues;
+      one.problems = (rows.at(-1)?.problems ?? 0) + isProblem(one);
+      byNumber.set(row.number, one);
+      rows.push(one);
+    }
+  }
+
   fillTools() {
-    const names = (this.report.fakes ?? []).map((fake) => fake.name), problems = this.rows.filter(isProblem).length;
+    const names = (this.report.fakes ?? []).map((fake) => fake.name), problems = this.rows.at(-1)?.problems ?? 0;
     if (String(names) !== this.fake.dataset.names) {
       const now = this.fake.value;
       this.fake.replaceChildren(el("option", {value: ""}, "All fakes"), ...names.map((name) => el("option", {value: name}, name)));
@@ -160,9 +190,11 @@ export class Trace {
   }
 
   // -- arranging: which rows are shown, and how high each is --------------------------------------
-  arrange() {
-    const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options;
-    const matches = new Set(rows.filter((one) => isWanted(one, wanted, search) && another?.(one.row) !== false));
+  // The matches among the rows before `from` are known.
+  arrange(from = 0) {
+    const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options, before = this.shown;
+    const matches = from ? this.matches : new Set();
+    for (let at = from; at < rows.length; at++) if (isWanted(rows[at], wanted, search) && another?.(rows[at].row) !== false) matches.add(rows[at]);
     // The causes of a match stay visible, so that nesting keeps its meaning.
     const context = new Set();
     if (matches.size < rows.length) {
@@ -171,32 +203,35 @@ export class Trace {
     this.matches = matches;
     this.shown = wanted.slowest ? [...matches].sort((one, other) => (other.row.took_us ?? -1) - (one.row.took_us ?? -1))
       : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
-    this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
+    const kept = from && !wanted.slowest ? firstDifference(before, this.shown) : 0, {lanes} = this;
+    this.lanes = lanesOf(this.shown, this.report.fakes ?? [], kept, lanes);
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
     this.leasts = this.lanes.map((name) => Math.min(LANE_MOST, Math.max(...partsOfName(withoutScheme(name)).map((part) => part.length)) * 6.6 + 4));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
     this.empty.hidden = this.shown.length > 0;
     this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
-    this.activate();
-    this.measure();
+    this.activate(this.lanes === lanes ? Math.max(0, kept - 1) : 0);
+    this.measure(kept);
   }
 
-  // Compute the bars that run past each row, and the bar that begins at it.
-  activate() {
-    const open = [];
-    this.shown.forEach((one, index) => {
+  // Compute the bars that run past each row, and the bar that begins at it. Those of the rows before `from` stay.
+  activate(from) {
+    const open = from ? this.shown[from].bars.slice() : [];
+    for (let index = from; index < this.shown.length; index++) {
+      const one = this.shown[index];
       while (open.length && open.at(-1).depth >= one.row.depth) open.pop();
-      one.bars = open.slice();
+      one.bars = open.length ? open.slice() : NO_BARS;
       one.starts = null;
       if (!this.wanted.slowest && (this.shown[index + 1]?.row.depth ?? 0) > one.row.depth) {
         one.starts = {lane: one.to, hue: one.hue, depth: one.row.depth};
         open.push(one.starts);
       }
-    });
+    }
   }
 
-  measure() {
+  // The items of the shown rows before `from` stay, unless the layout has changed.
+  measure(from = 0) {
     this.beside = this.root.clientWidth >= WIDE;
     this.root.classList.toggle("trace-beside", this.beside);
     this.root.classList.toggle("trace-open", this.number !== null);
@@ -216,23 +251,30 @@ export class Trace {
     this.root.classList.toggle("trace-narrow", this.narrow);
     // Number and time keep their columns beside open details. Only a phone has no room for them.
     this.timed = !this.narrow || width >= TIMED_LEAST;
-    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.probe.getBoundingClientRect().width / 20 || 7.6;
+    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.probe.getBoundingClientRect().width / 20 || 7.6, layout = [this.narrow, this.timed, room, advance].join(" ");
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
-    this.items = [];
-    this.places = new Map();
-    let y = 0, at = null;
-    this.shown.forEach((one, index) => {
+    const start = layout === this.layout ? from : 0, last = start ? this.items[this.places.get(this.shown[start - 1].row.number)] : null;
+    this.layout = layout;
+    if (last) for (const {key} of this.items.splice(this.places.get(last.key) + 1)) this.places.delete(key);
+    else [this.items, this.places] = [[], new Map()];
+    let y = last ? last.top + last.height : 0, at = last?.one.row.at_us ?? null;
+    for (let index = start; index < this.shown.length; index++) {
+      const one = this.shown[index];
       const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
       if (words) { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; }
-      one.parts = partsOf(one, this, Math.floor((room - GUIDE * one.bars.length) / advance));
-      one.height = one.parts.length * LINE + PAD;
+      // A call that arrives places all rows again, but breaks the lines of those only for which something has changed.
+      if (one.layout !== layout || one.indent !== one.bars.length || one.row.findings?.length) {
+        Object.assign(one, {layout, indent: one.bars.length});
+        one.parts = partsOf(one, this, Math.floor((room - GUIDE * one.bars.length) / advance));
+        one.height = one.parts.length * LINE + PAD;
+      }
       this.places.set(one.row.number, this.items.length);
       this.items.push({one, index: index + 1, key: one.row.number, top: y, height: one.height});
       y += one.height;
       at = one.row.at_us;
-    });
+    }
     this.list.style.height = `${y}px`;
     if (this.following && this.number === null && !this.wanted.slowest) this.toEnd();
     this.draw();
@@ -240,6 +282,9 @@ export class Trace {
 
   fillHeads() {
     let left = 0;
+    const shape = JSON.stringify([this.lanes, this.middles, this.time, this.took]);
+    if (shape === this.headed) return;
+    this.headed = shape;
     this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, this.took ? "time (UTC), took" : "time (UTC)"), ...this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
       left += width;
@@ -290,8 +335,7 @@ export class Trace {
   rowElement({one, height}) {
     const {row} = one;
     const text = el("div", {class: "trace-text"});
-    const guides = el("span", {class: "trace-guides"},
-      one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`})));
+    const guides = one.bars.length ? el("span", {class: "trace-guides"}, one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`}))) : null;
     for (const [name, part, answer] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), answer && el("span", {class: `trace-answer ${colour(one)}`}, answer)));
     const marks = [...(row.marks ?? []).map((mark) => `trace-${mark}`), !row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
     return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
@@ -306,7 +350,7 @@ export class Trace {
     const kind = row.ok && !one.failed ? "trace-good-arrow" : "trace-bad-arrow", right = one.to > one.from;
     const start = x(one.from) + (right ? 5 : -5), end = x(one.to) + (right ? -5 : 5), lost = row.outcome === "dropped" || row.outcome === "refused", stop = lost ? (start + end) / 2 : end;
     const bar = ({lane, hue: own}, from) => svg("rect", {class: "trace-bar", style: `--hue: ${HUES[own]}`, x: x(lane) - 4, y: from, width: 8, height: height - from});
-    return svg("svg", {width: this.across, height, class: "trace-lanes", "aria-hidden": "true"}, this.middles.map((at) => svg("line", {class: "trace-life", x1: at, x2: at, y1: 0, y2: height})),
+    return svg("svg", {width: this.across, height, class: "trace-lanes", "aria-hidden": "true"}, svg("path", {class: "trace-life", d: this.middles.map((at) => `M${at} 0v${height}`).join("")}),
       one.bars.map((each) => bar(each, 0)), one.starts && bar(one.starts, y - 4),
       one.from === one.to ? svg("circle", {class: kind, cx: x(one.to), cy: y, r: 4}) : [svg("line", {class: kind, style: hue, x1: start, x2: stop, y1: y, y2: y}),
         svg("path", {class: kind, style: hue, d: lost ? `M${stop - 4} ${y - 4}l8 8m0 -8l-8 8` : `M${stop} ${y}l${right ? -7 : 7} -4v8z`})]);
@@ -477,25 +521,13 @@ export class Trace {
 }
 
 // -- rows ---------------------------------------------------------------------------------------
-// Return for each row the names of its lanes, the colour of the request it belongs to, and its label; and a map by number.
-function prepare(report, known, numbered) {
-  const byNumber = new Map();
-  let hues = 0;
-  const rows = report.rows.map((row, index) => {
-    const cause = byNumber.get(row.cause);
-    // Requests and attempts start a new colour, which the calls below them share.
-    const starts = row.kind === "request" || row.kind === "attempt";
-    let one = known.get(row);
-    if (!one) known.set(row, one = {row, toName: laneName(row.peer), failed: failedItems(row)});
-    one.fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor);
-    one.index = index;
-    one.label = numbered ? index + 1 : row.number;
-    one.hue = starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0;
-    byNumber.set(row.number, one);
-    return one;
-  });
-  return [rows, byNumber];
+// The index of the first element that differs between two arrays.
+function firstDifference(before, after) {
+  let at = 0;
+  while (at < before.length && before[at] === after[at]) at++;
+  return at;
 }
+
 
 export function sourceOf(where) {
   const lines = (where.source ?? []).map(({line, text}) =>
@@ -555,14 +587,16 @@ function waterfallRows(all) {
   });
 }
 
-function lanesOf(rows, fakes) {
+function lanesOf(rows, fakes, from, before) {
+  const place = (one, lanes) => { one.from = lanes.indexOf(one.fromName); one.to = lanes.indexOf(one.toName); return one.from >= 0 && one.to >= 0; };
+  if (from && rows.slice(from).every((one) => place(one, before))) return before;
   const known = new Set();
   for (const one of rows) known.add(one.fromName).add(one.toName);
   const fakeNames = fakes.map((fake) => fake.name).filter((name) => known.has(name));
   const outside = [...known].filter((name) => !fakeNames.includes(name));
   const rank = (name) => ({test: 0, client: 1, application: 2}[name] ?? 3);
   const lanes = [...outside.filter((name) => rank(name) < 3).sort((a, b) => rank(a) - rank(b)), ...fakeNames, ...outside.filter((name) => rank(name) === 3)];
-  for (const one of rows) { one.from = lanes.indexOf(one.fromName); one.to = lanes.indexOf(one.toName); }
+  for (const one of rows) place(one, lanes);
   return lanes;
 }
 
@@ -636,7 +670,12 @@ function partsOf(one, {report, narrow, timed, options, byNumber}, columns) {
 
 const endsOf = ({fromName, toName}) => [...new Set([fromName, toName].map(withoutScheme))].join(" → ");
 
-const firstBelow = (items, y) => { const found = items.findIndex(({top, height}) => top + height >= y); return found < 0 ? items.length : found; };
+// The index of the first item that ends at or below a position. Items are in order, so a search halves them.
+function firstBelow(items, y) {
+  let from = 0, to = items.length;
+  while (from < to) { const middle = (from + to) >> 1; if (items[middle].top + items[middle].height >= y) to = middle; else from = middle + 1; }
+  return from;
+}
 
 // -- words and elements -------------------------------------------------------------------------
 export const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);

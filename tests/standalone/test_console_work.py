@@ -1142,6 +1142,7 @@ def fill_all(server: Server) -> None:
     """Add data to every fake, with retries, lag, a query, a run, a fault and a violation."""
     kv(server, "SET", "a-key-that-is-long:" + "x" * 80, "1", "EX", "60")
     kv(server, "HSET", "h", "field", "y" * 200)
+    kv(server, "PUBLISH", "news", "hello")
     kv(server, "XADD", "stream", "1-1", "item", "kettle")
     kv(server, "XGROUP", "CREATE", "stream", "readers", "0")
     kv(server, "XREADGROUP", "GROUP", "readers", "ada", "STREAMS", "stream", ">")
@@ -1470,6 +1471,27 @@ def test_a_touch_screen_selects_a_column_while_calls_arrive(browser: Any, server
     at(page, "fake/kv_server/commands", "#command")
     assert "Enter adds a line; Run runs all lines." in page.inner_text("#hint")
     context.close()
+
+
+def test_filters_are_not_written_into_the_address_of_another_page(page: Any) -> None:
+    at(page, "activity")
+    write = """async (place) => {
+        const {go} = await import("/console/dom.js");
+        location.hash = place;
+        go("#/activity?search=kettle", {replace: true});
+        return location.hash;
+    }"""
+    assert page.evaluate(write, "#/fake/kv_server/commands") == "#/fake/kv_server/commands"
+    assert page.evaluate(write, "#/activity/7") == "#/activity?search=kettle"
+
+
+GROWING = Path(__file__).parent.joinpath("js", "growing.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("seed", range(5, 8))
+def test_a_timeline_that_grows_is_as_if_drawn_whole(page: Any, seed: int) -> None:
+    at(page, "activity")
+    assert page.evaluate(GROWING, seed) > 50
 
 
 def test_what_was_said_of_a_fault_ends_when_the_fault_is_removed(page: Any, server: Server) -> None:

@@ -12,21 +12,34 @@ import {Trace, clockTime as time, isoDay} from "./trace.js";
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
-// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
-function inOrder(rows) {
-  const first = new Map(), sorted = rows.slice().sort((one, other) => one.began - other.began || one.number - other.number);
-  for (const row of sorted) first.set(row.number, first.get(row.cause) ?? row.at_us);
-  return sorted.sort((one, other) => first.get(one.number) - first.get(other.number));
+// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later. A few rows that arrive
+// are inserted, because to sort all of them with each call takes more than a frame.
+class InOrder {
+  all = []; rows = []; first = new Map();
+  with(all) {
+    let same = 0;
+    while (same < this.all.length && this.all[same] === all[same]) same++;
+    const gone = new Set(this.all.slice(same)), later = all.slice(same).sort((one, other) => one.began - other.began || one.number - other.number);
+    this.rows = gone.size ? this.rows.filter((row) => !gone.has(row)) : this.rows.slice();
+    for (const {number} of gone) this.first.delete(number);
+    for (const row of later) this.first.set(row.number, this.first.get(row.cause) ?? row.at_us);
+    const compare = (one, other) => this.first.get(one.number) - this.first.get(other.number) || one.began - other.began || one.number - other.number;
+    if (later.length > FEW) this.rows = this.rows.concat(later).sort(compare);
+    else for (const row of later) this.rows.splice(this.rows.findLastIndex((other) => compare(other, row) <= 0) + 1, 0, row);
+    this.all = all;
+    return this.rows;
+  }
 }
+const FEW = 500, CHART_EVERY_MS = 1000;
 
 export class ActivityPage {
   constructor(state) {
-    Object.assign(this, {state, values: {}, paused: null});
+    Object.assign(this, {state, values: {}, paused: null, order: new InOrder()});
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrange(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
     this.chart = el("div");
-    this.over = el("details", {class: "over-time", open: localStorage.getItem("calls over time") === "open", ontoggle: ({target}) => { localStorage.setItem("calls over time", target.open ? "open" : ""); this.trace.measure(); }}, el("summary", {}, "Calls over time"), this.chart);
+    this.over = el("details", {class: "over-time", open: localStorage.getItem("calls over time") === "open", ontoggle: ({target}) => { localStorage.setItem("calls over time", target.open ? "open" : ""); this.drawChart(); this.trace.measure(); }}, el("summary", {}, "Calls over time"), this.chart);
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
     this.nothing = el("div");
     this.place = el("div", {hidden: true});
@@ -34,7 +47,7 @@ export class ActivityPage {
     this.trace = new Trace(this.place, {
       newest: true,
       tools: [this.status, this.pause, this.span, this.over],
-      isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (own(HAS_STATUS, this.status.value)?.(row) ?? true),
+      isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
       onfilter: () => { this.drawChart(); this.keep(); },
       details: ({row}) => [this.openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, this.state().fakes), this.testCopies(row)],
       loading: () => journal.older,
@@ -44,7 +57,7 @@ export class ActivityPage {
     this.update = () => this.draw();
     journal.listeners.add(this.update);
   }
-  leave() { journal.listeners.delete(this.update); clearTimeout(this.timer); this.trace.destroy(); }
+  leave() { journal.listeners.delete(this.update); clearTimeout(this.timer); clearTimeout(this.planned); this.trace.destroy(); }
 
   // The HTTP archive, of the rows that are shown. A call without a row of its own is in the next row of its fake.
   async archive() {
@@ -110,6 +123,7 @@ export class ActivityPage {
   }
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
+    if (!this.over.open) return;
     const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
@@ -124,9 +138,12 @@ export class ActivityPage {
     if (all === this.shown && journal.older === this.older) return;
     Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
-    this.trace.show({rows: inOrder(all), findings: [], fakes});
-    // A chart that a pointer drags over stays.
-    if (!this.chart.querySelector(".span-columns:active, .span-pressed")) this.drawChart();
+    this.trace.show({rows: this.order.with(all), findings: [], fakes});
+    this.planned ??= setTimeout(() => {
+      this.planned = null;
+      // A chart that a pointer drags over stays.
+      if (!this.chart.querySelector(".span-columns:active, .span-pressed")) this.drawChart();
+    }, this.chart.firstChild ? CHART_EVERY_MS : 0);
     if (this.id !== undefined) this.select();
   }
 }

@@ -215,9 +215,12 @@ function decoded(part) { try { return decodeURIComponent(part); } catch { return
 // Encodes `parts`. Pass an id that the server has already encoded as {raw: id}.
 export const link = (parts, values = {}) => "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + query(values);
 
+const pageOf = (hash) => { const {parts} = read(hash); return String(parts.slice(0, parts[0] === "fake" ? 3 : 1)); };
 export function go(address, {replace = false} = {}) {
   if (address === location.hash) return;
   if (!replace) { location.hash = address; return; }
+  // A page writes its filters into its address a moment after the last keystroke. Until then, the reader may have gone to another page.
+  if (pageOf(address) !== pageOf(location.hash)) return;
   history.replaceState(null, "", address);
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
