@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from ..clients.node import need
-from ..clients.test_other_languages import files, node_folder, run, written
+from ..clients.test_other_languages import GO_SETTINGS, build_go, files, node_folder, run, written
 from ..harness import wait_until
 from .conftest import Server
 from .test_console import CHROMIUM, at, browser, fake, page, sent, window
@@ -132,7 +132,6 @@ def test_with_go(page: Any, rows: list[Any], tmp_path: Path) -> None:
     written_texts = texts(page, "Go", rows)
     for number, text in enumerate(written_texts):
         (folder / f"copied{number}_test.go").write_text(text, encoding="utf-8")
-    output = with_all_fakes(
-        "go", "test", "-v", "./...", cwd=folder, GOFLAGS="-mod=mod", GOTOOLCHAIN="local"
-    )
+    build_go(folder)
+    output = with_all_fakes("go", "test", "-v", "./...", cwd=folder, **GO_SETTINGS)
     assert output.count("--- PASS") == len(written_texts) == len(rows) - 2
