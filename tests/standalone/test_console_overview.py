@@ -34,7 +34,7 @@ def test_the_first_page_has_what_runs_happened_is_due_and_failed(page: Any, serv
     }
     parts["What happened last"].locator("tr", has_text="SET greeting hello").wait_for()
     assert fake(server, "kv_server")["url"] in parts["What runs"].inner_text()
-    assert "1 keys" in parts["What runs"].inner_text()
+    assert "1 key\t" in parts["What runs"].inner_text()
     assert "Nothing failed." in parts["What failed"].inner_text()
     parts["What is due next"].locator("button", has_text="Go there").click()
     parts["What failed"].locator("td", has_text="connection refused").wait_for()
@@ -126,3 +126,22 @@ def test_errors_are_grouped_with_advice(page: Any, server: Server) -> None:
     (grouped,) = (text for text in texts if "LPUSH" in text)
     assert "3" in grouped.split()
     assert "The token belongs to vector_index" in " ".join(texts)
+
+
+def test_failures_have_no_words_of_python(page: Any, server: Server) -> None:
+    silent = {"url": "https://silent.example/hook", "answer": "hang"}
+    server.ask("POST", "/fakes/queue/destinations", silent)
+    for url in ("https://app.example/hook", "https://silent.example/hook"):
+        sent(server, "queue", f"/v2/publish/{url}", Upstash_Retries="0", Upstash_Timeout="1s")
+    server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    at(page, "overview", "section[aria-label='What failed'] td")
+    overview = page.inner_text("main")
+    assert "no answer within the timeout" in overview
+    assert "no destination answers this address" in overview
+    at(page, "violations", ".violation")
+    violations = page.inner_text("main")
+    assert "no handler for POST https://app.example/hook" in violations
+    for name in ("Error", ".wsgi", "queue=", "destinations.respond"):
+        assert name not in overview + violations
+    page.click("summary:text-is('As a test with pytest reports it')")
+    assert ".wsgi(origin, app)" in page.inner_text("main")

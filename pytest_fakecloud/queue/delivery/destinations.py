@@ -179,8 +179,9 @@ class Sender:
             advice += f". {mismatch}"
         if self._report is not None:
             self._report(what, advice, delivery)
-        text = f"{what} {advice}"
-        return Outcome(exception=UnstubbedDestinationError(text), unstubbed=text, where="unstubbed")
+        # The service's answers quote `unstubbed`, to clients in any language, so it has no Python.
+        error = UnstubbedDestinationError(f"{what} {advice}")
+        return Outcome(exception=error, unstubbed=what, where="unstubbed")
 
 
 def route_to(table: Destinations, url: str) -> DestinationRoute | None:

@@ -19,6 +19,7 @@ _WORDS: Mapping[str, str] = {
     "SSLError": "the TLS connection failed",
     "SSLCertVerificationError": "the certificate of the server was not accepted",
     "SSLZeroReturnError": "the server closed the TLS connection",
+    "DestinationTimeoutError": "no answer within the timeout",
     "TimeoutError": "no answer within the timeout",
     "gaierror": "the name of the server was not found",
 }

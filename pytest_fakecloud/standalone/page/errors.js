@@ -4,13 +4,14 @@ import {count, el, link, number, own, short, table, when} from "./dom.js";
 
 // The error code of a Redis reply, or the status of a response.
 const codeOf = (row) => /^(?:\d{3} )?([A-Z]{3,}) /.exec(row.text.answer)?.[1] ?? (row.status ? String(row.status) : row.data.error ?? row.outcome);
+const TOO_SLOW = "Your application took longer than the timeout of the message.";
 const ADVICE = {
   WRONGPASS: (row) => row.data.token_of ? `The token belongs to ${row.data.token_of}: each fake has its own.` : "The token or password is not one of this fake. Copy it from Connect.",
   NOAUTH: () => "The client sent no password. Copy REDIS_URL from Connect.", NOPERM: () => "The user or the read-only token may not run this command.",
   WRONGTYPE: () => "The key holds a value of another type. Open the key, and its history.", NOSCRIPT: () => "The script was not loaded into this fake, or it was reset. Use EVAL, or load the script first.",
   401: (row) => row.data.token_of ? `The token belongs to ${row.data.token_of}: each fake has its own.` : "The token is not one of this fake. Copy it from Connect.",
   404: () => "The fake does not have this path, or what it names does not exist. Compare them with the documentation.", 429: () => "A limit was reached: one of the settings, or an injected fault.",
-  413: () => "The request is larger than the limit of the fake.", ConnectionRefusedError: () => "Start your application, or forward the address to where it listens: Destinations of the queue.", UnstubbedDestinationError: () => "Forward the address to your application, or answer it: Violations has both forms.", TimeoutError: () => "Your application took longer than the timeout of the message.", dropped: () => "An injected fault closed the connection.", null: () => "The destination did not answer. Open a row for the reason.",
+  413: () => "The request is larger than the limit of the fake.", ConnectionRefusedError: () => "Start your application, or forward the address to where it listens: Destinations of the queue.", UnstubbedDestinationError: () => "Forward the address to your application, or answer it: Violations has both forms.", DestinationTimeoutError: () => TOO_SLOW, TimeoutError: () => TOO_SLOW, dropped: () => "An injected fault closed the connection.", null: () => "The destination did not answer. Open a row for the reason.",
 };
 const adviceOf = (row) => row.faults.length ? "An injected fault answered. Remove it on the tab Faults of the fake." : own(ADVICE, codeOf(row))?.(row) ?? (row.kind === "attempt" ? "The destination failed. Open a row for its answer." : "");
 

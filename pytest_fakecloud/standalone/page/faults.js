@@ -42,7 +42,8 @@ export function sentence(one) {
 export class FaultsPage extends LivePage {
   constructor(fake) {
     const adding = el("div");
-    super(path(fake, "/faults"), (faults) => this.drawn(faults), adding);
+    super(path(fake, "/faults"), (faults) => this.drawn(faults));
+    this.node.append(adding);
     Object.assign(this, {fake, adding});
   }
   async go() {
@@ -76,6 +77,6 @@ export class FaultsPage extends LivePage {
       one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,
       act("Remove", `Remove the fault: ${sentence(one)}`, () => this.remove(`/${one.id}`))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => this.remove(), {question: "Remove all faults of this fake?"}) : null]
-      : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request.");
+      : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one below; it applies to the next request.");
   }
 }

@@ -210,7 +210,7 @@ const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g
 const channels = {
   list: "channels", noun: "channel", facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
   row: (one) => [short(one.name, 120), pill(one.kind), number(one.subscribers.length)],
-  tools: (fake) => publishForm(fake), below: (found, page) => [head("Messages as they are published"), messagesTable(published(page.fake))], version: () => entries.list.at(-1)?.number,
+  tools: (fake) => publishForm(fake), below: (found, page) => [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))], version: () => entries.list.at(-1)?.number,
   empty: () => empty("No subscribers.", "A channel appears here while a client subscribes to it. Messages that are published are listed below, whether somebody receives them or not."),
   detail: (one, page) => [title(one.name), table("subscribers", ["client", "name"], one.subscribers, (each) => [each.address, each.name || el("span", {class: "soft"}, "no name")]), one.kind === "pattern" ? null : publishForm(page.fake, one.name),
     head("Messages"), messagesTable(one.kind === "pattern" ? published(page.fake).filter(({words: [, to]}) => matchesGlob(one.name).test(to)) : published(page.fake, one.name))],

@@ -1,6 +1,6 @@
 // The first page: what runs and where to connect, what happened last, what is due next, and what failed.
 
-import {about, copyButton, el, link, micros, move, number, product, redraw, short, table, time, tools, when} from "./dom.js";
+import {about, copyButton, count, el, link, micros, move, number, product, redraw, short, table, time, tools, when} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
@@ -8,7 +8,7 @@ import {errorsElement} from "./errors.js";
 import {entries} from "./journal.js";
 
 const MOST = 6;
-const NOUNS = {keys: "keys", vectors: "vectors", topics: "topics", groups: "groups", messages: "messages", runs: "runs", schedules: "schedules"};
+const NOUNS = {keys: "key", vectors: "vector", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule"};
 const withShortIds = (text) => text.replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
 const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
 
@@ -29,22 +29,22 @@ export class OverviewPage {
   }
   running(fakes, lists) {
     return el("section", {"aria-label": "What runs"}, el("h2", {}, "What runs"), table("fakes", ["fake", "address", "holds", "recorded"], fakes, (fake) => {
-      const at = fakes.indexOf(fake), holds = Object.entries(NOUNS).filter(([name]) => lists[at][name]).map(([name, noun]) => `${number(lists[at][name])} ${noun}`).join(", ");
-      return [el("a", {href: link(["fake", fake.name])}, product(fake)), el("span", {class: "nowrap mono"}, fake.url, " ", copyButton(fake.url, `Copy the address of ${fake.name}`)), holds || "nothing yet", el("a", {href: link(["activity"], {fake: fake.name})}, `${number(entries.list.filter((row) => row.fake === fake.name).length)} rows`)];
+      const at = fakes.indexOf(fake), holds = Object.entries(NOUNS).filter(([name]) => lists[at][name]).map(([name, noun]) => count(lists[at][name], noun)).join(", ");
+      return [el("a", {href: link(["fake", fake.name])}, product(fake)), el("span", {class: "nowrap mono"}, fake.url, " ", copyButton(fake.url, `Copy the address of ${fake.name}`)), holds || "nothing yet", el("a", {href: link(["activity"], {fake: fake.name})}, count(entries.list.filter((row) => row.fake === fake.name).length, "row"))];
     }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {
     return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(withShortIds(row.text.what), 90)), el("span", {class: hasFailed(row) ? "bad" : "ok"}, short(withShortIds(row.text.answer), 60))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
-  due({now, due, count}) {
-    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, MOST), (one) => [about(micros(one.at) - micros(now)), time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 80)) : short(one.what, 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), count > MOST ? el("p", {class: "soft"}, `${number(count - MOST)} more are planned.`) : null]
+  due({now, due, count: many}) {
+    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, MOST), (one) => [about(micros(one.at) - micros(now)), time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 80)) : short(one.what, 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), many > MOST ? el("p", {class: "soft"}, `${number(many - MOST)} more are planned.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }
   failed(rows, violations, fakes) {
     const letters = fakes.filter((fake) => fake.dead_letters);
-    return el("section", {"aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), violations.length ? el("p", {}, el("a", {href: "#/violations"}, `${number(violations.length)} strict-mode ${violations.length === 1 ? "violation" : "violations"}`)) : null,
-      letters.map((fake) => el("p", {}, el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${number(fake.dead_letters)} dead ${fake.dead_letters === 1 ? "letter" : "letters"} of ${fake.name}`))),
+    return el("section", {"aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), violations.length ? el("p", {}, el("a", {href: "#/violations"}, count(violations.length, "strict-mode violation"))) : null,
+      letters.map((fake) => el("p", {}, el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
       rows.length ? errorsElement(rows, MOST) : violations.length || letters.length ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."));
   }
 }

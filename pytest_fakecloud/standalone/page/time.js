@@ -95,12 +95,13 @@ export const violationsPage = (state) => Object.assign(new LivePage("/violations
 const solved = new Map();
 
 function violation(all) {
-  const [{kind, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
+  const [{kind, what, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
   const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
     solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. Retry the `, el("a", {href: link(["fake", known.fake, "dead-letters"])}, "dead letters"), ", then dismiss this.") : null,
-    el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
+    el("p", {class: "mono"}, what), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
+    text === what ? null : el("details", {}, el("summary", {}, "As a test with pytest reports it"), el("p", {class: "mono"}, text)),
     tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}); card.remove(); })), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
   return card;
 }
