@@ -7,7 +7,7 @@ else; its head says what other modules have about single commands.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy as shallow_copy
 from difflib import get_close_matches
 from functools import cache, cached_property, partial, update_wrapper
@@ -370,11 +370,6 @@ def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
     return specs
 
 
-def _by_first_word(commands: Mapping[str, CommandSpec]) -> dict[bytes, CommandSpec]:
-    """Return the commands and containers, without subcommands, by the first word of a line."""
-    return {name.encode(): spec for name, spec in commands.items() if " " not in name}
-
-
 def _without(row: Row, options: Iterable[str]) -> Row:
     """Return a row for servers that lack options, each of which is after the name of its command."""
     start = f"{row.name} "
@@ -403,7 +398,6 @@ class Table:
             self.modules += (BUILT_IN_MODULE,)
         rows = ROWS.values() if version is None else self._rows_of(modules)
         self.commands = _specs_of(rows)
-        self._by_first_word = _by_first_word(self.commands)
 
     def of_vendor(self) -> Table:
         """Return the table of the vendor, which lacks what only stock servers have. Most of its specs
@@ -418,7 +412,6 @@ class Table:
             for name, spec in self.commands.items()
             if spec.only_in != "stock"
         }
-        table._by_first_word = _by_first_word(table.commands)
         return table
 
     def has(self, since: str) -> bool:
@@ -444,7 +437,8 @@ class Table:
         """Return the command or subcommand that ``line`` calls, or None if it is unknown. The name of a
         container alone is that of the container.
         """
-        spec = self._by_first_word.get(line[0].upper())
+        name = line[0].upper().decode("latin-1")
+        spec = None if " " in name else self.commands.get(name)
         if spec is not None and spec.subcommands is not None and len(line) > 1:
             return spec.subcommands.get(line[1].upper())
         return spec
