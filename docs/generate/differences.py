@@ -37,7 +37,7 @@ NEWEST = "8.10"
 """The latest version whose additions are known."""
 MISSING = {
     "7.2": Missing(("CLUSTER MYSHARDID",)),
-    "7.4": Missing(options=("CLIENT KILL MAXAGE",), others=("the field `watch` of `CLIENT LIST`",)),
+    "7.4": Missing(others=("the field `watch` of `CLIENT LIST`",)),
     "8.0": Missing(
         others=(
             "the commands of the built-in modules (`FT.*`, `TS.*`, `BF.*`, `CF.*`, `CMS.*`, `TOPK.*`, "

@@ -66,9 +66,9 @@ ARGUMENTS = {
     **_all(
         "integer",
         "bit bits client-id cluster-bus-port config-epoch count cursor db decrement destination-db "
-        "end-slot entries-added frequency index1 index2 len limit ms num-matches numdims numfields "
-        "numids numkeys numlocal numreplicas offset port protover rank slot start-slot ttl version "
-        "weight",
+        "end-slot entries-added frequency index1 index2 len limit maxage ms num-matches numdims "
+        "numfields numids numkeys numlocal numreplicas offset port protover rank slot start-slot ttl "
+        "version weight",
     ),
     **_all("pattern", "pattern"),
     **_all(

@@ -21,7 +21,7 @@ SHORTEST_DOUBLES = "doubles are printed with the fewest digits"
 
 LATER_OPTIONS = {
     "ZRANK WITHSCORE": "7.2.0", "ZREVRANK WITHSCORE": "7.2.0",
-    "HSCAN NOVALUES": "7.4.0",
+    "CLIENT KILL MAXAGE": "7.4.0", "HSCAN NOVALUES": "7.4.0",
     "BITOP ANDOR": "8.2.0", "BITOP DIFF": "8.2.0", "BITOP DIFF1": "8.2.0", "BITOP ONE": "8.2.0",
     "XADD ACKED": "8.2.0", "XADD DELREF": "8.2.0", "XADD KEEPREF": "8.2.0",
     "XTRIM ACKED": "8.2.0", "XTRIM DELREF": "8.2.0", "XTRIM KEEPREF": "8.2.0",

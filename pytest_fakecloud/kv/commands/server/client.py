@@ -239,7 +239,11 @@ def client_list(session: Session, args: Args) -> Reply:
 
 @command("CLIENT KILL")
 def client_kill(session: Session, args: Args) -> Reply:
-    """Close connections that match an address or filters."""
+    """Close connections that match an address or filters.
+
+    MAXAGE matches connections that are older than a number of seconds, which is at least 1; another
+    number is out of range (decided here).
+    """
     by_address = len(args) == 1
     words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
     filters: list[Filter] = []
@@ -263,6 +267,9 @@ def _kill_filter(session: Session, word: bytes, value: bytes) -> Filter:
     if word == b"ID":
         wanted = parse_int(value, 1, I64_MAX, errors.CLIENT_KILL_ID)
         return lambda other: other.id == wanted
+    if word == b"MAXAGE":
+        youngest_us = session.engine.execution.now_us - parse_int(value, 1, I64_MAX) * 1_000_000
+        return lambda other: other.created_us < youngest_us
     if word == b"TYPE":
         return _type_filter(value)
     if word == b"ADDR":
