@@ -67,7 +67,6 @@ MISSING = {
         ),
     ),
     "8.8": Missing(
-        options=("JSON.SET FPHA",),
         others=(
             "notifications about fields (the letters `S`, `T`, `I` and `V` of "
             "`notify-keyspace-events`)",

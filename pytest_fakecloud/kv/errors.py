@@ -359,6 +359,7 @@ JSON_NOT_AT_ROOT = b"ERR new objects must be created at the root"
 JSON_NOT_STATIC = b"ERR Err wrong static path"
 JSON_OUT_OF_BOUNDS = b"ERR index out of bounds"
 JSON_OPERAND = b"ERR expected a number"
+JSON_OUT_OF_RANGE = b"ERR value out of range"
 JSON_NOT_FINITE = b"ERR result is not a number"
 JSON_TOO_DEEP = b"ERR the document would be nested too deeply"
 invalid_json_path = Template("ERR invalid path: <reason>")

@@ -35,7 +35,9 @@ from ..table.registry import Args, command, variant
 from ..table.versions import ANY_OF_SEVERAL, NO_EMPTY_DOCUMENTS
 from ..values.json import (
     DEEPEST,
+    FLOAT_TYPES,
     TYPE_WORDS,
+    FloatType,
     JsonError,
     JsonValue,
     Layout,
@@ -44,9 +46,10 @@ from ..values.json import (
     equal,
     merge,
     parse_json,
+    with_float_arrays,
     write_json,
 )
-from .arguments import arity_error, only_option
+from .arguments import arity_error, choice, parse_options
 
 if TYPE_CHECKING:
     from ..values.json_path import Location, Parts, Path
@@ -320,12 +323,35 @@ def _without_lost_locations(document: JsonValue, write: _Write) -> _Write:
     return write._replace(locations=list(filter(is_possible, write.locations)))
 
 
+def _set_options(session: Session, args: Args) -> tuple[bytes, FloatType | None]:
+    """Return the condition of JSON.SET, which may be empty, and the type that FPHA names."""
+    condition, float_type = b"", None
+    for word, values in parse_options(args, 0, session.command.option_sizes):
+        if word == b"FPHA" and float_type is None:
+            float_type = FLOAT_TYPES[choice(values, FLOAT_TYPES)]
+        elif word != b"FPHA" and not condition:
+            condition = word
+        else:
+            raise CommandError(errors.SYNTAX)
+    return condition, float_type
+
+
 @command("JSON.SET")
 def json_set(session: Session, args: Args) -> Reply:
-    """Set the value at a path of a document, or create the document."""
+    """Set the value at a path of a document, or create the document.
+
+    FPHA is the type of floating-point numbers in arrays of numbers. Decided here: the arrays concerned
+    contain at least one number with a fraction or an exponent, a number is rounded to the nearest one
+    of the type and shown as a double, and later commands that change an array do not round.
+    """
     key, path = args[0], read_path(session, args[1])
-    condition = only_option(session, args[3:])
+    condition, float_type = _set_options(session, args[3:])
     value = read_value(args[2])
+    if float_type is not None:
+        try:
+            value = with_float_arrays(value, float_type)
+        except OverflowError:
+            raise CommandError(errors.JSON_OUT_OF_RANGE) from None
     document = find_document(session, key)
     if document is None:
         if not path.is_root:

@@ -30,7 +30,7 @@ LATER_OPTIONS = {
     "XREADGROUP CLAIM": "8.4.0",
     "XADD IDMP": "8.6.0", "XADD IDMPAUTO": "8.6.0",
     "ZINTER COUNT": "8.8.0", "ZINTERSTORE COUNT": "8.8.0",
-    "ZUNION COUNT": "8.8.0", "ZUNIONSTORE COUNT": "8.8.0",
+    "ZUNION COUNT": "8.8.0", "ZUNIONSTORE COUNT": "8.8.0", "JSON.SET FPHA": "8.8.0",
     "SCAN WITHTYPE": VENDOR,
 }  # fmt: skip
 """The first version that has an option word, which came later than its command."""
@@ -44,7 +44,7 @@ ONLY_STOCK = frozenset({
     ENTRIES_READ_BELOW_ADDED, FILTERS_WITH_IN, IDEMPOTENT_PRODUCERS, RELEASED_ENTRIES,
     "VSIM WITHATTRIBS", "VSIM EPSILON",
     "XREADGROUP CLAIM", "XADD IDMP", "XADD IDMPAUTO", "ZINTER COUNT", "ZINTERSTORE COUNT",
-    "ZUNION COUNT", "ZUNIONSTORE COUNT",
+    "ZUNION COUNT", "ZUNIONSTORE COUNT", "JSON.SET FPHA",
 })  # fmt: skip
 """The option words and behaviours that stock servers of a version have, and the vendor does not."""
 

@@ -217,6 +217,51 @@ TYPE_WORDS = {
 """The names of types that JSON.TYPE reports."""
 
 
+class FloatType(NamedTuple):
+    """A binary floating-point format for the numbers of an array."""
+
+    precision: int
+    """The number of significant bits."""
+    least_exponent: int
+    """The exponent of the smallest normal number, whose significand is between 0.5 and 1."""
+    largest: float
+
+    def rounded(self, number: float) -> float:
+        """Return the nearest number of the type; raise ``OverflowError`` if it does not fit."""
+        exponent = max(math.frexp(number)[1], self.least_exponent)
+        last_bit = math.ldexp(1.0, max(exponent - self.precision, -1074))
+        nearest = round(number / last_bit, 0) * last_bit
+        if abs(nearest) > self.largest:
+            raise OverflowError(number)
+        return nearest
+
+
+FLOAT_TYPES = {
+    b"FP16": FloatType(11, -13, 65504.0),
+    b"BF16": FloatType(8, -125, (2 - 2.0**-7) * 2.0**127),
+    b"FP32": FloatType(24, -125, (2 - 2.0**-23) * 2.0**127),
+    b"FP64": FloatType(53, -1021, math.ldexp(1 - 2.0**-53, 1024)),
+}
+"""The types that the option FPHA of JSON.SET names."""
+
+
+def with_float_arrays(value: Json, float_type: FloatType) -> Json:
+    """Return a value whose arrays of floating-point numbers have numbers of a type.
+
+    Such an array consists of numbers, of which at least one is no integer. All others stay as they
+    are, as do numbers outside of arrays. Raise ``OverflowError`` for a number that does not fit.
+    """
+    kind = value.__class__
+    if kind is dict:
+        return {name: with_float_arrays(item, float_type) for name, item in value.items()}
+    if kind is not list:
+        return value
+    kinds = {item.__class__ for item in value}
+    if float in kinds and kinds <= {int, float}:
+        return [float_type.rounded(float(item)) for item in value]
+    return [with_float_arrays(item, float_type) for item in value]
+
+
 def copy_json(value: Json) -> Json:
     kind = value.__class__
     if kind is dict:

@@ -43,7 +43,8 @@ ZRANK z a WITHSCORE|ZREVRANK z a WITHSCORE|SET k v ifeq a|ZRANK z a WITHSCORE mo
 ONLY_STOCK_WORDS = """\
 XADD s IDMP p 1 * a b|XADD s IDMPAUTO p * a b|XREADGROUP GROUP g c CLAIM 5 STREAMS s >
 ZINTER 1 z AGGREGATE COUNT|ZINTERSTORE d 1 z AGGREGATE COUNT|ZUNION 1 z AGGREGATE COUNT
-ZUNIONSTORE d 1 z AGGREGATE COUNT|VSIM v ELE a WITHATTRIBS|VSIM v ELE a EPSILON 1"""
+ZUNIONSTORE d 1 z AGGREGATE COUNT|VSIM v ELE a WITHATTRIBS|VSIM v ELE a EPSILON 1
+JSON.SET j $ 1 FPHA FP16"""
 LINES = [line.split() for line in WORDS.replace("\n", "|").split("|")]
 ONLY_STOCK_LINES = [line.split() for line in ONLY_STOCK_WORDS.replace("\n", "|").split("|")]
 SETTING = ["HSET h f v", "XADD s 1-1 a b", "XGROUP CREATE s g 0", "ZADD z 1 a", "SET k v"]
@@ -76,7 +77,7 @@ def test_the_vendor_knows_them(stock: Run, line: list[str]) -> None:
         stock(*line)
 
 
-@pytest.mark.dialect("redis", version=NEWEST)
+@pytest.mark.dialect("redis", version=NEWEST, modules=["ReJSON"])
 @pytest.mark.parametrize("line", ONLY_STOCK_LINES, ids=" ".join)
 def test_the_latest_stock_server_knows_what_the_vendor_lacks(stock: Run, line: list[str]) -> None:
     stock(*line)
