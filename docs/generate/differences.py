@@ -68,8 +68,6 @@ MISSING = {
     ),
     "8.8": Missing(
         others=(
-            "notifications about fields (the letters `S`, `T`, `I` and `V` of "
-            "`notify-keyspace-events`)",
             "the fields `read-events`, `parse-batch-cmd-sum` and `parse-batch-cnt` of `CLIENT LIST`",
             "the parameters `slowlog-entry-max-argc` and `slowlog-entry-max-string-len`",
         ),

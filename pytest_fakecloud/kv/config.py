@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -20,7 +20,7 @@ from .algorithms.glob import matcher
 from .errors import CommandError
 from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
 from .table.registry import EVERYTHING, Table
-from .table.versions import LATER_PARAMETERS
+from .table.versions import FIELD_EVENTS, LATER_PARAMETERS
 
 Parser: TypeAlias = Callable[[str], str]
 """Returns the value to store, given the value that a client sent.
@@ -273,13 +273,21 @@ ALL_EVENTS = "g$lshzxetd"
 """The event classes that the letter ``A`` selects."""
 
 
-def event_classes(value: str) -> str:
-    """Return the letters of event classes in the order of Redis, with ``A`` for all of them."""
-    if not set(value) <= set("A" + ALL_EVENTS + "KEmn"):
+FIELD_LETTERS = "STIV"
+"""The letters for notifications about fields, which the letter ``A`` does not select."""
+
+
+def event_classes(value: str, others: str = "") -> str:
+    """Return the letters of event classes in the order of Redis, with ``A`` for all of them. The letters
+    in ``others`` are also valid, and come last.
+    """
+    if not set(value) <= set("A" + ALL_EVENTS + "KEmn" + others):
         raise ValueError(errors.CONFIG_EVENTS)
     chosen = set(value.replace("A", ALL_EVENTS))
     first = "A" if chosen >= set(ALL_EVENTS) else ALL_EVENTS
-    return "".join(letter for letter in first + "nKEm" if letter == "A" or letter in chosen)
+    return "".join(
+        letter for letter in first + "nKEm" + others if letter == "A" or letter in chosen
+    )
 
 
 # -- parameters ------------------------------------------------------------------------------------
@@ -463,7 +471,7 @@ class Config:
         debug_command: bool = False,
         is_cluster: bool = False,
     ) -> None:
-        self._own = _VENDOR if dialect == "vendor" else PARAMETERS
+        self._own = _VENDOR if dialect == "vendor" else _stock_parameters(table)
         # All servers share this dictionary until a parameter is first changed.
         self._texts = _defaults(dialect, table)
         if debug_command:
@@ -561,6 +569,14 @@ class Config:
 
 
 @cache
+def _stock_parameters(table: Table) -> Mapping[str, Parameter]:
+    """Return all parameters, with the values that a stock server of some version accepts."""
+    if not table.knows[FIELD_EVENTS]:
+        return PARAMETERS
+    parse = partial(event_classes, others=FIELD_LETTERS)
+    return PARAMETERS | {"notify-keyspace-events": Parameter("", parse)}
+
+
 def _defaults(dialect: str, table: Table) -> Mapping[str, str]:
     own = _VENDOR if dialect == "vendor" else PARAMETERS
     later = {name for name, since in LATER_PARAMETERS.items() if not table.has(since)}

@@ -25,7 +25,6 @@ from .arguments import (
     parse_conditions,
     parse_random,
     parse_set_options,
-    remove_all,
     scan_collection,
 )
 from .string import incremented, incremented_float
@@ -46,6 +45,8 @@ def hset(session: Session, args: Args) -> Reply:
     for at in range(1, len(args), 2):
         added += value.set(args[at], args[at + 1])
     session.db.touch(args[0], "hset")
+    if session.db.notify_fields is not None:
+        session.db.announce_fields(args[0], args[1::2], "hset")
     return added
 
 
@@ -64,6 +65,7 @@ def hsetnx(session: Session, args: Args) -> Reply:
         return 0
     value.set(args[1], args[2])
     session.db.touch(args[0], "hset")
+    session.db.announce_fields(args[0], [args[1]], "hset")
     return 1
 
 
@@ -107,12 +109,19 @@ def hstrlen(session: Session, args: Args) -> Reply:
 @command("HDEL")
 def hdel(session: Session, args: Args) -> Reply:
     """Delete hash fields and return the number that existed."""
-    return remove_all(session, args, kind=HashValue)
+    value = get_or_empty(session, args[0], HashValue)
+    removed = [field for field in args[1:] if value.remove(field)]
+    if removed:
+        session.db.touch(args[0])
+        session.db.announce_fields(args[0], removed)
+        session.db.remove_if_empty(args[0])
+    return len(removed)
 
 
 def _store_number(session: Session, args: Args, number: bytes) -> None:
     session.db.get_or_create(args[0], HashValue).set(args[1], number, keep_ttl=True)
     session.db.touch(args[0])
+    session.db.announce_fields(args[0], [args[1]])
 
 
 @command("HINCRBY")
@@ -202,10 +211,14 @@ def _result_per_field(
     return value, [result(value, field) if field in value.fields else -2 for field in fields]
 
 
-def _note_change(session: Session, key: bytes, value: HashValue, *events: str) -> None:
+def _note_change(
+    session: Session, key: bytes, value: HashValue, events: Mapping[str, list[bytes]]
+) -> None:
+    """Report a change of fields or their expiry, with the events, each of which has its fields."""
     session.db.note_fields(key, value)
-    for event in events:
+    for event, fields in events.items():
         session.db.touch(key, event)
+        session.db.announce_fields(key, fields, event)
     session.db.remove_if_empty(key)
 
 
@@ -236,8 +249,12 @@ def hexpire(session: Session, args: Args) -> Reply:
         return 1 if _expire_or_remove(session, value, field, at_ms) else 2
 
     value, results = _result_per_field(session, args[0], fields, expire)
-    events = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
-    _note_change(session, args[0], value, *events)
+    events: dict[str, list[bytes]] = {}
+    for number, event in ((1, "hexpire"), (2, "hexpired")):
+        if number in results:
+            pairs = zip(fields, results, strict=True)
+            events[event] = [field for field, result in pairs if result == number]
+    _note_change(session, args[0], value, events)
     return results
 
 
@@ -249,7 +266,9 @@ def hpersist(session: Session, args: Args) -> Reply:
         session, args[0], fields, lambda value, field: 1 if value.persist(field) else -1
     )
     if 1 in results:
-        _note_change(session, args[0], value, "hpersist")
+        pairs = zip(fields, results, strict=True)
+        persisted = [field for field, result in pairs if result == 1]
+        _note_change(session, args[0], value, {"hpersist": persisted})
     return results
 
 
@@ -285,11 +304,13 @@ def hgetdel(session: Session, args: Args) -> Reply:
     fields = _read_fields(args, 1)
     value = get_or_empty(session, args[0], HashValue)
     results: list[Reply] = []
+    removed: list[bytes] = []
     for field in fields:
         results.append(value.fields.get(field))
-        value.remove(field)
-    if any(result is not None for result in results):
-        _note_change(session, args[0], value, "hdel")
+        if value.remove(field):
+            removed.append(field)
+    if removed:
+        _note_change(session, args[0], value, {"hdel": removed})
     return results
 
 
@@ -309,17 +330,19 @@ def hgetex(session: Session, args: Args) -> Reply:
     value = get_or_empty(session, args[0], HashValue)
     at_ms = _expires_at(session, set_options)
     results: list[Reply] = []
-    event = ""
+    event, changed = "", []
     for field in fields:
         results.append(value.fields.get(field))
         if field not in value.fields:
             continue
         if at_ms is not None:
             event = "hexpire" if _expire_or_remove(session, value, field, at_ms) else "hexpired"
+            changed.append(field)
         elif set_options.ttl_word == b"PERSIST" and value.persist(field):
             event = "hpersist"
+            changed.append(field)
     if event:
-        _note_change(session, args[0], value, event)
+        _note_change(session, args[0], value, {event: changed})
     return results
 
 
@@ -347,5 +370,5 @@ def hsetex(session: Session, args: Args) -> Reply:
     events = ["hset"]
     if at_ms is not None:
         events += ["hexpire"] if at_ms > session.now_ms else ["hexpire", "hexpired"]
-    _note_change(session, key, value, *events)
+    _note_change(session, key, value, dict.fromkeys(events, pairs[::2]))
     return 1

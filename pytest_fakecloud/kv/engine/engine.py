@@ -584,6 +584,14 @@ class KVEngine:
             keyspace.index, key, self.execution.event if event is None else event
         )
 
+    def _publish_fields(
+        self, keyspace: Keyspace, key: bytes, event: str | None, fields: list[bytes]
+    ) -> None:
+        """Publish the fields of an event: None for that of the running command."""
+        self.notifications.publish_fields(
+            keyspace.index, key, self.execution.event if event is None else event, fields
+        )
+
     def _plan_expiry(self) -> None:
         """Set a timer for the next expiry, so that its effect does not need an access to the key, and
         for the next retry of a blocked command.
@@ -740,8 +748,10 @@ class KVEngine:
     def follow_config(self) -> None:
         self.notifications.enable(self.config.text("notify-keyspace-events"))
         publish = partial(KVEngine._publish_event, weakref.proxy(self))
+        publish_fields = partial(KVEngine._publish_fields, weakref.proxy(self))
         for keyspace in self.databases:
             keyspace.notify = publish if self.notifications else None
+            keyspace.notify_fields = publish_fields if self.notifications.include_fields else None
         self._plan_expiry()
         self._plan_disconnect()
         number = self.config.number

@@ -152,6 +152,8 @@ class Keyspace:
         """Keys that changed since their sizes were added up; None until sizes are first requested."""
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
         """Function that receives keyspace events. Only set together with ``ready``."""
+        self.notify_fields: Callable[[Keyspace, bytes, str | None, list[bytes]], None] | None = None
+        """Function that receives the fields of the events of hashes; None while these are not wanted."""
         self.indexes: Indexes | None = None
         """Search indexes, updated while ``ready`` is set; None until the first index is created."""
         self._order: ScanOrder | None = None
@@ -346,6 +348,11 @@ class Keyspace:
         if self.notify is not None:
             self.notify(self, key, event)
 
+    def announce_fields(self, key: bytes, fields: list[bytes], event: str | None = None) -> None:
+        """Publish which fields a keyspace event of a hash is about, after the event itself."""
+        if self.notify_fields is not None:
+            self.notify_fields(self, key, event, fields)
+
     def remove_if_empty(self, key: bytes) -> None:
         value = self.values.get(key)
         if value is not None and not value:
@@ -473,12 +480,14 @@ class Keyspace:
         if self.volatile.get(key, self.execution.now_ms + 1) > self.execution.now_ms:
             return False
         value: HashValue = self.values[key]
-        value.remove_expired(self.execution.now_ms)
+        expired = value.remove_expired(self.execution.now_ms)
         if value.fields:
             self.note_fields(key, value)
             self.touch(key, "hexpired")
+            self.announce_fields(key, expired, "hexpired")
             return False
         self.announce(key, "hexpired")
+        self.announce_fields(key, expired, "hexpired")
         self._expire(key, "del")
         return True
 

@@ -5,14 +5,19 @@ is all but ``m`` and ``n``) and channels. ``K`` selects ``__keyspace@<db>__:<key
 are event names; ``E`` selects ``__keyevent@<db>__:<event>``, whose messages are keys. Names and
 order of the events were observed on Redis 7.0, those of field expiry on Valkey 9.1. Those of JSON
 and vector commands are decided here.
+
+From Redis 8.8 on, the letters ``S``, ``T``, ``I`` and ``V`` select channels about the changed fields of
+hashes (documentation). A length before a key or a field is its number of bytes, the event is that of
+the keyspace event, and the messages follow those of ``K`` and ``E`` in this order (decided here: the
+documentation's example has other lengths, and no order).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..algorithms.glob import matcher
-from ..config import ALL_EVENTS, Config
+from ..config import ALL_EVENTS, FIELD_LETTERS, Config
 from ..reply import Push, PushKind
 from ..table.registry import CommandSpec
 from .keyspace import Keyspace
@@ -141,7 +146,11 @@ class Notifications:
         self._letters: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self._letters & {"K", "E"})
+        return bool(self._letters & {"K", "E"}) or self.include_fields
+
+    @property
+    def include_fields(self) -> bool:
+        return not self._letters.isdisjoint(FIELD_LETTERS)
 
     @property
     def include_expiry(self) -> bool:
@@ -158,6 +167,30 @@ class Notifications:
             self._send(b"__keyspace@%d__:%b" % (database, key), text)
         if "E" in self._letters:
             self._send(b"__keyevent@%d__:%b" % (database, text), key)
+
+    def publish_fields(
+        self, database: int, key: bytes, event: str, fields: Iterable[bytes]
+    ) -> None:
+        """Publish an event of a hash with the fields that it is about."""
+        letters = self._letters
+        if _CLASS_OF.get(event) not in letters:
+            return
+        text, listed = event.encode(), b",".join(map(_with_length, fields))
+        if "S" in letters:
+            self._send(b"__subkeyspace@%d__:%b" % (database, key), b"%b|%b" % (text, listed))
+        if "T" in letters:
+            message = b"%b|%b" % (_with_length(key), listed)
+            self._send(b"__subkeyevent@%d__:%b" % (database, text), message)
+        # A line break separates the key and the field, so no channel is for a key that contains one.
+        if "I" in letters and b"\n" not in key:
+            for field in fields:
+                self._send(b"__subkeyspaceitem@%d__:%b\n%b" % (database, key, field), text)
+        if "V" in letters:
+            self._send(b"__subkeyspaceevent@%d__:%b|%b" % (database, text, key), listed)
+
+
+def _with_length(name: bytes) -> bytes:
+    return b"%d:%b" % (len(name), name)
 
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})

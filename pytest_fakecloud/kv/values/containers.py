@@ -247,9 +247,9 @@ class HashValue(Listpacked):
         """Remove the TTL of a field; return whether it had one."""
         return self.expires.pop(field, None) is not None
 
-    def remove_expired(self, now_ms: int) -> None:
-        for field in self.expires.due(now_ms):
-            self.remove(field)
+    def remove_expired(self, now_ms: int) -> list[bytes]:
+        """Remove the fields whose time has come, and return them."""
+        return [field for field in self.expires.due(now_ms) if self.remove(field)]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` fields."""
