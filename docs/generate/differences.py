@@ -61,10 +61,7 @@ MISSING = {
         (
             "HOTKEYS GET", "HOTKEYS HELP", "HOTKEYS RESET", "HOTKEYS START", "HOTKEYS STOP",
         ),
-        others=(
-            "the policies `allkeys-lrm` and `volatile-lrm`",
-            "the parameter `key-memory-histograms`",
-        ),
+        others=("the parameter `key-memory-histograms`",),
     ),
     "8.8": Missing(
         others=(

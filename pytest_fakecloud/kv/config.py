@@ -20,7 +20,7 @@ from .algorithms.glob import matcher
 from .errors import CommandError
 from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
 from .table.registry import EVERYTHING, Table
-from .table.versions import FIELD_EVENTS, LATER_PARAMETERS
+from .table.versions import FIELD_EVENTS, LATER_PARAMETERS, LEAST_RECENTLY_MODIFIED
 
 Parser: TypeAlias = Callable[[str], str]
 """Returns the value to store, given the value that a client sent.
@@ -571,10 +571,14 @@ class Config:
 @cache
 def _stock_parameters(table: Table) -> Mapping[str, Parameter]:
     """Return all parameters, with the values that a stock server of some version accepts."""
-    if not table.knows[FIELD_EVENTS]:
-        return PARAMETERS
-    parse = partial(event_classes, others=FIELD_LETTERS)
-    return PARAMETERS | {"notify-keyspace-events": Parameter("", parse)}
+    parameters = PARAMETERS
+    if table.knows[FIELD_EVENTS]:
+        parse: Parser = partial(event_classes, others=FIELD_LETTERS)
+        parameters = parameters | {"notify-keyspace-events": Parameter("", parse)}
+    if table.knows[LEAST_RECENTLY_MODIFIED]:
+        parse = word_in(*_POLICIES, "volatile-lrm", "allkeys-lrm")
+        parameters = parameters | {"maxmemory-policy": Parameter("noeviction", parse)}
+    return parameters
 
 
 def _defaults(dialect: str, table: Table) -> Mapping[str, str]:

@@ -528,6 +528,7 @@ class KVEngine:
             or self.tracking
             or self.notifications
             or self._measures_keys
+            or self.config.text("maxmemory-policy").endswith("lrm")
             or any(keyspace.indexes is not None for keyspace in self.databases)
         )
         for keyspace in self.databases:
@@ -766,13 +767,20 @@ class KVEngine:
         self.follow_policy()
 
     def follow_policy(self) -> None:
-        """Count accesses of keys if the eviction policy needs them, otherwise forget the counters."""
-        counts = self.config.text("maxmemory-policy").endswith("lfu")
+        """Count accesses of keys, or note when keys are modified, if the eviction policy needs that.
+        Otherwise forget the counters and the times.
+        """
+        policy = self.config.text("maxmemory-policy")
+        counts, modifications = policy.endswith("lfu"), policy.endswith("lrm")
         for keyspace in self.databases:
             if not counts:
                 keyspace.frequencies = None
             elif keyspace.frequencies is None:
                 keyspace.frequencies = Frequencies(self.config, self.random)
+            if not modifications:
+                keyspace.modified = None
+            elif keyspace.modified is None:
+                keyspace.modified = dict(keyspace.accessed)
 
     def reset_statistics(self) -> None:
         self.statistics.reset()

@@ -27,7 +27,7 @@ String = bytes | bytearray
 T = TypeVar("T")
 
 _CONTENT = (
-    "_order", "accessed", "expires", "frequencies", "indexes", "values", "volatile",
+    "_order", "accessed", "expires", "frequencies", "indexes", "modified", "values", "volatile",
 )  # fmt: skip
 """Attributes that SWAPDB exchanges. The others belong to the database and its number."""
 _ENCODED = HashValue | QuickList | SetValue | SortedSet
@@ -99,6 +99,7 @@ class KeyspaceCopy(NamedTuple):
     expires: dict[bytes, int]
     accessed: dict[bytes, int]
     frequencies: Counters
+    modified: dict[bytes, int]
     indexes: Indexes | None
 
 
@@ -134,6 +135,10 @@ class Keyspace:
         self.watchers: dict[bytes, list[Watcher]] = {}
         self.frequencies: Frequencies | None = None
         """Access counters of the keys; None unless an LFU eviction policy is set."""
+        self.modified: dict[bytes, int] | None = None
+        """When each key was last modified; None unless an LRM eviction policy is set. Only set together
+        with ``ready``.
+        """
         self.changes = 0
         """Number of changes since the last SAVE."""
         self.hits = self.misses = 0
@@ -439,6 +444,8 @@ class Keyspace:
         self.volatile.clear()
         if self.frequencies is not None:
             self.frequencies.clear()
+        if self.modified is not None:
+            self.modified.clear()
         self._order = None
         if self.watchers or self.ready is not None:
             for key in gone:
@@ -518,6 +525,11 @@ class Keyspace:
                 self.resized.add(key)
             if invalidates and self.changed is not None:
                 self.changed[key] = expired
+            if invalidates and self.modified is not None:
+                if key in self.values:
+                    self.modified[key] = self.execution.now_ms
+                else:
+                    self.modified.pop(key, None)
             if self.indexes is not None:
                 self.indexes.note_change(self, key)
 
@@ -545,6 +557,8 @@ class Keyspace:
                 value.mend()
         self.expires = ExpiryTimes({key: at for key, at in self.expires.items() if key in values})
         self.accessed = {key: at for key, at in self.accessed.items() if key in values}
+        if self.modified is not None:
+            self.modified = {key: at for key, at in self.modified.items() if key in values}
         self._find_volatile()
         self._order = self.resized = None
         if self.indexes is not None:
@@ -565,6 +579,7 @@ class Keyspace:
             dict(self.expires),
             dict(self.accessed),
             dict(self.frequencies or {}),
+            dict(self.modified or {}),
             None if self.indexes is None else self.indexes.copy(),
         )
 
@@ -585,6 +600,8 @@ class Keyspace:
         if self.frequencies is not None:
             self.frequencies.clear()
             self.frequencies.update(saved.frequencies)
+        if self.modified is not None:
+            self.modified = dict(saved.modified)
         self._find_volatile()
 
 

@@ -6,7 +6,9 @@ larger one, it compares 500 random keys or, if only keys with a TTL may be evict
 were set first. A real server compares samples of ``maxmemory-samples`` keys. The vendor's own policy,
 ``optimistic-volatile``, evicts random keys with a TTL, and then other random keys.
 
-LFU uses the access counters of ``keyspace.Frequencies``.
+LFU uses the access counters of ``keyspace.Frequencies``. From Redis 8.6 on, LRM evicts the keys that
+were not modified for the longest time. Decided here: a key is modified by whatever ends a WATCH of it,
+so also by EXPIRE, and when the policy is set, the last access of a key counts as its modification.
 
 The data that clients store never takes more than ``MOST_MEMORY`` and one request, whatever
 ``maxmemory`` is (decided here). A command that would exceed that fails with the error of a server that
@@ -174,6 +176,8 @@ def _rank(db: Keyspace, key: bytes, order: str) -> int:
         return db.expires[key]
     if order == "lfu" and db.frequencies is not None:
         return db.frequencies.of(key, db.now_ms)
+    if order == "lrm" and db.modified is not None:
+        return db.modified.get(key, 0)
     return db.accessed.get(key, 0)
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Cloud, CommandError
 from pytest_fakecloud.kv.fake import KVServer
 from tests.kv.comparison.faces import Port
 
 Call = Callable[[str], Any]
+
+
+def send(port: Port, line: str) -> Any:
+    return port.call(line.encode().split())
 
 
 @pytest.fixture
@@ -24,7 +30,7 @@ def kv() -> Iterator[KVServer]:
 @pytest.fixture
 def call(kv: KVServer) -> Iterator[Call]:
     port = Port(kv.database_url)
-    yield lambda line: port.call(line.encode().split())
+    yield partial(send, port)
     port.close()
 
 
@@ -59,6 +65,49 @@ def test_keys_go_in_the_policys_order(
     kv: KVServer, call: Call, policy: str, prepare: list[str], left: list[str]
 ) -> None:
     assert keys_left(kv, call, policy, prepare) == (left, 3 - len(left))
+
+
+@pytest.mark.parametrize(
+    ("policy", "prepare", "left"),
+    [
+        ("allkeys-lrm", [*SAME, "GET a"], ["b", "c"]),
+        ("allkeys-lrm", [*SAME, "APPEND a 1", "GET b"], ["a", "c"]),
+        ("allkeys-lrm", [*SAME, "DEL a", "SET a 1"], ["a", "c"]),
+        ("volatile-lrm", [*SAME, "EXPIRE b 900", "EXPIRE a 900", "GET b"], ["a", "c"]),
+        ("volatile-lrm", SAME, ["a", "b", "c"]),
+    ],
+)
+def test_the_least_recently_modified_key_goes_first(
+    policy: str, prepare: list[str], left: list[str]
+) -> None:
+    with Cloud(seed=1, clock="frozen") as cloud:
+        kv = cloud.kv_server(dialect="redis", version="8.6")
+        with closing(Port(kv.database_url)) as port:
+            call = partial(send, port)
+            assert keys_left(kv, call, policy, prepare) == (left, 3 - len(left))
+
+
+def test_modifications_are_restored_with_the_keys() -> None:
+    with Cloud(seed=1, clock="frozen") as cloud:
+        kv = cloud.kv_server(dialect="redis", version="8.6")
+        with closing(Port(kv.database_url)) as port:
+            call = partial(send, port)
+            call("CONFIG SET maxmemory-policy allkeys-lrm")
+            for line in ("SET a 1", "SET b 1"):
+                call(line)
+                kv.clock.advance("1s")
+            saved = kv.snapshot()
+            call("SET a 2")
+            kv.restore(saved)
+            assert keys_left(kv, call, "allkeys-lrm", ["SET c 1"]) == (["b", "c"], 1)
+
+
+@pytest.mark.parametrize(("dialect", "version"), [("redis", "8.4"), ("vendor", None)])
+def test_other_servers_lack_the_policies(dialect: Any, version: str | None) -> None:
+    with Cloud(seed=1, clock="frozen") as cloud:
+        kv = cloud.kv_server(dialect=dialect, version=version)
+        with pytest.raises(CommandError, match="must be one of the following"):
+            kv.execute("CONFIG", "SET", "maxmemory-policy", "allkeys-lrm")
 
 
 def test_any_key_may_go(kv: KVServer, call: Call) -> None:
