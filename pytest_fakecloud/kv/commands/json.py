@@ -345,7 +345,7 @@ def json_set(session: Session, args: Args) -> Reply:
     of the type and shown as a double, and later commands that change an array do not round.
     """
     key, path = args[0], read_path(session, args[1])
-    condition, float_type = _set_options(session, args[3:])
+    condition, float_type = _set_options(session, args[3:]) if len(args) > 3 else (b"", None)
     value = read_value(args[2])
     if float_type is not None:
         try:
