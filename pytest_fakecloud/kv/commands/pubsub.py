@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..algorithms.glob import matcher
+from ..engine.replication import at_same_node
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import NO_REPLY, Reply
@@ -14,14 +15,13 @@ from .arguments import subcommand_error
 @command("PUBLISH")
 def publish(session: Session, args: Args) -> Reply:
     """Publish a message to a channel and return the number of receivers."""
-    pubsub, client = session.engine.pubsub, session.node
-    if client is None:
+    pubsub = session.engine.pubsub
+    if session.node is None:
         return pubsub.publish(*args)
     receivers = pubsub.receivers(args[0])
     pubsub.publish(*args)
     # The message reaches the clients of all nodes, but only those of this one count.
-    nodes = [receiver.node for receiver in receivers]
-    return sum(other is not None and other.node is client.node for other in nodes)
+    return sum(at_same_node(session, receiver) for receiver in receivers)
 
 
 @command("SPUBLISH")
@@ -56,14 +56,14 @@ def unsubscribe(session: Session, args: Args, *, kind: str) -> Reply:
 def pubsub_channels(session: Session, args: Args, *, kind: str) -> Reply:
     if len(args) > 1:
         raise subcommand_error(session)
-    names = session.engine.pubsub.names(kind)
-    return list(filter(matcher(args[0]), names)) if args else list(names)
+    names = _names(session, kind)
+    return list(filter(matcher(args[0]), names)) if args else names
 
 
 @command("PUBSUB NUMPAT")
 def pubsub_numpat(session: Session, args: Args) -> Reply:
     """Return the number of patterns to which clients are subscribed."""
-    return len(session.engine.pubsub.names("pattern"))
+    return len(_names(session, "pattern"))
 
 
 @variant("PUBSUB NUMSUB", "Return the number of subscribers of each channel.", kind="channel")
@@ -71,5 +71,16 @@ def pubsub_numpat(session: Session, args: Args) -> Reply:
     "PUBSUB SHARDNUMSUB", "Return the number of subscribers of each shard channel.", kind="shard"
 )
 def pubsub_numsub(session: Session, args: Args, *, kind: str) -> Reply:
-    pubsub = session.engine.pubsub
-    return [item for name in args for item in (name, pubsub.listeners(kind, name))]
+    return [item for name in args for item in (name, _subscribers(session, kind, name))]
+
+
+def _names(session: Session, kind: str) -> list[bytes]:
+    """Return the channels or patterns that have subscribers at the client's node."""
+    names = session.engine.pubsub.names(kind)
+    return [name for name in names if _subscribers(session, kind, name)]
+
+
+def _subscribers(session: Session, kind: str, name: bytes) -> int:
+    """Return the number of subscribers at the client's node."""
+    listeners = session.engine.pubsub.listeners(kind, name)
+    return sum(at_same_node(session, listener) for listener in listeners)

@@ -14,7 +14,7 @@ documentation's example has other lengths, and no order).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ..algorithms.glob import matcher
 from ..config import ALL_EVENTS, FIELD_LETTERS, Config
@@ -100,8 +100,8 @@ class PubSub:
             for name, sessions in names.items()
         ]
 
-    def listeners(self, kind: str, name: bytes) -> int:
-        return len(self._listeners[kind].get(name, ()))
+    def listeners(self, kind: str, name: bytes) -> Collection[Session]:
+        return self._listeners[kind].get(name, ())
 
     def _forget(self, session: Session, kind: str, name: bytes) -> None:
         session.subscriptions[kind].pop(name, None)

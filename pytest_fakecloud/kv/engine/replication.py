@@ -156,6 +156,13 @@ class ReplicationCopy:
     sentinel_options: dict[str, str] = field(default_factory=dict, kw_only=True)
 
 
+def at_same_node(session: Session, other: Session) -> bool:
+    """Return whether a client's node has another client, too; other interfaces have all clients."""
+    if session.node is None:
+        return True
+    return other.node is not None and other.node.node is session.node.node
+
+
 def node_of(session: Session) -> Node:
     """Return the node to which a client is connected; the first primary for other interfaces."""
     if session.node is not None:

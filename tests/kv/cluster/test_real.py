@@ -14,6 +14,7 @@ from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.kv.fake import KVServer
 from tests.harness import wait_until
 from tests.kv.backing import BINARIES, MISSING, OneNodeCluster, cluster_of_three
+from tests.kv.comparison import wire
 from tests.kv.comparison.faces import Port
 from tests.kv.conftest import argv
 from tests.kv.scenarios import Scenario, scenarios
@@ -145,23 +146,86 @@ def test_the_replies_about_all_nodes(real: OneNodeCluster) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_slot_moves(name: str) -> None:
-    with (
-        cluster_of_three(BINARIES[name]) as processes,
-        KVServer(Context.alone(), dialect="redis", cluster=3) as server,
-        ExitStack() as stack,
-    ):
-        nodes = server._engine.topology.nodes[:3]  # type: ignore[union-attr]
-        password = f":{server.env['REDIS_URL'].split(':')[2].split('@')[0]}@"
-        urls = [
-            [f"redis://127.0.0.1:{process.port}" for process in processes],
-            [f"redis://{password}{node.address}" for node in nodes],
-        ]
-        theirs, ours = (
-            _Nodes([stack.enter_context(closing(Port(url))) for url in cluster]) for cluster in urls
-        )
-        wait_until(theirs.know_each_other)
+    with ExitStack() as stack:
+        theirs, ours = _both(stack, name)
         for line in A_MOVE.split("\n")[1:-1]:
             assert ours.call(line) == theirs.call(line), line
+
+
+CLIENTS_OF_NODES = """
+4 CLIENT SETNAME subscriber
+5 CLIENT SETNAME subscriber
+4 SUBSCRIBE foo
+5 SUBSCRIBE foo
+5 SUBSCRIBE bar
+5 PSUBSCRIBE f*
+4 SSUBSCRIBE b
+1 PUBSUB CHANNELS
+2 PUBSUB CHANNELS f*
+3 PUBSUB CHANNELS
+1 PUBSUB CHANNELS b*
+1 PUBSUB NUMSUB foo bar none
+2 PUBSUB NUMSUB foo bar none
+1 PUBSUB NUMPAT
+2 PUBSUB NUMPAT
+1 PUBSUB SHARDCHANNELS
+2 PUBSUB SHARDCHANNELS
+1 PUBSUB SHARDNUMSUB b
+2 PUBSUB SHARDNUMSUB b
+1 CLIENT LIST
+2 CLIENT LIST
+1 CLIENT LIST TYPE pubsub
+3 CLIENT LIST TYPE pubsub
+3 CLIENT KILL TYPE pubsub
+2 CLIENT KILL TYPE pubsub
+1 CLIENT LIST
+2 CLIENT LIST
+"""
+"""Commands to the nodes; 4, 5 and 6 are a second connection to each."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_node_has_its_own_clients(name: str) -> None:
+    with ExitStack() as stack:
+        theirs, ours = _both(stack, name, connections=2, resp=3)
+        for line in CLIENTS_OF_NODES.split("\n")[1:-1]:
+            expected, reply = theirs.call(line), ours.call(line)
+            if "CLIENT LIST" in line:
+                expected, reply = _names(expected), _names(reply)
+            assert reply == expected, line
+
+
+def _text(reply: bytes | wire.Typed) -> bytes:
+    """Return a string, which RESP3 can send as verbatim one."""
+    if isinstance(reply, bytes):
+        return reply
+    assert isinstance(reply.value, bytes)
+    return reply.value
+
+
+def _names(clients: bytes | wire.Typed) -> list[bytes]:
+    """Return the names in a reply of CLIENT LIST."""
+    return re.findall(rb" name=(\S*)", _text(clients))
+
+
+def _both(
+    stack: ExitStack, name: str, connections: int = 1, resp: int = 2
+) -> tuple[_Nodes, _Nodes]:
+    """Connect to the nodes of a real cluster and of a fake, this number of times to each node."""
+    processes = stack.enter_context(cluster_of_three(BINARIES[name]))
+    server = stack.enter_context(KVServer(Context.alone(), dialect="redis", cluster=3))
+    nodes = server._engine.topology.nodes[:3]  # type: ignore[union-attr]
+    password = f":{server.env['REDIS_URL'].split(':')[2].split('@')[0]}@"
+    urls = [
+        [f"redis://127.0.0.1:{process.port}" for process in processes],
+        [f"redis://{password}{node.address}" for node in nodes],
+    ]
+    theirs, ours = (
+        _Nodes([stack.enter_context(closing(Port(url, resp))) for url in cluster * connections])
+        for cluster in urls
+    )
+    wait_until(theirs.know_each_other)
+    return theirs, ours
 
 
 class _Nodes:
@@ -175,7 +239,7 @@ class _Nodes:
     def know_each_other(self) -> bool:
         return all(
             b"cluster_state:ok" in info and b"cluster_known_nodes:3" in info
-            for info in (port.call([b"CLUSTER", b"INFO"]) for port in self._ports)
+            for info in (_text(port.call([b"CLUSTER", b"INFO"])) for port in self._ports)
         )
 
     def call(self, line: str) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from itertools import combinations, product
 
 from ... import errors
 from ...acl import ANONYMOUS, AclUser
-from ...engine.replication import node_of
+from ...engine.replication import at_same_node, node_of
 from ...engine.sessions import Session, TrackingOptions
 from ...engine.statistics import monitor_line
 from ...errors import CommandError
@@ -157,7 +158,8 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
             if wanted.redirect:
                 raise CommandError(errors.SECOND_REDIRECT)
             wanted.redirect = parse_int(values[0])
-            if wanted.redirect not in session.engine.connected:
+            target = session.engine.connected.get(wanted.redirect)
+            if target is None or not at_same_node(session, target):
                 raise CommandError(errors.NO_REDIRECT_CLIENT)
         elif word == b"PREFIX":
             wanted.prefixes += values
@@ -222,9 +224,9 @@ def _type_filter(word: bytes) -> Filter:
 
 @command("CLIENT LIST")
 def client_list(session: Session, args: Args) -> Reply:
-    """Return information about every connection of the database port."""
+    """Return information about every connection of the database port, or of the client's node."""
     connected = {session.id: session, **session.engine.connected.copy()}
-    listed = [other for _, other in sorted(connected.items())]
+    listed = [other for _, other in sorted(connected.items()) if at_same_node(session, other)]
     word = args[0].upper() if args else b""
     if word == b"TYPE" and len(args) == 2:
         listed = list(filter(_type_filter(args[1]), listed))
@@ -246,7 +248,7 @@ def client_kill(session: Session, args: Args) -> Reply:
     """
     by_address = len(args) == 1
     words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
-    filters: list[Filter] = []
+    filters: list[Filter] = [functools.partial(at_same_node, session)]
     skip_me = True
     for word, (value,) in parse_options(words, 0, session.command.option_sizes):
         if word == b"SKIPME":
@@ -307,9 +309,10 @@ def client_unblock(session: Session, args: Args) -> Reply:
         raise subcommand_error(session)
     mode = only_option(session, args[1:], errors.CLIENT_UNBLOCK_MODE)
     wanted = parse_int(args[0])
-    waiter = session.engine.waiters.pop(wanted, None)
-    if waiter is None:
+    waiter = session.engine.waiters.get(wanted)
+    if waiter is None or not at_same_node(session, waiter.session):
         return 0
+    session.engine.waiters.pop(wanted)
     unblocked = CommandError(errors.UNBLOCKED)
     waiter.finish(unblocked if mode == b"ERROR" else waiter.blocked.on_timeout)
     return 1
