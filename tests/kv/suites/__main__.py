@@ -10,13 +10,20 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.kv.suites.servers import Outcome
 
 from . import page, redis, redis_py
+from .redis_py_cluster import ONE_NODE, SIX_NODES, ClusterSuite
 from .servers import SERVERS, Server
 
-SUITES = {"redis": redis, "redis-py": redis_py}
+SUITES: dict[str, Any] = {
+    "redis": redis,
+    "redis-py": redis_py,
+    "redis-py-one-node": ONE_NODE,
+    "redis-py-six-nodes": SIX_NODES,
+}
 WIDTH = 44
 SHOWN = 10
 """The number of missing tests to list per unit."""
@@ -44,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.check and chosen.units:
         options.error("--check needs all units: leave out their names")
     suite, source = SUITES[chosen.suite], chosen.source.resolve()
+    servers = suite.SERVERS if isinstance(suite, ClusterSuite) else SERVERS
     results = (
         json.loads(chosen.results.read_text()) if chosen.results and chosen.results.exists() else {}
     )
@@ -52,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     total: Counter[str] = Counter()
     for unit in chosen.units or suite.units(source):
         outcomes = results.setdefault(unit, {})
-        for name, server in SERVERS.items():
+        for name, server in servers.items():
             if name not in outcomes or name in chosen.again:
                 run = functools.partial(suite.run, source, unit=unit, limit=chosen.limit)
                 outcomes[name] = dataclasses.asdict(_outcome(server, run, chosen.attempts))

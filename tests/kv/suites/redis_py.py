@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -32,13 +32,22 @@ def units(source: Path) -> list[str]:
     return [name for name in names if not any(f"/{other}" in name for other in _OTHER_SERVERS)]
 
 
-def run(source: Path, port: int, unit: str, limit: float) -> Outcome:
+def run(
+    source: Path,
+    port: int,
+    unit: str,
+    limit: float,
+    *,
+    left_out: Sequence[str] = LEFT_OUT,
+    options: Sequence[str] = (),
+) -> Outcome:
     """Run one file against the server on `port`, for at most `limit` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [os.environ.get("REDIS_PY_PYTHON", sys.executable), "-m", "pytest", unit, "-q"]
         command += ["--redis-url", f"redis://localhost:{port}/0", "--junitxml", str(report)]
-        command += ["-m", " and ".join(f"not {marker}" for marker in LEFT_OUT)]
+        command += options
+        command += ["-m", " and ".join(f"not {marker}" for marker in left_out)]
         for plugin in _PLUGINS:
             command += ["-p", plugin]
         ended = ""

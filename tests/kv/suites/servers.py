@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 from pytest_fakecloud.core.timers import monotonic
+from tests.harness import wait_until
 from tests.kv.backing import free_port
 
 
@@ -45,10 +47,12 @@ Server = Callable[[], AbstractContextManager[int]]
 
 
 @contextlib.contextmanager
-def fake() -> Iterator[int]:
-    """Serve the database port of a fake in the stock dialect."""
+def fake(node_ports: Sequence[int] = ()) -> Iterator[int]:
+    """Serve the database port of a fake in the stock dialect: of a cluster with a node on each of
+    ``node_ports``, if there are any.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.kv.suites.port"],
+        [sys.executable, "-m", "tests.kv.suites.port", "--nodes", *map(str, node_ports)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -62,16 +66,16 @@ def fake() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def real() -> Iterator[int]:
-    """Serve ``redis-server`` without persistence."""
+def real(port: int = 0, *options: str) -> Iterator[int]:
+    """Serve ``redis-server`` without persistence, on this port or on a free one."""
     binary = shutil.which("redis-server")
     if binary is None:
         raise RuntimeError("no redis-server on the path: install one, or compare with --only fake")
     with tempfile.TemporaryDirectory(prefix="kv") as folder:
-        port = free_port()
+        port = port or free_port()
         process = subprocess.Popen(
             [binary, "--port", str(port), "--save", "", "--dir", folder,
-             "--enable-debug-command", "yes", "--enable-protected-configs", "yes"],
+             "--enable-debug-command", "yes", "--enable-protected-configs", "yes", *options],
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
         try:
@@ -80,6 +84,35 @@ def real() -> Iterator[int]:
         finally:
             process.kill()
             process.wait()
+
+
+@contextlib.contextmanager
+def cluster(node_ports: Sequence[int]) -> Iterator[int]:
+    """Serve a cluster of ``redis-server``: one node with all slots, or primaries with a replica each."""
+    nodes = [f"127.0.0.1:{port}" for port in node_ports]
+    with ExitStack() as stack:
+        for port in node_ports:
+            stack.enter_context(real(port, "--cluster-enabled", "yes"))
+        if len(nodes) == 1:
+            _cli("-p", str(node_ports[0]), "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        else:
+            _cli("--cluster", "create", *nodes, "--cluster-replicas", "1", "--cluster-yes")
+        for port in node_ports:
+            wait_until(functools.partial(_knows_the_cluster, port, len(nodes)))
+        yield node_ports[0]
+
+
+def _knows_the_cluster(port: int, nodes: int) -> bool:
+    info = _cli("-p", str(port), "CLUSTER", "INFO")
+    return "cluster_state:ok" in info and f"cluster_known_nodes:{nodes}" in info
+
+
+def _cli(*arguments: str) -> str:
+    command = ["redis-cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def _wait(process: subprocess.Popen[bytes], port: int) -> None:
