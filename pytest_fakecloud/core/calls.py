@@ -24,6 +24,7 @@ from .field_types import (
     PATH,
     TARGET,
     TEXT,
+    TRACE_ID,
     OneOf,
     Text,
 )
@@ -577,7 +578,8 @@ CALL_FIELDS: Mapping[str, Field] = {
         for field_type, names in (
             (NUMBER, "number at_us status"),
             (INSTANT, "at"),
-            (TEXT, "service fake route fault violation note trace_id"),
+            (TEXT, "service fake route fault violation note"),
+            (TRACE_ID, "trace_id"),
             (METHOD, "method"),
             (TARGET, "target"),
             (PATH, "path"),

@@ -153,9 +153,10 @@ class Timekeeper:
         if offset is not None:
             try:
                 running = floor(time.time() * 1e6) + offset
+                is_usual = 0 <= running < LAST_US
             except Exception:
-                running = -1
-            if not 0 <= running < LAST_US:  # A test may have replaced the function by another.
+                is_usual = False
+            if not is_usual:  # A test may have replaced the function by another.
                 running = self._process_us() + offset
             if self._live_us is offset:
                 if self.reads is not None:

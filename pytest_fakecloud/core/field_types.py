@@ -579,6 +579,9 @@ PATH = Shaped(
 MESSAGE_ID = Shaped("the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]")
 """The ID of a queue's message. Strict-mode violations of every cloud contain it."""
 
+TRACE_ID = Shaped("the id of a trace", "4bf92f3577b34da6a3ce929d0e0e4736", never=r"[^0-9a-f]")
+"""The ID in a header ``traceparent``, in lower case (W3C Trace Context)."""
+
 
 def either(field_types: Iterable[FieldType]) -> FieldType:
     """Return the type of a field that may be of any of these types."""

@@ -156,7 +156,7 @@ def test_a_fake_that_breaks_shows_where(run: Run) -> None:
     result = run(
         """
         def test_it(queue):
-            queue._engine.lock = None
+            queue._engine.data = None
             queue.messages()
         """
     )

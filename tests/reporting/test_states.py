@@ -18,8 +18,8 @@ from pytest_fakecloud.reporting.report import report_of
 
 from .test_bodies import b64
 
-NOT_DATA = {"accessed", "frequencies"}
-"""The counters that only the eviction of keys reads."""
+NOT_DATA = {"accessed", "frequencies", "modified"}
+"""What only the eviction of keys reads."""
 KV = {
     "databases": [["SELECT", "1"], ["SET", "a", "1"]],
     "values": [["SET", "a", "2"]],

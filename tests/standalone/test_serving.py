@@ -116,7 +116,9 @@ def test_a_dump_of_a_real_server_is_loaded(serve: Serve, tmp_path: Path) -> None
     server.call("kv_server", "load", str(file))
     assert server.call("kv_server", "contents") == {"k": "v"}
     out = {"object": "kv_server", "name": "dump_rdb", "args": [str(tmp_path / "out.rdb")]}
-    assert "'dump_rdb' is not a name of KVServer" in message(server.ask("POST", "/call", out))
+    assert "dump_rdb is not a name of KVServer that can be called" in message(
+        server.ask("POST", "/call", out)
+    )
 
 
 def test_a_damaged_dump_is_one_line(command: Command, tmp_path: Path) -> None:

@@ -265,6 +265,28 @@ def test_a_reset_also_resets_the_options_of_a_sentinel(server: KVServer) -> None
         assert [sentinel.call(argv((line,))) for line in lines] == before
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("MONITOR other 127.0.0.1 1 0", errors.INVALID_QUORUM),
+        ("MONITOR other 127.0.0.1 x 1", errors.INVALID_PORT),
+        ("MONITOR other host.example 1 1", errors.INVALID_HOST),
+        ("SIMULATE-FAILURE nope", errors.UNKNOWN_SIMULATION),
+        ("CONFIG NOPE x", errors.SENTINEL_CONFIG_FORMS),
+        ("CONFIG SET nope 1", errors.unknown_sentinel_config("nope")),
+        ("CONFIG SET announce-port x", errors.invalid_sentinel_config("x", "announce-port")),
+        ("SET mymaster notification-script /nope", errors.SCRIPTS_DENIED),
+        ("SET mymaster nope 1", errors.unknown_sentinel_option("SET", "nope")),
+        ("SET mymaster quorum 0", errors.invalid_sentinel_option("0", "SET", "quorum")),
+    ],
+)
+def test_an_option_or_a_value_that_a_sentinel_rejects(
+    line: str, text: bytes, server: KVServer
+) -> None:
+    with closing(sentinel_of(server)) as sentinel:
+        assert sentinel.call(argv((f"SENTINEL {line}",))) == Error(text)
+
+
 def test_the_text_of_info(server: KVServer) -> None:
     with closing(sentinel_of(server)) as sentinel:
         text = sentinel.call([b"INFO"])
