@@ -60,6 +60,7 @@ class RandomStream:
         generator = Random(words.encode("utf-8", "surrogatepass"))
         if (state := self._ids.begun.get(self._purpose)) is not None:
             generator.setstate(state)
+        self._ids._drawn.add(self)
         return generator
 
     @property
@@ -102,17 +103,16 @@ class Ids:
         """The number of calls of ``reseed()``."""
         self.begun = begun
         """The states with which streams begin, by purpose: those of another `Ids` that they continue."""
-        self._streams = WeakSet[RandomStream]()
+        self._drawn = WeakSet[RandomStream]()
+        """The streams from which values were drawn."""
 
     def stream(self, *purpose: str) -> RandomStream:
         """Return a new stream for the purpose; the same purpose yields the same values again."""
-        stream = RandomStream(self, purpose)
-        self._streams.add(stream)
-        return stream
+        return RandomStream(self, purpose)
 
     def states(self) -> dict[tuple[str, ...], Any]:
         """Return the states of all streams from which values were drawn, by purpose."""
-        return {stream._purpose: state for stream in list(self._streams) if (state := stream.state)}
+        return {stream._purpose: state for stream in list(self._drawn) if (state := stream.state)}
 
     def reseed(self, seed: int | str) -> None:
         """Restart all streams from another seed; raise ``ContractError`` for an invalid one."""
