@@ -267,7 +267,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     assert started <= {"standalone/serving.py", "explore/patches.py"}
     # Imports by name, each from a fixed list of the package.
     assert users["importlib.import_module"] | users.get("import_module", set()) == {
-        "__init__.py", "kv/table/registry.py", "cloud/services.py", "process/inprocess.py",
+        "__init__.py", "kv/table/registry.py", "cloud/services.py",
         "pytest_run/faked_files.py",
     }  # fmt: skip
 

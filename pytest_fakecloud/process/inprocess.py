@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
-from importlib import import_module
 from itertools import chain
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -166,8 +165,7 @@ def wrap_handle_request(origins: Origins, original: Function, hook: Hook) -> Fun
     def handle_request(transport: Any, request: Any) -> Any:
         if not hook.users:
             return original(transport, request)
-        library = import_module(hook.module)
-        simple, sending = _planned(origins, library, "HTTPTransport", transport, request)
+        simple, sending = _planned(origins, hook.library, "HTTPTransport", transport, request)
         if simple is None or len(body := request.read()) != simple.length:
             return original(*sending)
         return simple.exchange(body)
@@ -182,8 +180,7 @@ def wrap_handle_async_request(origins: Origins, original: Function, hook: Hook) 
     async def handle_async_request(transport: Any, request: Any) -> Any:
         if not hook.users:
             return await original(transport, request)
-        library = import_module(hook.module)
-        simple, sending = _planned(origins, library, "AsyncHTTPTransport", transport, request)
+        simple, sending = _planned(origins, hook.library, "AsyncHTTPTransport", transport, request)
         if simple is None or len(body := await request.aread()) != simple.length:
             return await original(*sending)
         if simple.shortcut.around is not None:

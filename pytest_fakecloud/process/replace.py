@@ -339,7 +339,7 @@ class Hook(Change):
         self.without = without
         self._wrap = wrap
         *self._owners, self._name = path.split(".")
-        self._library: Any = None
+        self.library: Any = None
         """The module in which the function was replaced last."""
         self._last: Replacement | None = None
         self._made: tuple[Function, Function] | None = None
@@ -358,7 +358,7 @@ class Hook(Change):
             or library.__name__ != self.module
             or (
                 last is not None
-                and self._library is library
+                and self.library is library
                 and last._holder.__dict__.get(self._name) is last.value
             )
         ):
@@ -374,7 +374,7 @@ class Hook(Change):
                 present = self._made[0]
             if self._made is None or present is not self._made[0]:
                 self._made = present, self._wrap(present, self)
-            self._library = library
+            self.library = library
             self._last = replace(holder, self._name, self._made[1])
 
     _begin = refresh
