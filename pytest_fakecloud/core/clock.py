@@ -151,6 +151,7 @@ class Timekeeper:
         # the clock still runs afterwards, because another thread may have stopped it earlier.
         offset = self._live_us
         if offset is not None:
+            # Not by _process_us(), because a request reads the time several times.
             try:
                 running = floor(time.time() * 1e6) + offset
                 is_usual = 0 <= running < LAST_US

@@ -172,31 +172,28 @@ class Keyspace:
     # -- reading ---------------------------------------------------------------------------------
 
     def lookup(self, key: bytes) -> Any:
-        execution, value = self.execution, self.find(key)
+        value = self.peek(key)
         if value is None:
-            self._note_miss(key)
             return None
-        if execution.counts_reads:
-            self.hits += 1
-        if execution.notes_accesses or key not in self.accessed:
-            self.accessed[key] = execution.now_ms
+        if self.execution.notes_accesses or key not in self.accessed:
+            self.accessed[key] = self.execution.now_ms
         if self.frequencies is not None:
-            self.frequencies.note(key, execution.now_ms)
+            self.frequencies.note(key, self.execution.now_ms)
         return value
 
     def peek(self, key: bytes, *, announces_miss: bool = True) -> Any:
         value = self.find(key)
         if value is None:
-            self._note_miss(key, announces=announces_miss)
+            self._note_miss(key, announces_miss)
         elif self.execution.counts_reads:
             self.hits += 1
         return value
 
-    def _note_miss(self, key: bytes, *, announces: bool = True) -> None:
+    def _note_miss(self, key: bytes, announces: bool) -> None:
         if self.execution.counts_reads:
             self.misses += 1
-            if announces and self.notify is not None:
-                self.notify(self, key, "keymiss")
+            if announces:
+                self.announce(key, "keymiss")
 
     def find(self, key: bytes) -> Any:
         value = self.values.get(key)
