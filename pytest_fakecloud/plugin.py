@@ -337,7 +337,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # -- fixtures --------------------------------------------------------------------------------------
 
 
-# None of these fixtures has the argument ``request``, of which pytest makes a new fixture for each test.
+# The fixtures that each test with a fake needs do not have the argument ``request``, of which pytest
+# makes a new fixture each time.
 
 
 @pytest.fixture(scope="session")

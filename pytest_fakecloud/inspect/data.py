@@ -252,13 +252,13 @@ def rank(text: str, search: str) -> int:
     line that is the search, one with a line that begins with it, one with all words whole, and one
     that has some only as parts of others.
     """
-    folded, wanted = text.casefold(), search.strip().casefold()
+    folded, folded_search = text.casefold(), search.strip().casefold()
     lines = folded.split("\n")
-    if wanted in lines:
-        return 0 if lines[0] == wanted else 1
-    if any(line.startswith(wanted) for line in lines):
+    if folded_search in lines:
+        return 0 if lines[0] == folded_search else 1
+    if any(line.startswith(folded_search) for line in lines):
         return 2
-    whole = (rf"(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in wanted.split())
+    whole = (rf"(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in folded_search.split())
     return 3 if all(re.search(pattern, folded) for pattern in whole) else 4
 
 

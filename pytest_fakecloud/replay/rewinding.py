@@ -150,8 +150,8 @@ class Rewinder:
         entry = self._entry(number)
         fake = self._fake(entry)
         with self._up_to(fake, entry) as playing:
-            found = playing.state().get(section, {})
-        return {name: found[name] for name in items if name in found} if items else found
+            data = playing.state().get(section, {})
+        return {name: data[name] for name in items if name in data} if items else data
 
     @contextmanager
     def _up_to(self, fake: Fake, entry: Entry) -> Iterator[_Playing]:
@@ -239,7 +239,7 @@ class Rewinder:
 
     def _played(self, fake: Fake, number: int) -> _Playing:
         """Return a replay from the last checkpoint before an entry."""
-        usable = [one for one in self._usable(fake) if one.number < number]
+        usable = [checkpoint for checkpoint in self._usable(fake) if checkpoint.number < number]
         if not usable:
             raise Unknown(_too_old(fake))
         return self._playing(fake, usable[-1])

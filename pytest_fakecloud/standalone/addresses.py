@@ -80,10 +80,10 @@ def has_public_credentials(service: Service, settings: Mapping[str, Any]) -> boo
     name = settings.get("name")
     parts = {service.word, part_of(service, name if isinstance(name, str) and name else None)}
     return any(
-        settings.get(name) == public[name]
+        settings.get(setting) == public[setting]
         for public in map(development, parts)
-        for name in _CREDENTIALS
-        if name in public
+        for setting in _CREDENTIALS
+        if setting in public
     )
 
 

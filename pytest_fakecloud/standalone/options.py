@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.files import read_file
-from ..cloud.services import by_part, named, part_of, services_by_word, settings_class, split_part
+from ..cloud.services import by_part, part_of, services_by_word, settings_class, split_part
 from ..core.calls import KEEP_BYTES
 from ..core.command_line import Subparsers, Usage
 from ..core.errors import ContractError, brief, unknown_name
@@ -274,9 +274,9 @@ def _services(sources: _Sources) -> dict[str, dict[str, Any]]:
         flags = [f"{word}_port", f"{word}_token"]
         if any(not name for name, _ in map(_name_of, sources.flags[word])):
             flags.insert(0, word)
-        given = [(flag, word) for flag in flags if sources.is_flag_given(flag)]
-        given += [(word, part) for part in sources.named_in_flags(word)]
-        for flag, part in given:
+        given_flags = [(flag, word) for flag in flags if sources.is_flag_given(flag)]
+        given_flags += [(word, part) for part in sources.named_in_flags(word)]
+        for flag, part in given_flags:
             if part not in parts:
                 raise Usage(
                     f"--{flag.replace('_', '-')} is for {part}, which is not among the services "
@@ -317,11 +317,10 @@ def _part(part: str) -> str:
     """Return what the command line calls a fake (``kv``, ``kv:NAME``), also given the name of its
     fixture instead of ``kv``.
     """
-    word, colon, name = part.partition(":")
-    service = named(word)
-    if service is None or service.word is None or (colon and not name):
+    try:
+        return part_of(*split_part(part))
+    except ContractError:
         return part
-    return part_of(service, name or None)
 
 
 def _name_of(word: str) -> tuple[str, str]:

@@ -180,8 +180,8 @@ def parts_in(content: Mapping[str, Any]) -> list[str]:
     names += [*content.get("saved", {})]
     parts = dict.fromkeys(re.sub("^destinations(:|$)", r"queue\1", name) for name in names)
     order = list(_LOADERS)
-    known = [part for part in parts if part.partition(":")[0] in order]
-    return sorted(known, key=lambda part: (order.index(part.partition(":")[0]), ":" in part))
+    loadable = [part for part in parts if part.partition(":")[0] in order]
+    return sorted(loadable, key=lambda part: (order.index(part.partition(":")[0]), ":" in part))
 
 
 def _open(cloud: Cloud, part: str) -> Any:

@@ -295,19 +295,19 @@ def vsim(session: Session, args: Args) -> Reply:
     accept = None if accepts is None else lambda name: accepts.matches(attributes.get(name))
     budget = min(effort, len(vectors)) or None
     nearest = vectors.nearest(searched, min(count, len(vectors)), accept, budget)
-    found = list(takewhile(lambda item: item[1] >= least_score, nearest))
+    similar = list(takewhile(lambda item: item[1] >= least_score, nearest))
     with_scores, with_attributes = b"WITHSCORES" in options, b"WITHATTRIBS" in options
     if with_scores and with_attributes:
         if session.resp > 2:
             return Map(
-                part for name, score in found for part in (name, [score, attributes.get(name)])
+                part for name, score in similar for part in (name, [score, attributes.get(name)])
             )
-        return [part for name, score in found for part in (name, score, attributes.get(name))]
+        return [part for name, score in similar for part in (name, score, attributes.get(name))]
     if with_scores:
-        return Map(chain(*found))
+        return Map(chain(*similar))
     if with_attributes:
-        return Map(part for name, _ in found for part in (name, attributes.get(name)))
-    return [name for name, _ in found]
+        return Map(part for name, _ in similar for part in (name, attributes.get(name)))
+    return [name for name, _ in similar]
 
 
 _OF_VSIM = frozenset({

@@ -40,8 +40,12 @@ _NUMBERS = {
 }  # fmt: skip
 """The options of SENTINEL SET with positive numbers, which its replies have as fields."""
 _SCRIPTS = ("client-reconfig-script", "notification-script")
-_WORDS = {"auth-pass": 1, "auth-user": 1, "master-reboot-down-after-period": 1, "rename-command": 2}
-"""The other options of SENTINEL SET: how many values follow each."""
+"""The options of SENTINEL SET that are always denied."""
+_SIZES = {
+    **dict.fromkeys((*_NUMBERS, *_SCRIPTS), 1), "auth-pass": 1, "auth-user": 1,
+    "master-reboot-down-after-period": 1, "rename-command": 2,
+}  # fmt: skip
+"""The number of values of each option of SENTINEL SET."""
 _GLOBAL = {
     "resolve-hostnames": "no", "announce-hostnames": "no", "announce-ip": "", "announce-port": "0",
     "sentinel-user": "", "sentinel-pass": "",
@@ -192,7 +196,7 @@ class Sentinel:
         name, host, port, quorum = args
         if (try_int(quorum) or 0) < 1:
             raise CommandError(errors.INVALID_QUORUM)
-        if not 0 <= (try_int(port) or 0) <= 65535 or try_int(port) is None:
+        if not _is_port(port):
             raise CommandError(errors.INVALID_PORT)
         if not _is_ip(host):
             raise CommandError(errors.INVALID_HOST)
@@ -207,8 +211,8 @@ class Sentinel:
         words, at = args[1:], 0
         while at < len(words):
             name = words[at].decode("utf-8", "replace").lower()
-            values = words[at + 1 : at + 1 + _WORDS.get(name, 1)]
-            if len(values) < _WORDS.get(name, 1) or name not in {*_NUMBERS, *_SCRIPTS, *_WORDS}:
+            values = words[at + 1 : at + 1 + _SIZES.get(name, 0)]
+            if not values or len(values) < _SIZES[name]:
                 raise CommandError(errors.unknown_sentinel_option("SET", words[at]))
             if name in _SCRIPTS:
                 raise CommandError(errors.SCRIPTS_DENIED)
@@ -235,14 +239,14 @@ class Sentinel:
             name, value = args[1].decode("utf-8", "replace").lower(), args[2]
             if name not in _GLOBAL:
                 raise CommandError(errors.unknown_sentinel_config(args[1]))
-            is_yes_no = name.endswith("-hostnames")
-            is_valid = value.lower() in (b"yes", b"no") if is_yes_no else True
-            if name == "announce-port":
-                is_valid = 0 <= (-1 if (port := try_int(value)) is None else port) <= 65535
+            if name.endswith("-hostnames"):
+                value = value.lower()
+                is_valid = value in (b"yes", b"no")
+            else:
+                is_valid = name != "announce-port" or _is_port(value)
             if not is_valid:
-                raise CommandError(errors.invalid_sentinel_config(value, args[1]))
-            text = value.decode("utf-8", "surrogateescape")
-            self._topology.sentinel_options[name] = text.lower() if is_yes_no else text
+                raise CommandError(errors.invalid_sentinel_config(args[2], args[1]))
+            self._topology.sentinel_options[name] = value.decode("utf-8", "surrogateescape")
             return OK
         raise CommandError(errors.SENTINEL_CONFIG_FORMS)
 
@@ -291,12 +295,12 @@ class Sentinel:
         return OK
 
     def _info(self, session: Session, sections: Args) -> Reply:
-        wanted = {section.lower().decode("utf-8", "replace") for section in sections} or {"default"}
-        if wanted & {"default", "all", "everything"}:
-            wanted |= set(_SECTIONS)
+        names = {section.lower().decode("utf-8", "replace") for section in sections} or {"default"}
+        if names & {"default", "all", "everything"}:
+            names |= set(_SECTIONS)
         texts = []
         for section in _SECTIONS:
-            if section not in wanted:
+            if section not in names:
                 continue
             if section == "sentinel":
                 texts.append(self._own_section())
@@ -340,6 +344,11 @@ class Sentinel:
         with self.engine.lock:
             for channel, message in events:
                 self.engine.pubsub.publish(channel.encode(), message.encode())
+
+
+def _is_port(text: bytes) -> bool:
+    port = try_int(text)
+    return port is not None and 0 <= port <= 65535
 
 
 def _is_ip(host: bytes) -> bool:

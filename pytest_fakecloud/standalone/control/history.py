@@ -57,8 +57,8 @@ class HistoryRoutes(Part):
         changes, note = None, ""
         try:
             with self._known() as rewinder:
-                found = rewinder.changes(self._number(request))
-                changes = [shown_change(change) for change in found]
+                item_changes = rewinder.changes(self._number(request))
+                changes = [shown_change(change) for change in item_changes]
         except Refused as error:
             if error.status == 404:
                 raise
@@ -95,8 +95,8 @@ class HistoryRoutes(Part):
                 with contract():
                     rewinder.put_back(number, body.get("section", ""), item)
                 return {"restored": [fake.name for fake in fakes]}
-            found = [(fake, rewinder.before(number, fake)) for fake in fakes]
-            for fake, data in found:
+            data_before = [(fake, rewinder.before(number, fake)) for fake in fakes]
+            for fake, data in data_before:
                 fake.restore(data.snapshot)
             rewinder.note_change()
         return {"restored": [fake.name for fake in fakes]}
