@@ -221,7 +221,7 @@ def served_slot(session: Session, line: list[bytes]) -> int | None:
     if len(slots) != 1:
         return None
     [slot] = slots
-    return slot if topology.owner(slot) is client.node else None
+    return slot if topology.owner(slot, client.node) is client.node else None
 
 
 def possible_faults(session: Session, line: list[bytes]) -> tuple[NodeFaultKind, ...]:

@@ -27,7 +27,8 @@ def publish(session: Session, args: Args) -> Reply:
 @command("SPUBLISH")
 def spublish(session: Session, args: Args) -> Reply:
     """Publish a message to a shard channel and return the number of receivers."""
-    return session.engine.pubsub.publish_to_shard(*args)
+    session.engine.pubsub.publish_to_shard(*args)
+    return _subscribers(session, "shard", args[0])
 
 
 @variant("SUBSCRIBE", "Subscribe to channels.", kind="channel")

@@ -1,8 +1,9 @@
 """A cluster: the slots that each node serves, and the check whether a node serves a command.
 
 All nodes share one database, in which a key belongs to the node that owns its slot. While a slot moves,
-the keys that have moved already belong to the node that imports it. All nodes know at once what changes
-(decided here); between real nodes, this takes a moment.
+the keys that have moved already belong to the node that imports it. All nodes know at once what a node
+claims (decided here); between real nodes, this takes a moment. That a node does not claim a slot any
+longer, the others are not told, as in real clusters: they leave it where it was.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from binascii import crc_hqx
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from .. import errors
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from .sessions import Session
 
 SLOTS = 16384
-_NOBODY = -1
-"""Stands for the owner of a slot that no node serves."""
 _LAST = frozenset({"EXEC", "DISCARD", "RESET"})
 """Commands that end a transaction."""
 
@@ -55,9 +55,10 @@ class _Move:
 
 @dataclass
 class ClusterCopy(ReplicationCopy):
-    """A copy of the roles of nodes and of the owners of slots."""
+    """A copy of the roles of nodes, of the owners of slots, and of what single nodes know of these."""
 
     owners: list[int]
+    unassigned: dict[Node, set[int]]
 
 
 class Cluster(Replication):
@@ -68,58 +69,60 @@ class Cluster(Replication):
     def __init__(self, primaries: int, replicas: int, new_id: Callable[[], str]) -> None:
         super().__init__(primaries, replicas, new_id)
         self._owners: list[int] = []
-        """For each slot, the place of its owner in ``nodes``, or ``_NOBODY``."""
+        """For each slot, the place of its owner in ``nodes``."""
         for place in range(primaries):  # as redis-cli divides them
             end = round(SLOTS / primaries * (place + 1))
             self._owners += [place] * (end - len(self._owners))
+        self._unassigned: dict[Node, set[int]] = {}
+        """For each node, the slots that have no owner as far as it knows; nodes without such are left
+        out.
+        """
         self._moves: dict[int, _Move] = {}
         self.reports_failure: Callable[[], bool] = lambda: False
         """Returns whether the state of the cluster is ``fail``, although each slot has an owner."""
 
     # -- what clients and commands ask for -----------------------------------------------------------
 
-    def owner(self, slot: int) -> Node | None:
-        place = self._owners[slot]
-        return None if place == _NOBODY else self.nodes[place]
+    def owner(self, slot: int, viewer: Node) -> Node | None:
+        """Return the owner of a slot, as far as a node knows it."""
+        if slot in self._unassigned.get(viewer, ()):
+            return None
+        return self.nodes[self._owners[slot]]
 
     def node(self, id: bytes) -> Node | None:
         """Return the node with this ID."""
         return next((node for node in self.nodes if node.id.encode() == id.lower()), None)
 
-    def ranges(self, node: Node | None = None) -> list[tuple[int, int, Node]]:
-        """Return the first and the last slot of each run of slots, and its owner: all runs, or those of
-        a node.
+    def ranges(self, viewer: Node) -> list[tuple[int, int, Node]]:
+        """Return the first and the last slot of each run of slots with an owner that a node knows, and
+        this owner.
         """
-        wanted = None if node is None else self.nodes.index(node)
-        runs: list[tuple[int, int, int]] = []
-        begun = 0
-        for slot in range(1, SLOTS + 1):
-            place = self._owners[begun]
-            if slot == SLOTS or self._owners[slot] != place:
-                if place != _NOBODY and wanted in (None, place):
-                    runs.append((begun, slot - 1, place))
-                begun = slot
-        return [(first, last, self.nodes[place]) for first, last, place in runs]
+        places: list[int | None] = [*self._owners]
+        for slot in self._unassigned.get(viewer, ()):
+            places[slot] = None
+        runs: list[tuple[int, int, Node]] = []
+        first = 0
+        for place, run in groupby(places):
+            following = first + len(list(run))
+            if place is not None:
+                runs.append((first, following - 1, self.nodes[place]))
+            first = following
+        return runs
 
-    @property
-    def assigned(self) -> int:
-        """The number of slots with an owner."""
-        return SLOTS - self._owners.count(_NOBODY)
+    def assigned(self, viewer: Node) -> int:
+        """Return the number of slots with an owner that a node knows."""
+        return SLOTS - len(self._unassigned.get(viewer, ()))
 
-    @property
-    def size(self) -> int:
-        """The number of nodes with slots."""
-        return len({*self._owners} - {_NOBODY})
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether each slot has an owner, which real clusters require by default, too."""
-        return _NOBODY not in self._owners
+    def is_serving(self, viewer: Node) -> bool:
+        """Return whether a node knows an owner of each slot. Otherwise, it serves no keys, as real nodes
+        do by default.
+        """
+        return viewer not in self._unassigned
 
     def migrating(self, node: Node) -> Iterator[tuple[int, Node]]:
         """Yield the slots that a node migrates, each with the node that gets it."""
         for slot, target in self.all_migrating():
-            if self.owner(slot) is node:
+            if self.nodes[self._owners[slot]] is node:
                 yield slot, target
 
     def all_migrating(self) -> Iterator[tuple[int, Node]]:
@@ -142,7 +145,7 @@ class Cluster(Replication):
         move = self._moves.get(slot)
         if move is not None and key in move.moved:
             return node is (move.importer or move.target)
-        return self.owner(slot) is self.primary_of(node)
+        return self.nodes[self._owners[slot]] is self.primary_of(node)
 
     def keys(self, session: Session) -> Sequence[bytes]:
         client = session.node
@@ -154,7 +157,7 @@ class Cluster(Replication):
         return session.node is None or self._holds(session.node.node, key)
 
     def has_all_keys(self) -> bool:
-        return not self._moves and self.size == 1
+        return not self._moves and len({*self._owners}) == 1
 
     def keys_in(self, session: Session, slot: int) -> list[bytes]:
         """Return the keys of a slot that the client's node has."""
@@ -182,12 +185,31 @@ class Cluster(Replication):
         """Leave a slot and its keys where they are."""
         self._moves.pop(slot, None)
 
-    def assign(self, slots: Iterable[int], node: Node | None) -> None:
-        """Give slots and their keys to a node, or to none."""
-        place = _NOBODY if node is None else self.nodes.index(node)
+    def assign(self, slots: Collection[int], node: Node) -> None:
+        """Give slots and their keys to a node, and end their moves."""
+        self._claim(slots, node)
+        for slot in slots:
+            self._moves.pop(slot, None)
+
+    def _claim(self, slots: Collection[int], node: Node) -> None:
+        place = self.nodes.index(node)
         for slot in slots:
             self._owners[slot] = place
-            self._moves.pop(slot, None)
+        for viewer, unassigned in list(self._unassigned.items()):
+            unassigned.difference_update(slots)
+            if not unassigned:
+                del self._unassigned[viewer]
+
+    def give_up(self, slots: Iterable[int], viewer: Node) -> None:
+        """Let a node forget the owner of slots. It does not last if another node claims the slot."""
+        unassigned = {
+            slot
+            for slot in slots
+            if (owner := self.nodes[self._owners[slot]]) is viewer
+            or self.owner(slot, owner) is None
+        }
+        if unassigned:
+            self._unassigned.setdefault(viewer, set()).update(unassigned)
 
     def next_primary(self, node: Node) -> Node:
         """Return the primary that follows a node, to which a slot can move."""
@@ -195,10 +217,10 @@ class Cluster(Replication):
         return primaries[(primaries.index(self.primary_of(node)) + 1) % len(primaries)]
 
     def promote(self, replica: Node) -> None:
-        former = self.nodes.index(self.primary_of(replica))
+        former = self.primary_of(replica)
         super().promote(replica)
-        place = self.nodes.index(replica)
-        self._owners = [place if owner == former else owner for owner in self._owners]
+        known = [slot for slot in range(SLOTS) if self.owner(slot, replica) is former]
+        self._claim(known, replica)
 
     def follow(self, engine: KVEngine) -> None:
         super().follow(engine)
@@ -209,18 +231,21 @@ class Cluster(Replication):
             lost = [
                 name
                 for name in session.subscriptions["shard"]
-                if self.owner(key_slot(name)) is not self.primary_of(client.node)
+                if self.owner(key_slot(name), client.node) is not self.primary_of(client.node)
             ]
             if lost:
                 engine.pubsub.unsubscribe(session, "shard", lost)
 
     def snapshot(self) -> ClusterCopy:
-        return ClusterCopy(**vars(super().snapshot()), owners=self._owners.copy())
+        unassigned = {node: slots.copy() for node, slots in self._unassigned.items()}
+        owners = self._owners.copy()
+        return ClusterCopy(**vars(super().snapshot()), owners=owners, unassigned=unassigned)
 
     def restore(self, saved: ReplicationCopy) -> None:
         super().restore(saved)
         assert isinstance(saved, ClusterCopy)
         self._owners = saved.owners.copy()
+        self._unassigned = {node: slots.copy() for node, slots in saved.unassigned.items()}
         self._moves.clear()
 
     # -- the check of a command ----------------------------------------------------------------------
@@ -268,12 +293,12 @@ class Cluster(Replication):
                 raise CommandError(errors.READ_ONLY_REPLICA)
             return
         slot = key_slot(keys[0][0])
-        owner = self.owner(slot)
+        owner = self.owner(slot, node)
         if owner is None:
             raise Redirection(errors.SLOT_NOT_SERVED)
         if any(key_slot(key) != slot for key, _ in keys):
             raise Redirection(errors.CROSSSLOT)
-        if not self.is_serving and not all(key.is_channel for _, key in keys):
+        if not self.is_serving(node) and not all(key.is_channel for _, key in keys):
             raise Redirection(errors.CLUSTER_DOWN)
         if slot in self._moves and not any(spec.name == "MIGRATE" for spec, _ in commands):
             move = self._moves[slot]

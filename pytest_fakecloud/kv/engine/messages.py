@@ -83,11 +83,9 @@ class PubSub:
                 sessions += listening
         return sessions
 
-    def publish_to_shard(self, channel: bytes, message: bytes) -> int:
-        sessions = self._listeners["shard"].get(channel, {})
-        for session in sessions:
+    def publish_to_shard(self, channel: bytes, message: bytes) -> None:
+        for session in self._listeners["shard"].get(channel, ()):
             session.push(Push("message", [b"smessage", channel, message]))
-        return len(sessions)
 
     def names(self, kind: str) -> list[bytes]:
         return list(self._listeners[kind])

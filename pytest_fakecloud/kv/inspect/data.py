@@ -323,7 +323,9 @@ def _nodes(topology: Replication) -> dict[str, Item]:
         primary = node.primary
         item: Item = {"role": "primary" if primary is None else f"replica of node {primary.number}"}
         if isinstance(topology, Cluster):
-            item["slots"] = [f"{first}-{last}" for first, last, _ in topology.ranges(node)]
+            item["slots"] = [
+                f"{first}-{last}" for first, last, owner in topology.ranges(node) if owner is node
+            ]
         nodes[f"node {node.number}"] = item
     return nodes
 

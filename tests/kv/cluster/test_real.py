@@ -152,6 +152,66 @@ def test_a_slot_moves(name: str) -> None:
             assert ours.call(line) == theirs.call(line), line
 
 
+VIEWS = """
+1 SET {b}a x
+4 SSUBSCRIBE {b}a
+1 CLUSTER DELSLOTS 3300 3301
+4 PING
+1 CLUSTER DELSLOTS 3300
+1 CLUSTER SLOTS
+2 CLUSTER SLOTS
+1 CLUSTER INFO
+2 CLUSTER INFO
+1 GET {b}a
+2 GET {b}a
+1 GET b
+1 GET foo
+2 GET foo
+1 SPUBLISH foo x
+1 SPUBLISH {b}a x
+1 CLUSTER COUNTKEYSINSLOT 3300
+1 CLUSTER SETSLOT 3300 MIGRATING $2
+2 CLUSTER ADDSLOTS 3300
+1 CLUSTER ADDSLOTS 3300
+1 CLUSTER INFO
+1 CLUSTER ADDSLOTS 3301
+1 CLUSTER INFO
+1 GET {b}a
+2 CLUSTER FLUSHSLOTS
+2 CLUSTER SLOTS
+2 CLUSTER INFO
+1 CLUSTER SLOTS
+3 CLUSTER DELSLOTS 6000
+3 CLUSTER DELSLOTS 6000
+3 GET foo
+1 CLUSTER ADDSLOTS 6000
+3 CLUSTER ADDSLOTS 6000
+2 CLUSTER ADDSLOTSRANGE 5461 5999 6001 10922
+1 CLUSTER SLOTS ...
+2 CLUSTER SLOTS ...
+3 CLUSTER SLOTS ...
+3 CLUSTER DELSLOTS 0
+3 CLUSTER SLOTS ...
+3 GET foo
+"""
+"""Commands to the nodes: each knows itself which slots have no node. An ellipsis: after a moment. The
+answer to 4's PING is the message that came before it.
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_node_takes_slots_away_only_from_what_it_knows(name: str) -> None:
+    with ExitStack() as stack:
+        theirs, ours = _both(stack, name, connections=2, resp=3)
+        for line in VIEWS.split("\n")[1:-1]:
+            command = line.removesuffix(" ...")
+            reply = ours.call(command)
+            if command == line:
+                assert theirs.call(command) == reply, line
+            else:
+                wait_until(lambda: theirs.call(command) == reply)  # noqa: B023
+
+
 CLIENTS_OF_NODES = """
 4 CLIENT SETNAME subscriber
 5 CLIENT SETNAME subscriber
@@ -250,6 +310,8 @@ class _Nodes:
         reply = port.call([words.get(word, word) for word in argv((command,))])
         if command == "CLUSTER SLOTS":  # without the replicas, which only the fake has
             reply = [owned[:3] for owned in reply]
+        if command == "CLUSTER INFO":
+            reply = re.findall(rb"cluster_(?:state|slots.*|size|.*epoch):\w+", _text(reply))
         return self._normal(reply)
 
     def _normal(self, reply: Any) -> Any:

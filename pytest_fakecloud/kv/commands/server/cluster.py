@@ -1,8 +1,8 @@
 """Commands of clusters: CLUSTER, ASKING, READONLY and READWRITE.
 
 Without ``cluster=``, each of them returns an error. With it, the nodes are fixed, so commands
-that add or remove nodes are rejected. A change of the cluster by one node is known to all at once, and
-replicas are never behind (decided here).
+that add or remove nodes are rejected. What a node claims is known to all at once, and replicas are never
+behind (decided here). That a node gives up its slots, only it knows itself, as in real clusters.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def slots(session: Session, args: Args) -> Reply:
     cluster = _cluster(session)
     return [
         [first, last, *map(_address, (owner, *cluster.replicas_of(owner)))]
-        for first, last, owner in cluster.ranges()
+        for first, last, owner in cluster.ranges(node_of(session))
     ]
 
 
@@ -130,9 +130,10 @@ def shards(session: Session, args: Args) -> Reply:
     """Return each primary with its slots and its replicas."""
     cluster = _cluster(session)
     primaries = [node for node in cluster.nodes if node.primary is None]
+    ranges = cluster.ranges(node_of(session))
     return [
         Map([
-            b"slots", [slot for first, last, _ in cluster.ranges(node) for slot in (first, last)],
+            b"slots", [slot for *ends, owner in ranges if owner is node for slot in ends],
             b"nodes", [_shard_node(member) for member in (node, *cluster.replicas_of(node))],
         ])
         for node in primaries
@@ -176,16 +177,16 @@ def _line(session: Session, cluster: Cluster, node: Node) -> str:
         node.id, f"{node.address}@{_bus_port(node)}", ",".join(flags),
         "-" if primary is None else primary.id,
         "0", "0", str((primary or node).epoch), "connected",  # No node pings another one.
-        *_slot_words(cluster, node, is_own),
+        *_slot_words(cluster, node, node_of(session)),
     ]  # fmt: skip
     return " ".join(words)
 
 
-def _slot_words(cluster: Cluster, node: Node, is_own: bool) -> Iterator[str]:
-    if node.primary is None:
-        for first, last, _ in cluster.ranges(node):
+def _slot_words(cluster: Cluster, node: Node, viewer: Node) -> Iterator[str]:
+    for first, last, owner in cluster.ranges(viewer):
+        if owner is node:
             yield str(first) if first == last else f"{first}-{last}"
-    if is_own:
+    if node is viewer:
         # Only the node itself tells of the slots that move.
         for slot, target in cluster.migrating(node):
             yield f"[{slot}->-{target.id}]"
@@ -206,15 +207,16 @@ def info(session: Session, args: Args) -> Reply:
     """Return the state of the cluster."""
     cluster = _cluster(session)
     node = node_of(session)
-    is_ok = cluster.is_serving and not cluster.reports_failure()
+    is_ok = cluster.is_serving(node) and not cluster.reports_failure()
+    assigned = cluster.assigned(node)
     fields = {
         "cluster_state": "ok" if is_ok else "fail",
-        "cluster_slots_assigned": cluster.assigned,
-        "cluster_slots_ok": cluster.assigned,
+        "cluster_slots_assigned": assigned,
+        "cluster_slots_ok": assigned,
         "cluster_slots_pfail": 0,
         "cluster_slots_fail": 0,
         "cluster_known_nodes": len(cluster.nodes),
-        "cluster_size": cluster.size,
+        "cluster_size": len({owner for *_, owner in cluster.ranges(node)}),
         "cluster_current_epoch": cluster.epoch,
         "cluster_my_epoch": cluster.primary_of(node).epoch,
         "cluster_stats_messages_sent": 0,
@@ -243,14 +245,14 @@ def count_failure_reports(session: Session, args: Args) -> Reply:
 
 
 @variant("CLUSTER ADDSLOTS", "Give slots without a node to this node.", adds=True)
-@variant("CLUSTER DELSLOTS", "Take slots from their nodes.", adds=False)
+@variant("CLUSTER DELSLOTS", "Let this node forget who has slots.", adds=False)
 def change_slots(session: Session, args: Args, *, adds: bool) -> Reply:
     _cluster(session)
     return _change_slots(session, list(map(_slot, args)), adds)
 
 
 @variant("CLUSTER ADDSLOTSRANGE", "Give ranges of slots without a node to this node.", adds=True)
-@variant("CLUSTER DELSLOTSRANGE", "Take ranges of slots from their nodes.", adds=False)
+@variant("CLUSTER DELSLOTSRANGE", "Let this node forget who has ranges of slots.", adds=False)
 def change_slot_ranges(session: Session, args: Args, *, adds: bool) -> Reply:
     _cluster(session)
     if len(args) % 2:
@@ -264,33 +266,33 @@ def change_slot_ranges(session: Session, args: Args, *, adds: bool) -> Reply:
 
 
 def _change_slots(session: Session, changed: list[int], adds: bool) -> Reply:
-    cluster = _cluster(session)
+    cluster, node = _cluster(session), node_of(session)
     seen: set[int] = set()
     for slot in changed:
-        if adds and cluster.owner(slot) is not None:
+        if adds and cluster.owner(slot, node) is not None:
             raise CommandError(errors.slot_busy(slot))
-        if not adds and cluster.owner(slot) is None:
+        if not adds and cluster.owner(slot, node) is None:
             raise CommandError(errors.slot_unassigned(slot))
         if slot in seen:
             raise CommandError(errors.slot_repeated(slot))
         seen.add(slot)
-    node = node_of(session) if adds else None
-    session.engine.change_nodes(cluster.assign, changed, node)
+    session.engine.change_nodes(cluster.assign if adds else cluster.give_up, changed, node)
     return OK
 
 
 @command("CLUSTER FLUSHSLOTS")
 def flushslots(session: Session, args: Args) -> Reply:
-    """Take all slots from the node."""
-    cluster = _cluster(session)
+    """Let the node give up all its slots."""
+    cluster, node = _cluster(session), node_of(session)
     if cluster.keys(session):
         raise CommandError(errors.FLUSHSLOTS_WITH_KEYS)
     own = [
         slot
-        for first, last, _ in cluster.ranges(node_of(session))
+        for first, last, owner in cluster.ranges(node)
+        if owner is node
         for slot in range(first, last + 1)
     ]
-    session.engine.change_nodes(cluster.assign, own, None)
+    session.engine.change_nodes(cluster.give_up, own, node)
     return OK
 
 
@@ -301,7 +303,7 @@ def setslot(session: Session, args: Args) -> Reply:
     if node.primary is not None:
         raise CommandError(errors.SETSLOT_ON_REPLICA)
     slot, word = _slot(args[0]), args[1].upper()
-    owner = cluster.owner(slot)
+    owner = cluster.owner(slot, node)
     if word == b"STABLE" and len(args) == 2:
         cluster.end_move(slot)
         return OK
