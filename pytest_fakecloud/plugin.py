@@ -130,7 +130,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
-    run_of(config)
+    config.pluginmanager.register(_fixture_of(run_of(config)))
     config.addinivalue_line("markers", MARKER)
     from .pytest_run.ini import check_run_options
 
@@ -337,36 +337,45 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # -- fixtures --------------------------------------------------------------------------------------
 
 
-# The fixtures that each test with a fake needs do not have the argument ``request``, of which pytest
-# makes a new fixture each time.
+def _fixture_of(run: Run) -> object:
+    """Return a plugin of pytest with the run as a fixture. The fixtures that each test with a fake needs
+    have neither the argument ``request``, of which pytest makes a new fixture for each test, nor
+    ``pytestconfig``, which has that argument.
+    """
+
+    class RunFixture:
+        @pytest.fixture(scope="session")
+        @staticmethod
+        def _fakecloud_run() -> Run:
+            return run
+
+    return RunFixture()
 
 
 @pytest.fixture(scope="session")
-def fakecloud_settings(pytestconfig: pytest.Config) -> dict[str, Any]:
+def fakecloud_settings(_fakecloud_run: Run) -> dict[str, Any]:
     """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
-    return cast("dict[str, Any]", run_of(pytestconfig).fixture_parameter)
+    return cast("dict[str, Any]", _fakecloud_run.fixture_parameter)
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session_settings(pytestconfig: pytest.Config) -> dict[str, Any]:
+def fakecloud_session_settings(_fakecloud_run: Run) -> dict[str, Any]:
     """Settings of the session's fakes, with the marker's keywords. Override it in the top conftest.
 
     They apply to the fakes of ``fakecloud_session`` and, with ``fakecloud_scope = session`` or
     ``fakecloud_early``, to the fixtures' fakes.
     """
-    return cast("dict[str, Any]", run_of(pytestconfig).fixture_parameter)
+    return cast("dict[str, Any]", _fakecloud_run.fixture_parameter)
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session(
-    pytestconfig: pytest.Config, fakecloud_session_settings: dict[str, Any]
-) -> Cloud:
+def fakecloud_session(_fakecloud_run: Run, fakecloud_session_settings: dict[str, Any]) -> Cloud:
     """A Cloud that lasts for the whole run, for your own session fixtures.
 
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return run_of(pytestconfig).open_session_cloud(fakecloud_session_settings).cloud
+    return _fakecloud_run.open_session_cloud(fakecloud_session_settings).cloud
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -378,7 +387,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 @pytest.fixture(scope=_scope)
 def fakecloud(
-    pytestconfig: pytest.Config,
+    _fakecloud_run: Run,
     fakecloud_settings: dict[str, Any],
     fakecloud_session_settings: dict[str, Any],
 ) -> Generator[Cloud, None, None]:
@@ -387,13 +396,12 @@ def fakecloud(
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
-    run = run_of(pytestconfig)
     # Both fixtures with settings are arguments, although a scope uses one of them: tests can be
     # parametrized with them, and settings of the session without an effect cause a warning.
     try:
-        yield run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+        yield _fakecloud_run.open_cloud(fakecloud_settings, fakecloud_session_settings)
     finally:
-        run.close_cloud()
+        _fakecloud_run.close_cloud()
 
 
 def _fake(cloud: Cloud, fixture: str) -> Any:

@@ -581,6 +581,7 @@ def _stock_parameters(table: Table) -> Mapping[str, Parameter]:
     return parameters
 
 
+@cache
 def _defaults(dialect: str, table: Table) -> Mapping[str, str]:
     own = _VENDOR if dialect == "vendor" else PARAMETERS
     later = {name for name, since in LATER_PARAMETERS.items() if not table.has(since)}
