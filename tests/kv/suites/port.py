@@ -46,9 +46,9 @@ def main() -> None:
         sys.stdin.read()
 
 
-def _cluster(nodes: Sequence[int]) -> int:
+def _cluster(nodes: Sequence[int]) -> bool | int:
     """Return the setting for this number of nodes, of which half are replicas if there are several."""
-    return len(nodes) == 1 or len(nodes) // 2
+    return len(nodes) // 2 if len(nodes) > 1 else bool(nodes)
 
 
 if __name__ == "__main__":
