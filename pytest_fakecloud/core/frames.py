@@ -7,6 +7,8 @@ from types import CodeType, FrameType
 from typing import TypeAlias
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
+_MAX_COROUTINES = 300
+"""Maximum number of coroutines to follow, of which each awaits the next."""
 Place: TypeAlias = dict[str, str | int]
 """A file, a line and a function."""
 CodePlace: TypeAlias = tuple[CodeType, int]
@@ -38,6 +40,17 @@ def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def frames_of_coroutine(coroutine: object) -> Iterator[FrameType]:
+    """Yield the frames of a coroutine and of those that it awaits, outermost first."""
+    awaited = coroutine
+    for _ in range(_MAX_COROUTINES):
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        # A proxy or a mock that is awaited has every attribute.
+        if isinstance(frame, FrameType):
+            yield frame
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
 
 
 def is_own(frame: FrameType) -> bool:

@@ -28,7 +28,7 @@ from itertools import islice, takewhile
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
-from ..core.frames import code_place, is_own, stack_of
+from ..core.frames import code_place, frames_of_coroutine, is_own, stack_of
 from ..core.libraries import is_library
 from ..core.recorder import CallSite
 from .clocks import module_of
@@ -187,16 +187,10 @@ def _task_frames(task: asyncio.Task[object], stack: list[FrameType]) -> list[Fra
 def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
     """Return the frames of a task's coroutines, outermost first."""
     frames: list[FrameType] = []
-    awaited: object = task.get_coro()
-    while awaited is not None and len(frames) < _MAX_FRAMES:
-        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
-        # A proxy or a mock that is awaited has every attribute.
-        if isinstance(frame, FrameType):
-            frames.append(frame)
-            if task_inside := _task_inside(frame):
-                awaited = task_inside.get_coro()
-                continue
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    for frame in frames_of_coroutine(task.get_coro()):
+        frames.append(frame)
+        if task_inside := _task_inside(frame):
+            return frames + _coroutine_frames(task_inside)
     return frames
 
 

@@ -11,10 +11,12 @@ read earlier, in its own thread, when it sends on a socket.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
 import sysconfig
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -22,14 +24,16 @@ from typing import Any, Literal, TypeAlias
 from weakref import ref
 
 from ..core.exits import Exits
-from ..core.frames import CodePlace
+from ..core.frames import CodePlace, frames_of_coroutine
 from ..core.recorder import CallStack
 from .replace import Function, swap
 
 _MOST = 6
 """Maximum number of places to keep for a call."""
-_RUNNERS = (os.path.join("_pytest", "python.py"), os.path.join("asyncio", "base_events.py"))
-"""The ends of the names of the files in which pytest calls a test, and an event loop a task."""
+_TASK_RUNNER = os.path.join("asyncio", "events.py")
+"""The end of the name of the file in which an event loop calls a task."""
+_RUNNERS = (os.path.join("_pytest", "python.py"), _TASK_RUNNER)
+"""The same, and that of the file in which pytest calls a test."""
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _Kind: TypeAlias = Literal["application", "library", "own", "runner"]
 _LIBRARIES = (
@@ -112,7 +116,36 @@ def stack_above(frame: FrameType | None) -> CallStack | None:
         if kind == "application":
             places.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
+    if frame is not None and frame.f_code.co_filename.endswith(_TASK_RUNNER):
+        for caller in _awaiting_frames():
+            if _kinds[caller.f_code.co_filename] == "application":
+                places.append((caller.f_code, caller.f_lasti))
+            elif not places:
+                library = caller.f_code.co_filename
     return CallStack(tuple(places[:_MOST]), library) if places else None
+
+
+def _awaiting_frames() -> Iterator[FrameType]:
+    """Yield the frames, innermost first, of the tasks that await the current task. Before Python 3.12,
+    ``asyncio.wait_for()`` runs its coroutine in a task.
+    """
+    loop = asyncio._get_running_loop()
+    task = None if loop is None else asyncio.current_task(loop)
+    while task is not None and (task := _awaiting(task)) is not None:
+        yield from reversed([*frames_of_coroutine(task.get_coro())])
+
+
+def _awaiting(task: asyncio.Task[object]) -> asyncio.Task[object] | None:
+    """Return the task that awaits a task, directly or by a future that ends with it."""
+    futures: list[asyncio.Future[object]] = [task]
+    for future in futures:  # which grows meanwhile
+        for callback, _ in getattr(future, "_callbacks", None) or ():
+            owner = getattr(callback, "__self__", None)
+            if isinstance(owner, asyncio.Task) and getattr(owner, "_fut_waiter", None) is future:
+                return owner
+            arguments = getattr(callback, "args", ())
+            futures += [value for value in arguments if isinstance(value, asyncio.Future)]
+    return None
 
 
 class _Kinds(dict[str, _Kind]):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import httpx
 import pytest
 import redis
+import redis.asyncio
 import requests
 
 from pytest_fakecloud import Cloud, KVServer
@@ -64,6 +65,64 @@ def test_a_call_of_a_task_has_the_lines_of_the_task(kv: KVServer) -> None:
 
     asyncio.run(main())
     assert functions(kv) == [["get"], ["get"]]
+
+
+async def _of_library(client: httpx.AsyncClient, kv: KVServer) -> None:
+    await asyncio.create_task(client.post(kv.url, json=["GET", "article"], headers=kv.headers))
+
+
+async def _waits_for(client: httpx.AsyncClient, kv: KVServer) -> None:
+    request = client.post(kv.url, json=["GET", "article"], headers=kv.headers)
+    await asyncio.wait_for(request, 30)
+
+
+async def _waits_twice(client: httpx.AsyncClient, kv: KVServer) -> None:
+    request = client.post(kv.url, json=["GET", "article"], headers=kv.headers)
+    await asyncio.wait_for(asyncio.wait_for(request, 30), 30)
+
+
+async def _of_redis_py(client: httpx.AsyncClient, kv: KVServer) -> None:
+    async with redis.asyncio.Redis.from_url(kv.database_url, socket_timeout=30) as connection:
+        await connection.get("article")
+
+
+@pytest.mark.parametrize("get", [_of_library, _waits_for, _waits_twice, _of_redis_py])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_call_of_a_task_of_a_library_has_the_lines_of_the_task_that_awaits_it(
+    kv: KVServer, get: Callable[[httpx.AsyncClient, KVServer], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        async with httpx.AsyncClient() as client:
+            await get(client, kv)
+
+    asyncio.run(main())
+    assert functions(kv) == [[get.__name__, "main"]]
+
+
+def test_a_task_that_a_function_with_a_timeout_runs_has_the_lines_of_its_caller(
+    kv: KVServer,
+) -> None:
+    async def get(client: httpx.AsyncClient) -> None:
+        await client.post(kv.url, json=["GET", "article"], headers=kv.headers)
+
+    async def main() -> None:
+        async with httpx.AsyncClient() as client:
+            await asyncio.wait_for(get(client), 30)
+
+    asyncio.run(main())
+    assert functions(kv) == [["get", "main"]]
+
+
+def test_a_task_of_a_library_that_nothing_awaits_has_no_lines(kv: KVServer) -> None:
+    async def main() -> None:
+        async with httpx.AsyncClient() as client:
+            request = client.post(kv.url, json=["GET", "article"], headers=kv.headers)
+            task = asyncio.create_task(request)
+            while not task.done():
+                await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert functions(kv) == [[]]
 
 
 def test_the_commands_of_a_pipeline_have_the_line_that_sent_them(kv: KVServer) -> None:
