@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.model import (
@@ -177,6 +178,41 @@ def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
 
 
 # -- answers that say that nothing happened ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["REST", 2, 3])
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("XREADGROUP GROUP group worker STREAMS log >", False),
+        ("XREADGROUP GROUP group other STREAMS log >", True),
+        ("XREADGROUP GROUP group worker STREAMS log 0", False),
+        ("XREADGROUP GROUP group worker STREAMS log 1-1", True),
+        ("XREADGROUP GROUP group worker STREAMS log new 1-1 0", True),
+        ("XREADGROUP GROUP group worker STREAMS new log 0 0", False),
+        ("XCLAIM log group other 0 1-1", False), ("XCLAIM log group other 0 1-1 JUSTID", False),
+        ("XCLAIM log group other 60000 1-1", True), ("XCLAIM log group other 60000 1-1 JUSTID", True),
+        ("XAUTOCLAIM log group other 0 0", False), ("XAUTOCLAIM log group other 60000 0", True),
+        ("XAUTOCLAIM log group other 60000 0 JUSTID", True),
+    ],
+)  # fmt: skip
+def test_commands_of_streams_that_returned_no_entry_are_refused(
+    cloud: Cloud, protocol: Literal["REST", 2, 3], line: str, is_refused: bool
+) -> None:
+    kv = cloud.kv_server()
+    for command in (
+        "XADD log 1-1 a 1", "XGROUP CREATE log group 0", "XGROUP CREATE new group 0 MKSTREAM"
+    ):  # fmt: skip
+        kv.execute(*command.split())
+    words = line.split()
+    if words[-1] != ">" or "other" in words:
+        kv.execute("XREADGROUP", "GROUP", "group", "worker", "STREAMS", "log", ">")
+    if protocol == "REST":
+        kv.client(allow_telemetry=False).execute(words)
+    else:
+        with redis.Redis.from_url(kv.database_url, protocol=protocol) as connection:
+            connection.execute_command(*words, parse_justid="JUSTID" in words)
+    assert bool(report_of(cloud).touched.refused) is is_refused
 
 
 @pytest.mark.parametrize(

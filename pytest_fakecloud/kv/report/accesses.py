@@ -17,6 +17,8 @@ from ..table.registry import CommandSpec, spec_of
 
 _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
 """Commands that reply with a number of removed elements, or with what they removed."""
+_DELIVERS_ENTRIES = {"XAUTOCLAIM", "XCLAIM", "XREADGROUP"}
+"""Commands that make entries of streams those of a consumer, and return them."""
 _COUNTS_CHANGES = kinds.IF_NEW | kinds.EXPIRIES | {
     "COPY", "LINSERT", "LPUSHX", "MOVE", "PERSIST", "PFADD", "RENAMENX", "RPUSHX", "SADD", "XACK",
 }  # fmt: skip
@@ -131,6 +133,8 @@ def _did_nothing(spec: CommandSpec, words: Sequence[str], result: Any) -> bool:
     """Return whether a condition of a command, such as NX, was not met, or there was nothing to read, to
     change or to remove.
     """
+    if spec.name in _DELIVERS_ENTRIES and isinstance(result, list | dict):
+        return not _has_entries(spec, result)
     if spec.name in _REMOVES:
         removed = result if isinstance(result, list) else [result or None]
         return all(item is None for item in removed)
@@ -143,6 +147,17 @@ def _did_nothing(spec: CommandSpec, words: Sequence[str], result: Any) -> bool:
     items = result if isinstance(result, list) else [result]
     is_zero = type(result) is int and result == 0 and spec.name not in _ZERO_IS_FOUND
     return is_zero or all(item is None for item in items)
+
+
+def _has_entries(spec: CommandSpec, result: list[Any] | dict[str, Any]) -> bool:
+    """Return whether the result of a command that delivers entries has any."""
+    if isinstance(result, dict):
+        return any(result.values())
+    if spec.name == "XAUTOCLAIM":
+        return any(result[1:])  # without the ID to continue from
+    if spec.name == "XREADGROUP":
+        return any(item[1:] != [[]] if isinstance(item, list) else item for item in result)
+    return bool(result)
 
 
 def _of_action(action: Action) -> Iterator[DataAccess]:
