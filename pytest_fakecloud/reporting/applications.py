@@ -20,6 +20,7 @@ from itertools import islice
 from traceback import walk_stack
 from types import FunctionType, ModuleType
 from typing import Any
+from weakref import ref
 
 from ..cloud.base import BaseCloud, context_of
 from ..core.raised import look_up_libraries, raised_text
@@ -48,7 +49,8 @@ class ServedRequest:
     one made itself. ``body`` is the beginning of the body that a test client sent, ``body_type`` its
     content type, ``headers`` are the other headers, sorted. ``answer`` is the beginning of the
     response's body (None if it is unknown), ``answer_size`` the length of the whole body,
-    ``answer_type`` its content type. ``lines`` are those that sent the request.
+    ``answer_type`` its content type. ``stack`` sent the request. ``application`` refers to the object
+    that served it, if that is known, and ``instance`` counts those of one framework from 1.
     """
 
     began: int
@@ -70,6 +72,8 @@ class ServedRequest:
     answer_size: int = 0
     answer_type: str = ""
     stack: CallStack | None = None
+    application: ref[Any] | None = None
+    instance: int = 1
 
 
 class Listener:
@@ -122,7 +126,9 @@ class Listener:
 
     # -- records ---------------------------------------------------------------------------------
 
-    def begin(self, framework: str, environ: Any, thread: int | None = None) -> None:
+    def begin(
+        self, framework: str, environ: Any, thread: int | None = None, application: object = None
+    ) -> None:
         """Record a request. ``thread`` is 0 in an event loop, and this thread for WSGI by default."""
         cloud = self.cloud
         if cloud is None:
@@ -137,6 +143,9 @@ class Listener:
             request.stack = stack_above(sys._getframe(1))
             names = sorted(name for name in environ if str(name).startswith("HTTP_"))
             request.headers = tuple((name, str(environ[name])) for name in names)
+            with suppress(TypeError):  # of an object without weak references, such as None
+                request.application = ref(application)
+                request.instance = self._instance_of(request)
             for other in self._under_way:
                 # Overlapping requests in one thread are nested: the earlier one made the later one.
                 if not thread or other.thread != thread:
@@ -144,6 +153,15 @@ class Listener:
                     other.overlaps.append(request)
             self._under_way.append(request)
             self.served.append(request)
+
+    def _instance_of(self, request: ServedRequest) -> int:
+        """Return the number of the application that serves a request, among those of its framework."""
+        others = [other for other in self.served
+                  if other.framework == request.framework and other.application is not None]  # fmt: skip
+        for other in others:
+            if other.application is request.application:
+                return other.instance
+        return 1 + max((other.instance for other in others), default=0)
 
     def fail(self, environ: object, error: BaseException, *, is_over: bool = True) -> None:
         """Record an exception in a request. A response to it may follow, and is then the end."""
@@ -224,8 +242,8 @@ class Listener:
     def _begin_asgi(self, transport: Any, request: Any, thread: int) -> object:
         """Record a request to an ASGI application; return its WSGI environment, None on an error."""
         with suppress(Exception):
-            app = type(getattr(transport, "app", None))
-            framework = "ASGI" if app is FunctionType else app.__name__
+            app = getattr(transport, "app", None)
+            framework = "ASGI" if isinstance(app, FunctionType) else type(app).__name__
             url = request.url
             environ = {
                 "REQUEST_METHOD": request.method,
@@ -236,7 +254,7 @@ class Listener:
             }
             with suppress(Exception):  # a streamed body has not been read
                 environ["wsgi.input"] = BytesIO(request.content)
-            self.begin(framework, environ, thread)
+            self.begin(framework, environ, thread, app)
             return environ
         return None
 
@@ -254,7 +272,8 @@ class Listener:
 
     def _observe_flask(self, flask: Any) -> None:
         def began(**_: object) -> None:
-            self.begin("Flask", flask.request.environ)
+            application = flask.current_app._get_current_object()
+            self.begin("Flask", flask.request.environ, application=application)
 
         def raised(exception: BaseException, **_: object) -> None:
             # If the application propagates exceptions, Flask sends no signal at the end.

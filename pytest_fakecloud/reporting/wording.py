@@ -67,7 +67,8 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     if isinstance(entry, ServedRequest):
         is_form = entry.body_type.startswith("multipart/")
         body = "" if is_form else shortened(readable(entry.body, entry.body_type), 120)
-        what = " ".join(filter(None, [entry.target, body, f"({entry.framework})"]))
+        number = f" {entry.instance}" if entry.instance > 1 else ""
+        what = " ".join(filter(None, [entry.target, body, f"({entry.framework}{number})"]))
         return Summary(what, "" if entry.status is None else str(entry.status), note=entry.raised)
     if isinstance(entry, Event):
         if row.kind == "attempt":

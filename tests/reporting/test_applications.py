@@ -318,6 +318,32 @@ def test_requests_of_an_asgi_test_client_are_rows(cloud: Cloud, listener: Listen
     assert [request.answer for request in listener.served] == [None] * 3
 
 
+def test_requests_to_several_applications_of_a_framework_name_them(
+    cloud: Cloud, listener: Listener
+) -> None:
+    redis = cloud.kv_server().client()
+    for flask_client in (first := shop(redis).test_client(), shop(redis).test_client(), first):
+        flask_client.post("/checkout")
+    asgi = asgi_shop(redis)
+    for app in (asgi, asgi_shop(redis), asgi):
+        asyncio.run(ask(httpx, app))
+    testclient.TestClient(asgi_shop(redis)).post("/checkout", json={})
+    requests = [text for text in told(cloud, listener) if "/checkout" in text]
+    assert [text.partition("(")[2].partition(")")[0] for text in requests] == [
+        "Flask", "Flask 2", "Flask", "Starlette", "Starlette 2", "Starlette", "Starlette 3"
+    ]  # fmt: skip
+
+
+def test_the_applications_of_forgotten_requests_are_not_counted(
+    cloud: Cloud, listener: Listener
+) -> None:
+    redis = cloud.kv_server().client()
+    shop(redis).test_client().post("/checkout")
+    listener.forget_since(0)
+    shop(redis).test_client().post("/checkout")
+    assert [request.instance for request in listener.served] == [1]
+
+
 # -- Django ----------------------------------------------------------------------------------------
 
 
