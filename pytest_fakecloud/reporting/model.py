@@ -128,13 +128,18 @@ class DataAccess:
     """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
 
     ``succeeded`` is False if a write was rejected or changed nothing, or if a read found nothing, and
-    None if the answer does not say that.
+    None if the answer does not say that. ``returns_value``: a write that returned the value before it.
     """
 
     subject: ReportSubject
     writes: bool
     part: str = ""
     succeeded: bool | None = True
+    returns_value: bool = False
+
+    @property
+    def reads(self) -> bool:
+        return self.returns_value or not self.writes
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class _Finder:
         requests had read before.
         """
         uses = [use for use in self._uses if use.row.number in numbers]
-        reads = list(_with_data(use.access for use in uses if not use.access.writes))
+        reads = list(_with_data(use.access for use in uses if use.access.reads))
         of_calls = _sought_of(reads or [use.access for use in uses])
         own = list(dict.fromkeys((*sought, *of_calls)))
         earlier = [read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own]
@@ -151,7 +151,7 @@ class _Finder:
         until: dict[Sought, int] = {}
         for read in every:
             covered = [use for use in uses if read.covers(use.access)]
-            last = [use.order for use in covered if not use.access.writes]
+            last = [use.order for use in covered if use.access.reads]
             until[read] = max(last or [use.order for use in covered], default=0)
         return ReadByStatement(
             kind, every, statement.place, rows=numbers, until=until, earlier=tuple(earlier),

@@ -61,7 +61,9 @@ def _read(uses: Iterable[Use], statement: ReadByStatement) -> Iterator[int]:
         at = use.row.number if statement.looks else use.order
         is_effective = use.access.writes and use.access.succeeded is not False
         has_value = subject.kind in WITH_VALUES and statement.covers(use.access)
-        if is_effective and has_value and at <= statement.read_until(use.access):
+        until = statement.read_until(use.access)
+        is_before = at < until or (at == until and not use.access.returns_value)
+        if is_effective and has_value and is_before:
             if not part:
                 last = {data: number for data, number in last.items()
                         if data[0] != subject and subject.name != "*"}  # fmt: skip

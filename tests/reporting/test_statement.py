@@ -174,6 +174,51 @@ def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: 
 
 
 @pytest.mark.parametrize(
+    ("line", "writes"),
+    [
+        ("GETEX a EX 60", ["SET a new"]), ("GETDEL a", ["SET a new"]),
+        ("GETSET a newer", ["SET a new"]), ("SET a newer GET", ["SET a new"]),
+        ("HGETEX h EX 60 FIELDS 1 f", ["HSET h f 2"]),
+        ("HGETDEL h FIELDS 1 f", ["HSET h f 2"]),
+        ("LPOP jobs", ["RPUSH jobs one two"]), ("SPOP names", ["SADD names ada"]),
+        ("ZPOPMIN ranks", ["ZADD ranks 1 ada"]), ("LMOVE jobs done LEFT LEFT", ["RPUSH jobs one two"]),
+    ],
+)  # fmt: skip
+def test_a_statement_whose_calls_returned_the_values_that_they_changed(
+    cloud: Cloud, kv: KVServer, client: Any, line: str, writes: list[str]
+) -> None:
+    for command in (
+        "SET a new", "HSET h f 1", "HSET h f 2", "RPUSH jobs one two", "RPUSH done none",
+        "SADD names ada", "ZADD ranks 1 ada",
+    ):  # fmt: skip
+        client.execute(command.split())
+
+    def fail() -> None:
+        client.incr("before")
+        assert client.execute(line.split()) == "other"
+
+    result = report(cloud, fail)
+    assert result.statement is not None
+    text = statement_text(result.statement, result.lookups)
+    assert text.startswith(f"The failing statement read {line.split()[1]} ")
+    assert read(result) == writes
+
+
+@pytest.mark.parametrize(
+    "line", ["INCR n", "SET a newer", "SADD names bob", "SMOVE names other ada"]
+)
+def test_a_statement_whose_calls_returned_no_value_of_before(
+    cloud: Cloud, kv: KVServer, client: Any, line: str
+) -> None:
+    client.sadd("names", "ada")
+
+    def fail() -> None:
+        assert client.execute(line.split()) == "other"
+
+    assert not statement(cloud, fail).is_read
+
+
+@pytest.mark.parametrize(
     ("promise_of", "look", "name", "writes"),
     [
         (lambda number: once("n"), "kv_server.value('n')", "n", ["INCR n"]),

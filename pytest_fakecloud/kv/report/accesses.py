@@ -19,6 +19,10 @@ _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUM
 """Commands that reply with a number of removed elements, or with what they removed."""
 _DELIVERS_ENTRIES = {"XAUTOCLAIM", "XCLAIM", "XREADGROUP"}
 """Commands that make entries of streams those of a consumer, and return them."""
+_RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
+    "GETDEL", "GETEX", "GETSET", "HGETDEL", "HGETEX", "JSON.ARRPOP",
+}  # fmt: skip
+"""Writes that return what their first key held. SET does with the option GET."""
 _COUNTS_CHANGES = kinds.IF_NEW | kinds.EXPIRIES | {
     "COPY", "LINSERT", "LPUSHX", "MOVE", "PERSIST", "PFADD", "RENAMENX", "RPUSHX", "SADD", "XACK",
 }  # fmt: skip
@@ -107,7 +111,11 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
         succeeded = "error" not in answer and not _did_nothing(spec, words, result)
     # ARSET names only the first of the indexes that it writes.
     parts = spec.fields_of(words) if spec.group != "array" else ()
-    for key, writes in _keys_of(spec, words):
+    is_set_get = spec.name == "SET" and "GET" in map(str.upper, words[3:])
+    returns_value = spec.name in _RETURNS_VALUE or is_set_get
+    for index, (key, writes) in enumerate(_keys_of(spec, words)):
+        # A command that moves an element returns nothing that its second key held.
+        returns = writes and returns_value and (index == 0 or spec.name not in kinds.MOVES)
         subject = ReportSubject("key", key, fake)
         if writes and spec.name in kinds.SCRIPTS:
             # The answer of a script does not say whether it wrote.
@@ -115,7 +123,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
             yield DataAccess(subject, True, "", None)
             continue
         for part in parts or [""]:
-            yield DataAccess(subject, writes, part, succeeded)
+            yield DataAccess(subject, writes, part, succeeded, returns)
     if spec.name == "SEARCH.QUERY" and isinstance(result, list):
         for hit in result:
             yield DataAccess(ReportSubject("key", str(hit[0]), fake), False)
