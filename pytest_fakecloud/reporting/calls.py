@@ -297,7 +297,9 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     instances = {str(call.facts.get("instance")) for call in calls if call.service == "broker"}
     runs = {str(run) for entry in entries if isinstance(entry, Event)
             and len(run := entry.data.get("run") or "") > _LONG}  # fmt: skip
-    ids = [*_named_by_events(entries), *(message.id for message in messages), *schedules]
+    named = [*_named_by_events(entries), *(message.id for message in messages), *schedules,
+             *_named_by_answers(calls)]  # fmt: skip
+    ids = [name for name in named if _ID.fullmatch(name)]  # An application may name a schedule.
     groups, without_row = gathered(entries)
     steps, results = report_part("queue", "findings").steps_of_messages(entries)
     return Lookups(
@@ -381,6 +383,14 @@ def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
             for name in ("message_id", "about"):
                 if event.data.get(name):
                     yield str(event.data[name])
+
+
+def _named_by_answers(calls: Iterable[Call]) -> Iterator[str]:
+    """Yield the IDs of the messages and schedules that requests created, also of those deleted since."""
+    for call in calls:
+        if call.service == "queue" and has_full_answer(call):
+            for item in items_of(call.response_body):
+                yield from (str(item[name]) for name in ("messageId", "scheduleId") if name in item)
 
 
 def _scripts_of(call: Call) -> Iterator[str]:

@@ -537,6 +537,30 @@ def test_ids_are_as_short_as_they_may_be(cloud: Cloud) -> None:
     assert max(map(len, shown)) <= 12
 
 
+def test_ids_of_what_was_deleted_are_as_short_as_others(cloud: Cloud) -> None:
+    client, kv = cloud.queue().client(), cloud.kv_server().client(allow_telemetry=False)
+    schedule = client.schedule.create(destination=URL, cron="0 9 * * *")
+    message = client.message.publish(url=URL, delay="1h")
+    kv.mset({"schedule": schedule, "message": message.message_id})
+    client.schedule.delete(schedule)
+    client.message.cancel(message.message_id)
+    shown = " ".join(f"{row.what} {row.answer}" for row in rows(cloud))
+    assert schedule not in shown
+    assert message.message_id not in shown
+    assert shown.count(schedule[:8]) == shown.count(message.message_id[:8]) == 3
+
+
+def test_a_name_that_the_application_chose_is_whole(cloud: Cloud) -> None:
+    client = cloud.queue().client()
+    for name in ("report-of-ada", "report-of-bob"):
+        client.schedule.create(destination=URL, cron="0 9 * * *", schedule_id=name)
+    client.schedule.pause("report-of-ada")
+    created, _, paused = rows(cloud)
+    assert created.answer == "schedule report-of-ada"
+    assert "report-of-ada" in paused.what
+    assert "schedule report-of-bob of" in " ".join(section(cloud).split())
+
+
 def test_a_refused_delivery_names_its_error_once(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.refuse(URL)
