@@ -24,6 +24,7 @@ from .wording import (
     describe_together,
     effect,
     handler_text,
+    last_write,
     sentence,
     source_of,
     statement_text,
@@ -101,8 +102,10 @@ def _addresses(report: Report) -> Iterator[str]:
             host = here
 
 
-_GUTTER = {"refused": "! ", "touched": "> ", "linked": "- "}
-"""The beginning of a line by the marks of its rows. The first of these wins."""
+_GUTTER = {"touched": "> ", "refused": "! ", "linked": "- "}
+"""The beginning of a line by the marks of its rows. The first of these wins, unless a row that touched
+what was read was itself refused.
+"""
 _LEGEND = "> touched what was read, - linked with it, ! failed, null or 0, <== value read"
 _SOURCE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
@@ -163,6 +166,8 @@ class _Writer:
             lines = _wrapped_code(text, "  ", self._width)
             if len(lines) <= most:
                 break
+        if written := last_write(self._report):
+            lines += _wrapped_code(f"{written[0].upper()}{written[1:]}", "  ", self._width)
         return lines
 
     def _findings(self) -> tuple[list[TextLine], list[TextLine]]:
@@ -264,7 +269,10 @@ class _Writer:
     def _gutter(self, rows: Sequence[ReportRow]) -> str:
         if not self._has_gutter:
             return ""
-        marks = {mark for row in rows for mark in self._report.touched.marks_of(row.number)}
+        touched = self._report.touched
+        if any(row.number in touched.direct & touched.refused for row in rows):
+            return _GUTTER["refused"]
+        marks = {mark for row in rows for mark in touched.marks_of(row.number)}
         return next((text for mark, text in _GUTTER.items() if mark in marks), "  ")
 
     def _head(self, line: FoldedRow, words: Summary, nests: bool) -> _Head | None:

@@ -221,10 +221,15 @@ def headline(report: Report) -> str:
         parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
                  if row.number in statement.rows]  # fmt: skip
     else:
-        read = [row for row in report.rows if row.number in report.touched.read]
         parts = [f"{_read_by(statement, lookups)}{_unwritten(statement, lookups)}"]
-        parts += [f"last written by {_in_short(row, lookups)}" for row in read[-1:]]
+        parts += filter(None, [last_write(report)])
     return visible(lookups.mask.text("; ".join(parts)))
+
+
+def last_write(report: Report) -> str:
+    """Return the last row that wrote what a failing statement read; empty if none did."""
+    read = [row for row in report.rows if row.number in report.touched.read]
+    return "".join(f"last written by {_in_short(row, report.lookups)}" for row in read[-1:])
 
 
 def _in_short(row: ReportRow, lookups: Lookups) -> str:
@@ -264,7 +269,7 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
     own = [sought for sought in statement.sought if sought not in statement.earlier]
     names = _names(own, lookups, most)
     if statement.looks:
-        return f"The failing statement read {listed(list(statement.looks), min(most, 3))}"
+        return f"The failing statement used {listed(list(statement.looks), min(most, 3))}"
     if statement.kind == "compared":
         return f"The failing statement compared {names}"
     if statement.kind == "changed":
@@ -274,7 +279,8 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
             return f"The failing statement compared what {who} made of the deliveries of {names}"
         verb = "read" if statement.is_read else "wrote"
         return f"The failing statement compared what {who} made of {names}, which it {verb}"
-    text = f"The failing statement {'read' if statement.is_read else 'wrote'} {names}"
+    written = "" if statement.is_read else "calls that wrote "
+    text = f"The failing statement used {written}{names}"
     if not statement.earlier:
         return text
     return f"{text}; an earlier equal request had read {_names(statement.earlier, lookups, most)}"

@@ -23,6 +23,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.reporting.asserted import handler_at, source_at
 from pytest_fakecloud.reporting.model import ReadByStatement, Report
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import describe, headline, statement_text
 
 
@@ -199,8 +200,8 @@ def test_a_statement_whose_calls_returned_the_values_that_they_changed(
 
     result = report(cloud, fail)
     assert result.statement is not None
-    text = statement_text(result.statement, result.lookups)
-    assert text.startswith(f"The failing statement read {line.split()[1]} ")
+    first = statement_text(result.statement, result.lookups)
+    assert first.startswith(f"The failing statement used {line.split()[1]} ")
     assert read(result) == writes
 
 
@@ -575,9 +576,9 @@ def test_ids_are_as_short_as_in_the_rows(cloud: Cloud) -> None:
 
     result = report(cloud, fail)
     assert result.statement is not None
-    for text in (statement_text(result.statement, result.lookups), headline(result)):
-        assert result.lookups.short(published.message_id) in text
-        assert published.message_id not in text
+    for shown in (statement_text(result.statement, result.lookups), headline(result)):
+        assert result.lookups.short(published.message_id) in shown
+        assert published.message_id not in shown
 
 
 # -- lines of code -----------------------------------------------------------------------------------
@@ -656,3 +657,35 @@ def test_the_handler_around_a_helper_in_a_loop(
         handler_at(place.file, place.line) for place in (refused.where, *refused.where.callers)
     ]
     assert [handler[1] for handler in handlers if handler] == ["except Exception: continue"]
+
+
+def test_the_last_write_of_what_was_read_stands_before_the_rows(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.set("a", "newer")
+        client.set("b", "newer")
+        assert client.get("a") == "other"
+
+    second = text(report(cloud, fail), width=140).splitlines()[1]
+    assert second.startswith("Last written by SET a newer <-- OK; test_statement.py:")
+
+
+@pytest.mark.parametrize(
+    ("refused", "mark"),
+    [("SADD n x <-- 0", ">"), ("SET a newest NX <-- null", "!")],  # beside what touched it, or it
+)
+def test_the_mark_of_several_calls_in_a_line(
+    cloud: Cloud, kv: KVServer, client: Redis, refused: str, mark: str
+) -> None:
+    line = refused.partition(" <--")[0].split()
+    client.sadd("n", "x")
+
+    def fail() -> None:
+        client.execute(line)
+        assert client.get("a") == "other"
+
+    shown = text(report(cloud, fail), width=140).splitlines()
+    [joined] = [line for line in shown if refused in line]
+    assert joined.count("<--") > 1
+    assert joined.startswith(mark)

@@ -388,8 +388,9 @@ def test_actions_and_looks_over_the_control_api_are_rows_and_what_was_read(host:
         test.ask("POST", "/begin", {})
         of_next_test = failed(host, cloud)
     lines = reply["report"].splitlines()
-    assert lines[0] == "The failing statement read kv_server.value('shelf')"
-    assert lines[1:4] == [
+    assert lines[0] == "The failing statement used kv_server.value('shelf')"
+    assert lines[1] == "Last written by kv_server.execute('SET', 'shelf', '8')"
+    assert lines[2:5] == [
         "> 00:00:00 * test kv_server.execute('SET', 'shelf', '8') <== read",
         "  00:00:00 * test broker.produce('orders', 'a kettle')",
         "  00:00:00 * test broker.topic('orders').delete()",
