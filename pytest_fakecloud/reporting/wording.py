@@ -234,9 +234,11 @@ def last_write(report: Report) -> str:
 
 def _in_short(row: ReportRow, lookups: Lookups) -> str:
     words = describe(row, lookups)
-    answer = f" <-- {words.answer}" if words.answer else ""
+    # The commands of a pipeline are below it, each with its own answer.
+    below = f": {'; '.join(words.below)}" if words.below else ""
+    answer = f" <-- {words.answer}" if words.answer and not below else ""
     source = f"; {source_of(row.where)}" if row.where else ""
-    return f"{shortened(words.what, 120)}{answer}{shortened(source, 180)}"
+    return f"{shortened(words.what + below, 160)}{answer}{shortened(source, 180)}"
 
 
 def source_of(place: Place) -> str:
