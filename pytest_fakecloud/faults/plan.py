@@ -76,6 +76,10 @@ class FaultPlan:
     def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
         self._injector = Injector(stream, clock, self._service_fields)
 
+    def _is_possible(self, kind: str) -> bool:
+        """Return whether the fake's settings allow a kind of fault."""
+        return True
+
     def respond(
         self,
         status: int,
@@ -278,6 +282,11 @@ def fault_words(kind: type[FaultPlan]) -> list[str]:
         for name, method in inspect.getmembers(kind, inspect.isfunction)
         if method.__annotations__.get("return") == "Fault" and not name.startswith("_")
     )
+
+
+def possible_kinds(plan: FaultPlan) -> list[str]:
+    """Return the kinds of faults that the settings of a plan's fake allow, except ``call()``."""
+    return [kind for kind in fault_kinds(type(plan)) if plan._is_possible(kind)]
 
 
 def fault_kinds(plan: type[FaultPlan]) -> list[str]:

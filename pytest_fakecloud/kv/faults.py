@@ -76,7 +76,7 @@ class KVFaults(FaultPlan):
         ``slot`` is a number, a key in the slot, or None for the slot of the command's keys. Happens
         once unless ``times`` is given.
         """
-        self._need("moved", self._config.cluster > 1)
+        self._need("moved")
         matchers = {"times": 1, **matchers}
         return self._add(NodeFault(self._injector, "moved", _slot(slot), matchers))
 
@@ -86,7 +86,7 @@ class KVFaults(FaultPlan):
         ``slot`` is that of ``moved()``. When the fault ends, after ``times`` commands or when it is
         removed, the slot belongs to the other node.
         """
-        self._need("ask", self._config.cluster > 1)
+        self._need("ask")
         arrive = self._nodes.end_migrations
         return self._add(NodeFault(self._injector, "ask", _slot(slot), matchers, arrive))
 
@@ -94,7 +94,7 @@ class KVFaults(FaultPlan):
         """Answer with CLUSTERDOWN, as a cluster does that has lost too many nodes. CLUSTER INFO reports
         the state ``fail`` as long as the fault can fire.
         """
-        self._need("cluster_down", self._config.cluster > 0)
+        self._need("cluster_down")
         return self._add(NodeFault(self._injector, "cluster_down", None, matchers))
 
     def failover(self, **matchers: Unpack[KVMatchers]) -> Fault:
@@ -104,12 +104,18 @@ class KVFaults(FaultPlan):
         of the new primary. No write is lost, unless the test restores an earlier snapshot. Happens
         once unless ``times`` is given.
         """
-        self._need("failover", self._config.replicas > 0)
+        self._need("failover")
         matchers = {"times": 1, **matchers}
         return self._add(NodeFault(self._injector, "failover", None, matchers))
 
-    def _need(self, name: str, is_possible: bool) -> None:
-        if not is_possible:
+    def _is_possible(self, kind: str) -> bool:
+        least_nodes = {"moved": 2, "ask": 2, "cluster_down": 1}
+        if kind == "failover":
+            return self._config.replicas > 0
+        return self._config.cluster >= least_nodes.get(kind, 0)
+
+    def _need(self, name: str) -> None:
+        if not self._is_possible(name):
             needed = {
                 "cluster_down": "cluster=True", "failover": "cluster=3 or sentinel=True",
             }.get(name, "cluster=3")  # fmt: skip

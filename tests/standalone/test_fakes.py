@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Cloud, standalone
 from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.vector.inspect import data as vector
@@ -72,6 +73,32 @@ def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
 def view(fake: Any) -> dict[str, Any]:
     content: dict[str, Any] = data_module(fake.fixture).content(fake)
     return content
+
+
+SERVERS = {
+    "vendor": {}, "one node": {"dialect": "redis", "cluster": True},
+    "three primaries": {"dialect": "redis", "cluster": 3},
+    "sentinel": {"dialect": "redis", "sentinel": True},
+}  # fmt: skip
+FAULTS = {
+    "delay": [0], "random": [1], "rate_limit": [0], "respond": [503], "sequence": [[503]],
+    "burst_limit": [1], "daily_limit": [1], "partial_produce": [1],
+}  # fmt: skip
+"""Arguments of the kinds of faults that need some."""
+CONSOLE = Path(standalone.__file__).parent / "page"
+
+
+@pytest.mark.parametrize("settings", SERVERS.values(), ids=SERVERS)
+def test_every_kind_of_fault_in_a_view_can_be_injected_and_has_words(
+    cloud: Cloud, settings: dict[str, Any]
+) -> None:
+    app, words = ControlApp(cloud, "token"), CONSOLE.joinpath("faults.js").read_text("utf-8")
+    for fake in (cloud.kv_server(**settings), cloud.vector_index(), cloud.broker(), cloud.queue()):
+        kinds = ask(app, "GET", f"/fakes/{fake.name}/view")[1]["fault_kinds"]
+        assert [kind for kind in kinds if f" {kind}: {{does: " not in words] == []
+        for kind in kinds:
+            body = {"kind": kind, "args": FAULTS.get(kind, [])}
+            assert ask(app, "POST", f"/fakes/{fake.name}/faults", body)[0] == 200, kind
 
 
 @pytest.fixture

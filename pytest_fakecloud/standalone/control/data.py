@@ -21,7 +21,7 @@ from ...core.calls import Call, Entry, Event, began
 from ...core.errors import ContractError, unknown_name
 from ...core.signals import Signal
 from ...core.timers import monotonic
-from ...faults.plan import fault_kinds
+from ...faults.plan import possible_kinds
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from ...inspect.data import (
@@ -94,7 +94,7 @@ class DataRoutes(Part):
             "name": fake.name,
             "service": fake.service,
             "fixture": fake.fixture,
-            "fault_kinds": fault_kinds(type(fake.faults)),
+            "fault_kinds": possible_kinds(fake.faults),
             **content,
         }
 

@@ -5,6 +5,8 @@ import {ask, path} from "./api.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
 const read = {number: (text) => text === "" ? undefined : Number(text), text: (text) => text === "" ? undefined : text};
+// The slot of a fault of nodes: a number, or a key in it.
+const slot = {fields: [{name: "slot", label: "slot, or a key in it", note: "that of the command's keys"}], args: ({slot: text}) => text === "" ? [] : [/^\d+$/.test(text) ? Number(text) : text]};
 const step = (text) => /^\d+$/.test(text.trim()) ? Number(text) : text.trim() === "ok" ? null : text.trim();
 // For each kind: its description, its fields, and how fields become arguments. For other kinds, the form has
 // the server's description and one field for all arguments.
@@ -21,6 +23,8 @@ const KINDS = {
   sequence: {does: "Fail the next requests one after the other", fields: [{name: "steps", label: "steps: status, ok, drop or hang", value: "503, ok, 429"}], args: ({steps}) => [steps.split(",").map(step)]},
   duplicate: {does: "Deliver twice"}, reorder: {does: "Change the order"}, tamper: {does: "Change the body after signing"}, crash_after_response: {does: "Forget the answer of the destination and deliver again"},
   drop_callback: {does: "Lose callbacks"}, wrong_key: {does: "Sign with a wrong key"}, next_key: {does: "Sign with the next key"}, expired_token: {does: "Sign with an expired token"}, unsigned: {does: "Send without a signature"},
+  moved: {does: "Move the slot of a command to the next node, and answer MOVED", ...slot}, ask: {does: "Move the keys of a slot to the next node first, and answer ASK", ...slot},
+  failover: {does: "Let the node fail, so that its replica takes over", fields: [], args: () => []}, cluster_down: {does: "Answer that the cluster is down", fields: [], args: () => []},
   partial_produce: {does: "Store only the first messages of a batch", fields: [whole("keep", "messages to store", "1")], args: ({keep}) => [Number(keep)]},
   burst_limit: {does: "Reject listings and changes: burst limit", fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
 };
