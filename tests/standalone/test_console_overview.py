@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from .conftest import Server, fetch
-from .test_console import CHROMIUM, at, browser, fake, holds, page, sent, window
-from .test_console_work import fill_all, kv, said, typed
+from .test_console import CHROMIUM, at, browser, fake, page, sent, window
+from .test_console_work import kv, said, typed
 
 __all__ = ["browser", "page", "window"]
 
@@ -17,8 +17,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
-MOST_ABOVE = 200
-"""The most pixels above the first row of a list."""
 
 
 def test_the_first_page_has_what_runs_happened_is_due_and_failed(page: Any, server: Server) -> None:
@@ -40,28 +38,6 @@ def test_the_first_page_has_what_runs_happened_is_due_and_failed(page: Any, serv
     parts["What failed"].locator("td", has_text="connection refused").wait_for()
     parts["What happened last"].locator("a", has_text="SET greeting").click()
     page.locator(".trace-pane h3", has_text="SET greeting hello").wait_for()
-
-
-def test_little_is_above_the_first_row_of_a_list(page: Any, server: Server) -> None:
-    fill_all(server)
-    sent(server, "queue", "/v2/enqueue/ordered/http://127.0.0.1:9/x")
-    page.set_viewport_size({"width": 1280, "height": 800})
-    tops: dict[str, float] = {}
-    for place in (
-        "kv_server/keys", "kv_server/pending", "kv_server/indexes", "vector_index/vectors",
-        "broker/topics", "broker/records", "broker/groups", "queue/messages",
-        "queue/dead-letters", "queue/schedules", "queue/runs", "queue/queues",
-    ):  # fmt: skip
-        tab = place.split("/")[1]
-        at(page, f"fake/{place}", f".subtabs a[data-key='{tab}'][aria-current]")
-        holds(page, "document.querySelector('.list-body:not([aria-busy]) table.rows tbody tr')")
-        page.evaluate("scrollTo(0, 0)")
-        tops[place] = page.locator("table.rows tbody tr").first.bounding_box()["y"]
-    at(page, "activity", ".trace-row")
-    tops["activity"] = page.evaluate(
-        "document.querySelector('.trace-list').getBoundingClientRect().top + scrollY"
-    )
-    assert {place: top for place, top in tops.items() if top > MOST_ABOVE} == {}
 
 
 def test_channels_have_subscribers_and_messages_and_a_field_to_publish(

@@ -10,7 +10,7 @@ import pytest
 from ..harness import wait_until
 from .conftest import Server
 from .test_console import CHROMIUM, at, browser, go, holds, page, sent, window
-from .test_console_work import fill_all, kv, listed, press, publish_dead_letters, said, typed
+from .test_console_work import kv, listed, press, publish_dead_letters, said, typed
 
 __all__ = ["browser", "page", "window"]
 
@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 ROWS = "document.querySelectorAll('table.rows tbody tr').length"
-PHONE = {"width": 390, "height": 664}
 """What the browser of a common phone shows of a page."""
 
 
@@ -247,29 +246,3 @@ def test_a_long_journal_is_read_in_parts(page: Any, server: Server) -> None:
     queries = [dict(parse_qsl(urlsplit(url).query)) for url in parts]
     assert len(queries) >= 3
     assert all(int(query.get("limit", 100)) <= 400 for query in queries), queries
-
-
-LISTS = (
-    "fake/kv_server/keys", "fake/kv_server/keys?search=many", "fake/kv_server/pending",
-    "fake/kv_server/indexes", "fake/vector_index/vectors", "fake/broker/topics",
-    "fake/broker/records?topic=orders", "fake/broker/groups", "fake/queue/messages",
-    "fake/queue/messages?state=pending&url=9", "fake/queue/dead-letters", "fake/queue/schedules",
-    "fake/queue/runs", "fake/queue/queues",
-)  # fmt: skip
-
-
-def test_a_phone_shows_the_first_row_of_each_list(page: Any, server: Server) -> None:
-    sent(server, "queue", "/v2/enqueue/ordered/http://127.0.0.1:9/x")
-    fill_all(server)
-    page.set_viewport_size(PHONE)
-    below: dict[str, float] = {}
-    for place in LISTS:
-        tab = place.split("?")[0].split("/")[2]
-        at(page, place, f".subtabs a[data-key='{tab}'][aria-current]")
-        row = page.locator("table.rows tbody tr").first
-        row.wait_for()
-        page.evaluate("scrollTo(0, 0)")
-        box = row.bounding_box()
-        if box["y"] + box["height"] > PHONE["height"]:
-            below[place] = box["y"]
-    assert below == {}

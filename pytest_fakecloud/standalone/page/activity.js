@@ -1,6 +1,6 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {KINDS, attempt, copy, count, el, empty, go, link, number, own, redraw, room, saveButton, tools} from "./dom.js";
+import {KINDS, attempt, copy, count, el, empty, go, link, number, own, pageHead, redraw, room, saveButton, tools} from "./dom.js";
 import {askText} from "./api.js";
 import {changesElement} from "./history.js";
 import {entries, journal} from "./journal.js";
@@ -43,7 +43,7 @@ export class ActivityPage {
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
     this.nothing = el("div");
     this.place = el("div", {hidden: true});
-    this.node = el("div", {class: "page activity"}, tools(el("h1", {}, "Activity"), saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR")), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
+    this.node = el("div", {class: "page activity"}, pageHead("Activity", saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR")), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
     this.trace = new Trace(this.place, {
       newest: true,
       tools: [this.status, this.pause, this.span, this.over],

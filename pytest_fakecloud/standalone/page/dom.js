@@ -52,6 +52,8 @@ export const soft = (...text) => el("p", {class: "soft"}, ...text);
 export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
 
 export const tools = (...parts) => el("div", {class: "tools"}, parts);
+// The first line of a page: its title, and what is done on it. A narrow screen shows the title in the navigation alone.
+export const pageHead = (text, ...parts) => el("div", {class: "tools head"}, el("h1", {}, text), parts);
 export const done = (...text) => el("p", {class: "ok", role: "status"}, text);
 export const head = (text) => el("h3", {}, text);
 export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;

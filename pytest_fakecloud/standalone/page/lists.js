@@ -26,7 +26,7 @@ export class ListPage {
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
-      tools(this.search, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.facets, this.counted), this.body), border("width of the list", 50), this.side);
+      tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.facets), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }

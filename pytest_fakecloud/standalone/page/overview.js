@@ -1,6 +1,6 @@
 // The first page: what runs and where to connect, what happened last, what is due next, and what failed.
 
-import {about, copyButton, count, el, link, micros, move, number, product, redraw, short, table, time, tools, when} from "./dom.js";
+import {about, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, time, tools, when} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
@@ -16,7 +16,7 @@ export class OverviewPage {
   constructor(state) {
     Object.assign(this, {state});
     this.body = el("div", {class: "overview"});
-    this.node = el("div", {class: "page"}, el("h1", {}, "Overview"), this.body);
+    this.node = el("div", {class: "page"}, pageHead("Overview"), this.body);
   }
   async go() { await this.refresh(); }
   async refresh() {

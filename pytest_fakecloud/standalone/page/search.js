@@ -1,6 +1,6 @@
 // One search over the data of all fakes and over the recorded calls.
 
-import {el, empty, go, link, number, own, product, redraw, short, soft} from "./dom.js";
+import {el, empty, go, link, number, own, pageHead, product, redraw, short, soft} from "./dom.js";
 import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
@@ -52,7 +52,7 @@ export class SearchPage {
       if (by && at >= 0) { event.preventDefault(); all[Math.max(0, Math.min(all.length - 1, at + by))].focus(); }
       else if (event.key === "Enter" && at === 0) { this.opens = true; this.ask(); this.open(); }
     };
-    this.node = el("div", {class: "page"}, el("h1", {}, "Search"), el("div", {class: "tools"}, this.input), this.found);
+    this.node = el("div", {class: "page"}, pageHead("Search", this.input), this.found);
     this.node.addEventListener("keydown", move);
     journal.listeners.add(this.update = () => { if (this.partial && !journal.older) this.go(this.route); });
   }

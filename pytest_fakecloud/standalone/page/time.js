@@ -1,6 +1,6 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
+import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement} from "./errors.js";
@@ -12,20 +12,24 @@ import {entries, journal} from "./journal.js";
 const go = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", other: "timer of a fake"};
-// All that is due, as columns over time; below it the next events, or those of the columns that were selected.
+const WIDE = "(min-width: 1081px)";
+// The next events that are due, and all of them as columns over time: beside the list, or above it on request where there is no room.
 export function timePage() {
+  const planned = el("span", {class: "soft", role: "status"}), chosen = el("span"), moment = el("span");
   const page = new LivePage("/due", ({now, count: many, matching, moments, due}) => {
-    const [from, to] = page.chosen ?? [], select = (chosen) => { page.chosen = chosen; page.path = `/due${chosen ? `?since=${chosen[0]}&until=${chosen[1]}` : ""}`; return page.refresh(); };
+    const [from, to] = page.chosen ?? [], select = (span) => { page.chosen = span; page.path = `/due${span ? `?since=${span[0]}&until=${span[1]}` : ""}`; return page.refresh(); }, isWide = matchMedia(WIDE).matches;
     if (to <= micros(now)) attempt(() => select(null));
-    return [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
-      many ? [columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: room(), onselect: (...chosen) => attempt(() => select(chosen))}),
-        page.chosen ? tools(el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`)) : null, due.length < matching ? soft(`The ${page.chosen ? "first" : "next"} ${due.length} of ${number(matching)}:`) : null,
-        table("due events", ["in", "at", "kind", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one), goBefore(one, now))])]
-        : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")];
-  }, el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}));
+    planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the ${page.chosen ? "first" : "next"} ${due.length} of ${number(matching)} below` : ""}`;
+    redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
+    redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
+    return many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => attempt(() => select(span))})),
+      table("due events", ["in", "at", "kind", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), tools(go(one), goBefore(one, now)))]))
+      : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock.");
+  }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
   return page;
 }
+// The width of a chart beside a list.
+const BESIDE = 320;
 
 // -- snapshots --
 const at = (id, rest = "") => `/snapshots/${encodeURIComponent(id)}${rest}`;
@@ -48,13 +52,13 @@ export function snapshotsPage(state) {
   const compare = form("Compare", "Compare", [{name: "since", label: "changes since", options: []}, {name: "until", label: "until", options: []}],
     async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes"))), {edits: false}), [since, until] = compare.querySelectorAll("select");
   const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
+  const take = form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); },
+    {open: false, overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`});
   const page = Object.assign(new LivePage("/snapshots", (found) => {
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
-    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost. The clock stays, so what was due since then happens at once.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), stateFile(state())];
-  }, el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
-  form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); },
-  {overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`})), {version: () => state().kept});
+    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost. The clock stays, so what was due since then happens at once.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."), stateFile(state())];
+  }, pageHead("Snapshots", take)), {version: () => state().kept});
   return page;
 }
 function differences({count: many, sums, changes, not_compared: missing}) {
@@ -68,7 +72,7 @@ function differences({count: many, sums, changes, not_compared: missing}) {
 const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes`, {})).url, "_blank", "noopener"); };
 export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
   : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.fakes.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
-el("h1", {}, "Isolated clouds"), soft("Those of failed tests are kept."));
+pageHead("Isolated clouds", soft("Those of failed tests are kept.")));
 
 // -- violations --
 const ADVICE = {
@@ -90,7 +94,7 @@ export const violationsPage = (state) => Object.assign(new LivePage("/violations
   const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), failed = failures.length;
   return [causes.size ? [...causes.values()].map(violation) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null, failed ? errorsElement(failures) : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
-}, el("h1", {}, "Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
+}, pageHead("Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();
 

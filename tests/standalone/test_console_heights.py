@@ -1,0 +1,123 @@
+"""Test that the first row of each list of the console is near the top of the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from .conftest import Server
+from .test_console import CHROMIUM, READY, at, browser, fake, go, sent
+from .test_console_work import fill_all, kv
+
+__all__ = ["browser"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+MOST_ABOVE = 200
+"""The most pixels above the first row of a list."""
+SCREENS: dict[str, dict[str, Any]] = {
+    "wide": {"viewport": {"width": 1280, "height": 800}},
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
+WITHOUT_LIST = {"connect", "commands", "request"}
+"""The pages and tabs that have no list."""
+SEARCHES = {"find": ["?search=h"], "fake/broker/records": ["?topic=orders"],
+            "fake/kv_server/keys": ["", "?search=many", "?view=tree"],
+            "fake/queue/messages": ["", "?state=pending&url=9"]}  # fmt: skip
+"""The filters of pages that need some, or have more above their rows with them."""
+VALUES = [
+    ["RPUSH", "list", "a"], ["SADD", "set", "a"], ["ZADD", "zset", "1", "a"],
+    ["JSON.SET", "json", "$", "[1]"], ["ARSET", "array", "7", "a"],
+    ["VECTOR.CREATE", "vector", "DIM", "2", "METRIC", "DOT"],
+]  # fmt: skip
+"""Commands that make a key of each type that `fill_all()` does not make."""
+CANCELLED, DELIVERED = "/v2/messages?label=cancelled", "https://delivered.example/in"
+FIRST_ROW = (
+    ":is(tbody tr, .sentences li, .folders li, .trace-list:has(.trace-row), .violation, .entry)"
+)
+
+
+@pytest.fixture
+def filled(server: Server) -> Iterator[Server]:
+    """A server with rows in every list."""
+    with (
+        redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client,
+        client.pubsub() as subscriber,
+    ):
+        subscriber.subscribe("news")
+        subscriber.get_message(timeout=5)
+        for words in VALUES:
+            kv(server, *words)
+        sent(server, "queue", "/v2/publish/http://127.0.0.1:9/cancelled", Upstash_Label="cancelled")
+        server.ask("POST", "/fakes/queue/requests", {"method": "DELETE", "target": CANCELLED})
+        server.ask("POST", "/fakes/queue/destinations", {"url": DELIVERED, "answer": 200})
+        sent(server, "queue", f"/v2/publish/{DELIVERED}")
+        fill_all(server)
+        flow = {"Upstash_Flow_Control_Key": "a", "Upstash_Flow_Control_Value": "rate=1,period=1h"}
+        sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", **flow)
+        sent(server, "queue", "/v2/enqueue/ordered/http://127.0.0.1:9/x")
+        callback = {"Upstash_Callback": "http://127.0.0.1:9/done"}
+        sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Retries="0", **callback)
+        group = {"endpoints": [{"url": "https://app.example/in"}]}
+        request = {"target": "/v2/topics/team/endpoints", "body": group}
+        server.ask("POST", "/fakes/queue/requests", request)
+        for name in ("vector_index", "broker", "queue"):
+            unused = {"kind": "respond", "args": [503], "route": "/never"}
+            server.ask("POST", f"/fakes/{name}/faults", unused)
+        server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+        isolated = server.ask("POST", "/clouds", {"services": {"kv": {}}})[1]["id"]
+        yield server
+        server.ask("DELETE", f"/clouds/{isolated}")
+
+
+def lists(opened: Any) -> Iterator[str]:
+    """Yield the address of each page and tab of the console that has a list, as its links name it, with
+    its filters.
+    """
+    keys = "(all) => all.map((one) => one.dataset.key)"
+    for place in opened.eval_on_selector_all("#nav a[aria-current], #nav a:not(.many)", keys):
+        names = [place]
+        if place.startswith("fake/"):
+            at(opened, place, f"#nav a[data-key='{place}'][aria-current]")
+            opened.locator(".subtabs a").first.wait_for()
+            names = [f"{place}/{tab}" for tab in opened.eval_on_selector_all(".subtabs a", keys)]
+        for name in names:
+            if name.rpartition("/")[2] not in WITHOUT_LIST:
+                yield from (name + search for search in SEARCHES.get(name, [""]))
+
+
+def top_of_first_row(opened: Any, url: str) -> float:
+    """Return the pixels from the top of a page to its first row."""
+    opened.goto("about:blank")
+    opened.goto(url)
+    opened.wait_for_selector(READY, state="attached")
+    row = opened.locator(f"#view {FIRST_ROW}:visible").first
+    row.wait_for(timeout=10_000)
+    opened.evaluate("scrollTo(0, 0)")
+    top: float = row.evaluate("(row) => row.getBoundingClientRect().top + scrollY")
+    return top
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_little_is_above_the_first_row_of_each_list(
+    browser: Any, filled: Server, screen: str
+) -> None:
+    context = browser.new_context(bypass_csp=True, **SCREENS[screen])
+    opened = go(context.new_page(), filled)
+    tops = {}
+    for place in list(lists(opened)):
+        tops[place] = top_of_first_row(opened, f"{filled.url}/#/{place}")
+        if folder := os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS"):
+            name = f"{screen}-{place.replace('/', '-')}.png"
+            opened.screenshot(path=Path(folder) / name)
+    context.close()
+    print(tops)
+    assert len(tops) > 25
+    assert {place: top for place, top in tops.items() if top > MOST_ABOVE} == {}
