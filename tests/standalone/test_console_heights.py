@@ -121,3 +121,38 @@ def test_little_is_above_the_first_row_of_each_list(
     print(tops)
     assert len(tops) > 25
     assert {place: top for place, top in tops.items() if top > MOST_ABOVE} == {}
+
+
+# The lines of text of each cell whose words are all short.
+BROKEN = """() => [...document.querySelectorAll("main td")].filter((cell) => cell.offsetHeight
+    && /^\\S+$/.test(cell.textContent.trim()) && cell.textContent.trim().length < 17
+    && !cell.querySelector("button, input")).filter((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return new Set([...range.getClientRects()].map(({top}) => Math.round(top / 8))).size > 1;
+    }).map((cell) => cell.textContent)"""
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_no_table_breaks_a_short_word(browser: Any, filled: Server, screen: str) -> None:
+    context = browser.new_context(bypass_csp=True, **SCREENS[screen])
+    opened = go(context.new_page(), filled)
+    broken = {}
+    for place in ("overview", "time", "violations", "snapshots", "fake/queue/destinations"):
+        top_of_first_row(opened, f"{filled.url}/#/{place}")
+        broken[place] = opened.evaluate(BROKEN)
+    context.close()
+    assert set(map(tuple, broken.values())) == {()}, broken
+
+
+def test_the_first_screen_has_all_parts_of_the_overview(browser: Any, filled: Server) -> None:
+    context = browser.new_context(bypass_csp=True, **SCREENS["wide"])
+    opened = go(context.new_page(), filled)
+    top_of_first_row(opened, f"{filled.url}/#/overview")
+    bottoms = opened.eval_on_selector_all(
+        ".overview section",
+        "(all) => all.map((one) => one.querySelector('tbody tr').getBoundingClientRect().bottom)",
+    )
+    context.close()
+    assert len(bottoms) == 4
+    assert max(bottoms) < SCREENS["wide"]["viewport"]["height"]

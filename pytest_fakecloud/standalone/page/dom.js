@@ -64,7 +64,13 @@ export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
   return el("div", {class: "wide-table", tabindex: 0, role: "group", "aria-label": label}, el("table", {},
     el("thead", {}, el("tr", {}, names.map((name) => name ? el("th", {scope: "col"}, name) : el("td")))),
-    el("tbody", {}, items.map((item) => el("tr", rowAttributes(item), cells(item).map((cell, at) => el("td", {"data-name": names[at] || null}, shown(cell ?? ""))))))));
+    el("tbody", {}, items.map((item) => el("tr", rowAttributes(item), cells(item).map((cell, at) => cellElement(names[at], cell)))))));
+}
+// A cell breaks only words that are longer than those of a language, such as ids and addresses.
+function cellElement(name, content) {
+  const cell = el("td", {"data-name": name || null}, shown(content ?? ""));
+  cell.classList.toggle("whole", !/\S{17}/.test(cell.textContent));
+  return cell;
 }
 
 export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "")
