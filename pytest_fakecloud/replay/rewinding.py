@@ -165,8 +165,8 @@ class Rewinder:
             playing.check()
             yield playing
 
-    def put_back(self, number: int, section: str, item: str) -> None:
-        """Give one item the value that it had before an entry of its fake; leave all others.
+    def put_back(self, number: int, section: str, items: Sequence[str]) -> None:
+        """Give items the values that they had before an entry of their fake; leave all others.
 
         Raises ``Unknown`` also if items of the section cannot be put back alone.
         """
@@ -176,7 +176,7 @@ class Rewinder:
         if put_back is None:
             raise Unknown(f"items of {fake.name} cannot be put back alone")
         with self._up_to(fake, entry) as playing:
-            put_back(fake, playing.player.copies[fake.name].fake, section, item)
+            put_back(fake, playing.player.copies[fake.name].fake, section, items)
         self.note_change()
 
     def versions(self, fake: Fake, section: str, item: str = "") -> list[Version]:

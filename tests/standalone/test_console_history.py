@@ -74,6 +74,30 @@ def test_edits_of_a_key_are_undone(page: Any, server: Server) -> None:
     wait_until(lambda: kv(server, "HGET", "hash", "field") == "old")
 
 
+def test_a_deletion_of_many_items_is_undone(page: Any, server: Server) -> None:
+    kv(server, "MSET", *(word for number in range(120) for word in (f"user:{number}", "ada")))
+    at(page, "fake/kv_server/keys?search=user", "table.rows")
+    press(page, "Delete 120 keys found…", sure=True)
+    page.locator("#notice", has_text="Deleted 120 keys.").wait_for()
+    assert kv(server, "DBSIZE") == 0
+    kv(server, "SET", "other", "stays")
+    page.click("#notice button:text-is('Undo')")
+    wait_until(lambda: kv(server, "DBSIZE") == 121)
+    for number in range(3):
+        sent(server, "vector_index", "/upsert", {"id": f"v{number}", "vector": [number, 1]})
+    at(page, "fake/vector_index/vectors/v1", ".detail h2")
+    press(page, "Delete")
+    page.locator("#notice", has_text="Deleted v1.").wait_for()
+    page.click("#notice button:text-is('Undo')")
+    wait_until(lambda: len(listed(server, "vector_index/lists/vectors")) == 3)
+    page.locator("input[aria-label^='choose v']").nth(2).check()
+    page.locator("input[aria-label^='choose v']").first.check()
+    press(page, "Delete 2…", sure=True)
+    wait_until(lambda: len(listed(server, "vector_index/lists/vectors")) == 1)
+    page.click("#notice button:text-is('Undo')")
+    wait_until(lambda: len(listed(server, "vector_index/lists/vectors")) == 3)
+
+
 def test_items_have_their_versions_with_the_calls_that_made_them(page: Any, server: Server) -> None:
     for value in ("1", "2", "3"):
         kv(server, "SET", "n", value)

@@ -104,13 +104,33 @@ def test_one_key_is_put_back_and_the_others_stay(server: Server) -> None:
     edit = kv(server, "SET", "a", "2")
     kv(server, "SET", "b", "1")
     path = f"/journal/{edit}/restore"
-    one = {"fake": "kv_server", "section": "keys", "item": "a"}
+    one = {"fake": "kv_server", "section": "keys", "items": ["a"]}
     assert server.ask("POST", path, one)[0] == 200
     assert server.call("kv_server", "execute", "MGET", "a", "b") == ["1", "1"]
     assert server.call("kv_server", "execute", "TTL", "a") == 600
     made = kv(server, "HSET", "h", "f", "v")
-    server.ask("POST", f"/journal/{made}/restore", {**one, "item": "h"})
+    server.ask("POST", f"/journal/{made}/restore", {**one, "items": ["h"]})
     assert server.call("kv_server", "execute", "EXISTS", "h") == 0
+
+
+def test_vectors_are_put_back_and_the_others_stay(server: Server) -> None:
+    def ids() -> list[str]:
+        found = server.ask("GET", "/fakes/vector_index/lists/vectors?namespace=films")[1]["items"]
+        return [one["id"] for one in found]
+
+    def record(name: str, number: int) -> dict[str, Any]:
+        return {"id": name, "vector": [number, 1], "metadata": {"number": number}}
+
+    send(server, "vector_index", "/upsert/films", [record("a", 1), record("b", 2), record("c", 3)])
+    deletion = send(server, "vector_index", "/delete/films", {"ids": ["a", "b"]})["row"]
+    send(server, "vector_index", "/upsert/films", [record("b", 9), record("c", 9)])
+    some = {"fake": "vector_index", "section": "namespace films", "items": ["a", "b", "new"]}
+    assert server.ask("POST", f"/journal/{deletion}/restore", some)[0] == 200
+    assert ids() == ["a", "b", "c"]
+    found = server.ask("GET", "/fakes/vector_index/lists/vectors/b?namespace=films")[1]
+    assert (found["vector"], found["metadata"]) == ([2, 1], {"number": 2})
+    path, other = f"/journal/{deletion}/restore", some | {"section": "resumable queries"}
+    assert "only vectors can be put back" in message(server.ask("POST", path, other))
 
 
 def test_an_item_has_its_versions_with_their_rows(server: Server) -> None:

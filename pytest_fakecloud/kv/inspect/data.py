@@ -335,8 +335,8 @@ def _rules(user: AclUser) -> str:
     return " ".join(rule for rule in words if rule[0] != "#" and rule != "nopass")
 
 
-def put_back(fake: KVServer, other: KVServer, section: str, item: str) -> None:
-    """Give a key the value and the TTL that it has in another server, or delete it if there is none."""
+def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]) -> None:
+    """Give keys the values and the TTLs that they have in another server; delete those it lacks."""
     if section != "keys":
         raise ContractError(f"only keys can be put back alone, not {section}")
     source = core_of(other).engine
@@ -347,16 +347,16 @@ def put_back(fake: KVServer, other: KVServer, section: str, item: str) -> None:
         engine.update_time()
         keyspace = engine.current()
         names = {str(word(name)): name for name in (*keyspace.values, *saved.values)}
-        if item not in names:
-            return
-        name = names[item]
-        value = saved.values.get(name)
-        if isinstance(value, SearchIndex) or isinstance(keyspace.values.get(name), SearchIndex):
+        chosen = [names[item] for item in items if item in names]
+        both = (keyspace.values, saved.values)
+        if any(isinstance(values.get(name), SearchIndex) for name in chosen for values in both):
             raise ContractError("a search index cannot be put back alone")
-        if value is None:
-            keyspace.delete(name)
-        else:
-            keyspace.put_back(name, value, saved.expires.get(name))
+        for name in chosen:
+            value = saved.values.get(name)
+            if value is None:
+                keyspace.delete(name)
+            else:
+                keyspace.put_back(name, value, saved.expires.get(name))
 
 
 def content(fake: KVServer) -> View:

@@ -83,17 +83,17 @@ class HistoryRoutes(Part):
     def restore(self, request: Request) -> shapes.Restored:
         """Restore the data that all fakes, or one (``fake``), had just before a row of the journal.
 
-        ``{"fake", "section", "item"}`` puts only this item back, such as one key, and leaves what has
-        changed otherwise. Journal, faults and clock do not change. Nothing is restored if the data of
-        one of the fakes is not known.
+        ``{"fake", "section", "items"}`` puts only these items back, such as some keys, and leaves what
+        has changed otherwise. Journal, faults and clock do not change. Nothing is restored if the data
+        of one of the fakes is not known.
         """
         body, number = fields(request), self._number(request)
-        name, item = body.get("fake"), body.get("item")
+        name, items = body.get("fake"), body.get("items")
         fakes = self._cloud.fakes() if name is None else [fake_named(self._cloud, name)]
         with self._known() as rewinder:
-            if item is not None:
+            if items is not None:
                 with contract():
-                    rewinder.put_back(number, body.get("section", ""), item)
+                    rewinder.put_back(number, body.get("section", ""), items)
                 return {"restored": [fake.name for fake in fakes]}
             data_before = [(fake, rewinder.before(number, fake)) for fake in fakes]
             for fake, data in data_before:

@@ -488,11 +488,11 @@ class ToSendAgain(ToSend, total=False):
 
 
 class RestoreOptions(TypedDict, total=False):
-    """The fake to restore, by default all, and the item, by default all."""
+    """The fake to restore, by default all, and the items of a section, by default all."""
 
     fake: str
     section: str
-    item: str
+    items: list[str]
 
 
 class RerunOptions(TypedDict):

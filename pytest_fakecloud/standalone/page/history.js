@@ -27,6 +27,8 @@ export function changesElement(row) {
   return place;
 }
 
+// The section of a namespace in the data of a vector index.
+export const sectionOf = (namespace) => namespace ? `namespace ${namespace}` : "default namespace";
 // The versions of an item with the rows that made them, read when the part is opened.
 export function versionsElement(fake, section, item = "") {
   const place = el("div"), load = () => attempt(async () => {
@@ -38,11 +40,11 @@ export function versionsElement(fake, section, item = "") {
   return el("details", {class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
 }
 
-// A notice with a button that undoes a change of one item, which was made by the call of a row.
-export function offerUndo(fake, row, section, item, text) {
+// A notice with a button that undoes a change of items, which was made by the call of a row.
+export function offerUndo(fake, row, section, items, text) {
   if (!row) { say(text, "good"); return; }
   say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
-    await ask("POST", `/journal/${row}/restore`, {fake: fake.name, section, item});
+    await ask("POST", `/journal/${row}/restore`, {fake: fake.name, section, items});
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
   })}, "Undo")], "good");

@@ -35,12 +35,12 @@ const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
   searchNote: "Search keys and values, or user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
-  tools: (fake, page) => newKey(fake, page), bar: views, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), note: "They cannot be restored."}],
+  tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
 // Offers to undo a change of a key.
-const undoOf = (fake, key) => (row, text) => offerUndo(fake, row, "keys", key, text);
+const undoOf = (fake, key) => (row, text) => offerUndo(fake, row, "keys", [key], text);
 
 // The choice between a list and a tree of namespaces, which colons separate, and the tree. Keys of the root are listed below it.
 function views(found, page) { return choice("view", ["", "tree"], page.values.view ?? "", (value) => page.change({view: value}), (value) => value ? "Namespaces" : "List"); }

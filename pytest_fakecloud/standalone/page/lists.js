@@ -1,8 +1,9 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
 import {KINDS, act, code, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, words} from "./dom.js";
-import {item, list} from "./api.js";
+import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
+import {offerUndo} from "./history.js";
 
 const LIMIT = 100;
 
@@ -140,8 +141,8 @@ export class ListPage {
     return tools(el("label", {class: "check"}, el("input", {type: "checkbox", checked: every, "aria-label": `all ${here.length} on this page`, "data-key": "choose all", onchange: (event) => {
       for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
       this.drawList(this.page);
-    }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note}) =>
-      act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const keys = [...this.chosen]; await this.inParts(text, work, keys); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
+    }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note, undone}) =>
+      act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const items = page.items.filter((one) => this.chosen.has(this.spec.key(one))); await this.inParts(text, work, items, undone); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
       : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
   }
   async all() {
@@ -149,15 +150,19 @@ export class ListPage {
     for (let page = {next: ""}; page.next !== null; items.push(...page.items)) page = await list(this.fake, this.spec.list, {...this.values, view: "", before: "", after: page.next, limit: 500});
     return items;
   }
-  async inParts(text, work, keys) {
-    for (let at = 0; at < keys.length; at += 100) await work(this.fake, keys.slice(at, at + 100));
-    say(`${text}: ${count(keys.length, this.spec.noun)}.`, "good");
+  // A bulk action with the word `undone` can be undone: the items are then as they were before its first call.
+  async inParts(text, work, items, undone) {
+    const {key, name, noun, section} = this.spec, keys = items.map(key), many = count(keys.length, noun);
+    let first;
+    for (let at = 0; at < keys.length; at += 100) { await work(this.fake, keys.slice(at, at + 100), this); first ??= change.row; }
+    if (undone) offerUndo(this.fake, first, section(this), items.map(name), `${undone} ${many}.`); else say(`${text}: ${many}.`, "good");
   }
   // Acts on all items that the search and the filters find when the button is pressed, after a question with their number. Later items are not in it.
-  bulkOfFound({text, work, note = "", applies = () => true}, {matching}) {
-    const {noun, key} = this.spec, keys = [];
-    return act(`${text} ${count(matching, noun)} found…`, `${text} all ${plural(noun)} found`, () => this.inParts(text, work, keys), {question: async () => {
-      keys.splice(0, keys.length, ...(await this.all()).filter(applies).map(key));
+  bulkOfFound({text, work, undone, note = "", applies = () => true}, {matching}) {
+    const {noun, key} = this.spec, items = [];
+    return act(`${text} ${count(matching, noun)} found…`, `${text} all ${plural(noun)} found`, () => this.inParts(text, work, items, undone), {question: async () => {
+      items.splice(0, items.length, ...(await this.all()).filter(applies));
+      const keys = items.map(key);
       if (!keys.length) throw new Error(`No ${noun} that this search finds can be chosen to ${text.toLowerCase()}.`);
       return [el("p", {id: "question"}, `${text} the ${count(keys.length, noun)} that this search finds? ${note}`), code(keys.slice(0, 8).map((one) => short(one, 60)).join("\n") + (keys.length > 8 ? `\n… and ${number(keys.length - 8)} more` : ""), `${plural(noun)} that this search finds`)];
     }});

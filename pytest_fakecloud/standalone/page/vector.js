@@ -1,8 +1,8 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
 import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
-import {item, list, sendWell} from "./api.js";
-import {versionsElement} from "./history.js";
+import {change, item, list, sendWell} from "./api.js";
+import {offerUndo, sectionOf, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
@@ -71,12 +71,13 @@ async ({id, by, what, metadata, namespace}) => {
   try { await item(fake, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
 }});
 
+const remove = (fake, ids, page) => sendWell(fake, "POST", "/delete" + inside(namespaceOf(page)), {ids});
 const vectors = {
   list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata", "data"], fields: ["id"],
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, one.metadata, one.data],
-  always: {points: "all"}, below: plot,
+  always: {points: "all"}, below: plot, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
     const near = el("div");
@@ -84,8 +85,8 @@ const vectors = {
       tools(one.vector ? act("Nearest neighbours", `Find the nearest neighbours of ${one.id}`, async () => {
         const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true, ...page.values.filter && {filter: page.values.filter}})).result;
         redraw(near, head(page.values.filter ? `Nearest neighbours with ${page.values.filter}` : "Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
-      }) : null, act("Delete…", `Delete the vector ${one.id}`, async () => { await sendWell(page.fake, "POST", "/delete" + inside(one.namespace), {ids: [one.id]}); location.hash = page.address(); }, {question: `Delete the vector ${one.id}?`})),
-      near, versionsElement(page.fake, one.namespace ? `namespace ${one.namespace}` : "default namespace", one.id), head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
+      }) : null, act("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); })),
+      near, versionsElement(page.fake, sectionOf(one.namespace), one.id), head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
       one.data ? [head("Data"), code(one.data, "data")] : null, one.vector ? [head("Vector"), code(one.vector.map((value) => Number(value.toPrecision(6))).join(", "), "vector")] : null,
       one.sparseVector ? [head("Sparse vector"), code(JSON.stringify(one.sparseVector), "sparse vector")] : null].flat();
   },

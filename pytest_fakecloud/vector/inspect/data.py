@@ -12,6 +12,7 @@ from zlib import crc32
 
 from ...cloud.fake import core_of
 from ...core.calls import Call
+from ...core.errors import ContractError
 from ...inspect.data import (
     MOST_IN_VIEW,
     Item,
@@ -79,6 +80,18 @@ def _beginning(numbers: Sequence[float]) -> str:
 def section_of(namespace: str) -> str:
     """Return the name of a namespace's section in a state."""
     return f"namespace {namespace}" if namespace else "default namespace"
+
+
+def put_back(fake: VectorIndex, other: VectorIndex, section: str, items: Sequence[str]) -> None:
+    """Give vectors the values that they have in another index; delete those it lacks."""
+    kind, _, namespace = section.partition(" ")
+    if kind not in ("namespace", "default"):
+        raise ContractError(f"only vectors can be put back alone, not {section}")
+    namespace = namespace if kind == "namespace" else ""
+    saved = core_of(other).engine.fetch(namespace, items)
+    engine = core_of(fake).engine
+    engine.delete(namespace, items)
+    engine.load({namespace: [record for record in saved if record is not None]})
 
 
 def namespaces(fake: VectorIndex, page_query: PageQuery) -> View:
