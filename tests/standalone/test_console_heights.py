@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,19 @@ def test_the_first_screen_has_all_parts_of_the_overview(browser: Any, filled: Se
     context.close()
     assert len(bottoms) == 4
     assert max(bottoms) < SCREENS["wide"]["viewport"]["height"]
+
+
+@pytest.mark.parametrize("width", [360, 701, 860, 1081, 1201, 1280])
+def test_what_stays_above_a_list_is_below_the_header(
+    browser: Any, filled: Server, width: int
+) -> None:
+    context = browser.new_context(bypass_csp=True, viewport={"width": width, "height": 700})
+    opened = go(context.new_page(), filled)
+    at(opened, "activity", ".trace-row")
+    opened.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    bars = ["header", "#nav", ".trace-top"] if width < 700 else ["header", ".trace-top"]
+    boxes = [opened.locator(bar).bounding_box() for bar in bars]
+    context.close()
+    assert boxes[0]["height"] < 50
+    for above, below in pairwise(boxes):
+        assert abs(above["y"] + above["height"] - below["y"]) <= 1, (above, below)

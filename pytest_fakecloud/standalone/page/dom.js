@@ -31,6 +31,7 @@ export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
   return visible(text.length > length ? text.slice(0, length) + "…" : text);
 }
+export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
 export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e7, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };

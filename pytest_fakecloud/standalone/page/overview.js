@@ -1,6 +1,6 @@
 // The first page: what runs and where to connect, what is due next, what failed, and what happened last.
 
-import {about, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, time, tools, when} from "./dom.js";
+import {about, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, time, tools, when, withoutSchemes} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
@@ -10,7 +10,7 @@ import {entries} from "./journal.js";
 // So many calls, and so many events and kinds of errors, that all parts are on the first screen.
 const MOST = 6, FEW = 4;
 const NOUNS = {keys: "key", vectors: "vector", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule"};
-const shortened = (text) => text.replace(/https?:\/\//, "").replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
+const shortened = (text) => withoutSchemes(text).replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
 const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
 
 export class OverviewPage {
