@@ -415,16 +415,23 @@ export class Trace {
   // -- the detail pane ---------------------------------------------------------------------------
   fillPane() {
     const one = this.byNumber.get(this.number);
-    // Text that was typed and not sent stays while the row does.
-    if (one && this.filledFor === this.number && this.pane.querySelector("form[data-typed=yes]")) return;
-    this.filledFor = this.number;
     this.pane.hidden = !one;
     const related = one && new Map((one.row.subjects ?? []).map((subject) => [subject, this.rows.filter((other) => hasSubject(other.row, subject)).length]));
     const effects = one && this.rows.filter((other) => other.row.cause === this.number);
-    // Leave the pane as it is when new rows change nothing in it, because a reader may have scrolled it.
-    const shape = one && JSON.stringify([one.row, effects.length, [...related.values()]]);
-    if (!one || shape === this.filled) { this.filled = shape; return; }
-    this.filled = shape;
+    // New rows change only the links of this one: a reader may have scrolled the pane, and its forms show answers.
+    const shape = one && JSON.stringify(one.row), linked = one && JSON.stringify([effects.length, [...related.values()]]);
+    if (!one) { this.filled = undefined; return; }
+    if (shape === this.filled) {
+      if (linked === this.linked || this.links.contains(document.activeElement)) return;
+      this.linked = linked;
+      const isClosed = this.links.querySelector("details")?.open === false;
+      this.links.replaceChildren(...this.linkElements(one, effects, related));
+      if (isClosed) this.links.querySelector("details").open = false;
+      return;
+    }
+    // Text that was typed and not sent stays while the row does.
+    if (this.filledFor === this.number && this.pane.querySelector("form[data-typed=yes]")) return;
+    Object.assign(this, {filledFor: this.number, filled: shape, linked, links: el("div", {}, this.linkElements(one, effects, related))});
     const {row} = one, wait = one.index ? gapText(this.rows[one.index - 1].row.at_us, row.at_us) : "";
     this.pane.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
@@ -439,8 +446,7 @@ export class Trace {
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
       ...(row.text.lines ?? []).map((line) => el("p", {class: "soft trace-pre"}, line)),
       row.where ? sourceOf(row.where) : row.kind === "call" && this.rows.some((other) => other.row.kind === "call" && other.row.where) ? el("p", {class: "soft"}, "The line that made this call is not known.") : null,
-      this.linksElement(one, effects, related),
-      this.waterfallElement(one),
+      this.links,
       ...(this.options.details?.(one, this) ?? []),
       this.messageElement("Request", row.request),
       this.messageElement("Response", row.response),
@@ -467,6 +473,8 @@ export class Trace {
     return el("p", {class: "trace-finding"}, `▲${index + 1} ${about}${finding.text} `,
       ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
   }
+
+  linkElements(one, effects, related) { return [this.linksElement(one, effects, related), this.waterfallElement(one)].filter(Boolean); }
 
   linksElement({row}, effects, related) {
     const cause = this.byNumber.get(row.cause);

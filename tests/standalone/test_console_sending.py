@@ -74,6 +74,21 @@ def test_what_is_typed_stays_while_rows_arrive(page: Any, server: Server) -> Non
     page.evaluate("for (const one of document.querySelectorAll('form')) one.dataset.typed = 'no'")
 
 
+def test_an_answer_and_the_place_of_a_reader_stay_while_rows_arrive(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "colour", "red")
+    opened(page, "SET colour red")
+    typed(page, AGAIN, body='["SET", "colour", "blue"]')
+    page.locator(".out p.ok", has_text="Status 200").wait_for()
+    page.locator(".trace-pane").evaluate("(pane) => { pane.scrollTop = 40; }")
+    kv(server, "GET", "colour")
+    # The links of the row count the new ones.
+    page.locator(".trace-links", has_text="key colour · 3 rows").wait_for()
+    assert page.is_visible(".out p.ok")
+    assert page.locator(".trace-pane").evaluate("(pane) => pane.scrollTop") == 40
+
+
 def test_a_workflow_is_rerun_from_a_step(
     page: Any, server: Server, workflow: tuple[str, list[Any]]
 ) -> None:
