@@ -372,11 +372,11 @@ export interface Reset {
   fake?: string
 }
 
-/** The fake to restore, by default all, and the item, by default all. */
+/** The fake to restore, by default all, and the items of a section, by default all. */
 export interface RestoreOptions {
   fake?: string
   section?: string
-  item?: string
+  items?: string[]
 }
 
 /** The names of the fakes whose data was restored. */
