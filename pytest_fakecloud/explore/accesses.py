@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product, starmap
-from operator import eq
 from typing import Any
 
 from ..core.accesses import Touch
 from ..core.calls import Call
-from ..kv.accesses import text_of
 from ..kv.report.wording import command_text
 from ..kv.table import kinds
 from ..kv.table.synopsis import BoundLine
@@ -24,14 +19,7 @@ from ..reporting.wording import summarise
 
 MESSAGES = frozenset({*PUBLISHING, "produce"})
 """Routes of other services by which a client sends a message."""
-_JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
-"""A key or an index in a path that leads to a single value of a document."""
 _SETS_VALUES = kinds.CREATES & kinds.LOSES_UPDATES
-_ADDS_FIELDS = (kinds.CREATES & kinds.FIELDS) - kinds.LOSES_UPDATES - kinds.SCORES
-_REMOVES_FIELDS = (kinds.REMOVALS | kinds.DELETES_ANY) & kinds.FIELDS
-# Only the names of these commands tell which members of a sorted set they remove or rank.
-_REMOVES_RANGES = frozenset({"ZREMRANGEBYLEX", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE"})
-_RANKS = frozenset({"ZRANK", "ZREVRANK"})
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two trials of the same code."""
@@ -56,14 +44,13 @@ class Access:
     bound: BoundLine = field(default_factory=BoundLine)
     """The arguments of a command with their names."""
     at_us: int = 0
-    expires: bool = False
-    """Whether a key of a command had a TTL before it ran."""
+    has_changed: bool = False
+    """Whether a command has changed the content of a key, which is known after it has run."""
 
     def __post_init__(self) -> None:
         self.name = self.words[0]
-        if self.before.count(None) < len(self.before):
-            # Look at the values before the command changes them.
-            _ = self.changes, self.creates, self.rank, self.rescored, self.removed
+        if self.is_write and self.call is None:
+            _ = self.creates  # before the command changes the value of its key
 
     @property
     def text(self) -> str:
@@ -76,42 +63,13 @@ class Access:
             return " ".join(self.words[1:])
         return self.call.request_body.decode("utf-8", "replace")
 
-    @cached_property
+    @property
     def changes(self) -> bool:
-        """Whether it changes data, as far as its arguments and the values of its keys tell. The TTL of a
-        value that stays the same does not count.
-        """
+        """Whether it has changed data. A TTL counts only if nothing else can change."""
         if self.call is not None:
             return self.is_write and self.call.reached
-        if not self.is_write:
-            return False
-        finds_nothing = all(value is None for value in self.before)
-        if self.has_condition:
-            return finds_nothing
-        if finds_nothing and self.name in kinds.ONLY_DELETES:
-            return False
-        if self.name in _REMOVES_FIELDS or self.name in _REMOVES_RANGES:
-            return bool(self.removed)
-        if self.name in _ADDS_FIELDS:
-            return not all(map(self._has, self.fields))
-        if self.name in kinds.SCORES:
-            return bool(self.rescored or self.creates)
-        if self.name in _SETS_VALUES:
-            return not self._finds_its_values
-        is_increment = self.name in kinds.CHANGES_AGAIN
-        return not (is_increment and self.bound.named("increment", "decrement") == ("0",))
-
-    @property
-    def _finds_its_values(self) -> bool:
-        """Whether the keys or fields have the values that a command sets, or do not exist with XX."""
-        old_values: Sequence[Any] = self.before
-        if self.name in kinds.FIELDS:
-            fields = getattr(self.before[0], "fields", {})
-            old_values = [fields.get(field.encode()) for field in self.fields]
-        elif "XX" in self.options and None in self.before:
-            return True
-        pairs = zip(old_values, self.values, strict=False)
-        return all(old_value == value.encode() for old_value, value in pairs)
+        has_key = self.before.count(None) < len(self.before)
+        return self.has_changed or (self.name in kinds.EXPIRIES and has_key)
 
     @property
     def is_vector_deletion(self) -> bool:
@@ -128,8 +86,10 @@ class Access:
 
     @property
     def counts(self) -> bool:
-        """Whether it sets numbers that are there already: two clients may have computed the same."""
-        return not self.changes and bool(self.values) and all(map(NUMBER.fullmatch, self.values))
+        """Whether it sets a number that is there already: two clients may have computed the same."""
+        is_overwriting = self.name in kinds.LOSES_UPDATES and not self.options & kinds.CONDITIONS
+        values = self.bound.with_role("value") if is_overwriting and not self.changes else ()
+        return any(map(NUMBER.fullmatch, values))
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -150,52 +110,6 @@ class Access:
         if self.name in kinds.FIELDS:
             return tuple(field for field in self.fields if not self._has(field))
         return () if self.before[0] is not None else (self.keys[0].name,)
-
-    @cached_property
-    def rank(self) -> int | None:
-        """The rank that the command reads, of a member in a sorted set."""
-        if self.name not in _RANKS or not self._has(self.words[2]):
-            return None
-        sorted_set: Any = self.before[0]
-        rank: int = sorted_set.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
-        return rank
-
-    @cached_property
-    def rescored(self) -> frozenset[str]:
-        """The members of a sorted set to which the command gives another score."""
-        if self.name not in kinds.SCORES or "NX" in self.options:
-            return frozenset()
-        members = filter(self._has, self.fields)
-        numbers = dict(zip(self.fields, self.bound.named("score", "increment"), strict=False))
-        if not numbers:
-            return frozenset(members)  # It has coordinates, which count as new ones.
-        return frozenset(member for member in members if self._rescores(member, numbers[member]))
-
-    def _rescores(self, member: str, number: str) -> bool:
-        """Return whether a score or an increment changes the score of a member."""
-        sorted_set: Any = self.before[0]
-        old: float = sorted_set.scores[member.encode()]
-        try:
-            new = float(number)
-        except ValueError:
-            return False  # The server rejects it.
-        if self.name in kinds.CHANGES_AGAIN or "INCR" in self.options:
-            new += old
-        is_refused = ("GT" in self.options and new < old) or ("LT" in self.options and new > old)
-        return new != old and not is_refused
-
-    @cached_property
-    def removed(self) -> frozenset[str]:
-        """The fields or members that the command removes: those in its arguments, or in a range."""
-        old_value: Any = self.before[0]
-        if self.name in _REMOVES_FIELDS:
-            return frozenset(filter(self._has, self.fields))
-        is_range = self.name in _REMOVES_RANGES and len(self.words) == 4
-        if not is_range or getattr(old_value, "type_name", "") != "zset":
-            return frozenset()
-        with suppress(ValueError):  # The server rejects limits that are not numbers.
-            return frozenset(_members_within([*old_value], *self.words))
-        return frozenset()
 
     @property
     def has_condition(self) -> bool:
@@ -234,24 +148,6 @@ class Access:
         """Whether a second run of the command or call has a second effect."""
         return self.changes and (self.call is not None or self.name in kinds.CHANGES_AGAIN)
 
-    def overwrites(self, other: Access) -> bool:
-        """Return whether a call writes a vector again that another call has written or deleted."""
-        return other.changes and self.is_about(other)
-
-    def is_about(self, other: Access) -> bool:
-        """Return whether two calls access a common vector."""
-        if self.call is None or other.call is None or self.keys != other.keys:
-            return False
-        mine, (theirs, prefix) = self._vectors()[0], other._vectors()
-        return bool(mine & theirs) or (prefix != "" and any(id.startswith(prefix) for id in mine))
-
-    def _vectors(self) -> tuple[frozenset[str], str]:
-        """Return the IDs of the vectors that a call writes or deletes, and the prefix of IDs."""
-        facts = self.call.facts if self.call is not None else {}
-        ids, prefix = facts.get("ids", [facts.get("id")]), str(facts.get("prefix") or "")
-        # The index rejects a request whose IDs are not a list.
-        return frozenset(map(str, ids if isinstance(ids, list) else ())), prefix
-
     @property
     def summary(self) -> str:
         """The command or call as the story shows it."""
@@ -278,16 +174,9 @@ class Access:
         return self.keys[0].fake, self.name, _VARIABLE.sub("#", about)
 
     def meets(self, other: Access) -> bool:
-        """Return whether two commands can access the same field, member or path of their common key."""
-        if self.paths and other.paths:
-            return any(starmap(_is_same_or_inside, product(self.paths, other.paths)))
+        """Return whether two commands can access the same field or member of their common key."""
         mine, others = self.fields, other.fields
         return not (mine and others) or not set(mine).isdisjoint(others)
-
-    def replaces(self, other: Access) -> bool:
-        """Return whether a command changes what another one accesses, and appends nothing."""
-        is_change = self.changes and self.name not in kinds.OF_QUEUES | kinds.APPENDS
-        return is_change and other.keys[0] in self.keys and self.meets(other)
 
     @cached_property
     def options(self) -> frozenset[str]:
@@ -305,45 +194,8 @@ class Access:
             return tuple(map(str, range(first, first + len(self.bound.with_role("value")))))
         return fields
 
-    @cached_property
-    def paths(self) -> tuple[str, ...]:
-        """The paths of a document that a command accesses."""
-        if not self.name.startswith("JSON."):
-            return ()
-        return self.bound.with_role("path") or ("$",)
 
-
-def _is_same_or_inside(path: str, other: str) -> bool:
-    """Return whether two paths of a document lead to the same value, or one into the other's value."""
-    mine, others = _steps(path), _steps(other)
-    return None in (mine, others) or all(map(eq, mine or (), others or ()))
-
-
-def _steps(path: str) -> list[str] | None:
-    """Return the keys and indexes in a path; None if it can lead to several values."""
-    relative_path = path.removeprefix("$")
-    if relative_path in ("", "."):
-        return []
-    if _JSON_STEP.sub("", relative_path):
-        return None
-    return [name or quoted.strip("'\"") for name, quoted in _JSON_STEP.findall(relative_path)]
-
-
-def _members_within(
-    items: Sequence[tuple[float, bytes]], name: str, key: str, low: str, high: str
-) -> list[str]:
-    """Return the members that a command such as ZREMRANGEBYSCORE removes, given all of them in order."""
-    if name == "ZREMRANGEBYRANK":
-        first, last = (int(end) + len(items) * (int(end) < 0) for end in (low, high))
-        items = items[max(first, 0) : max(last + 1, 0)]
-    elif name == "ZREMRANGEBYSCORE":
-        bottom, top = (float(end.removeprefix("(")) for end in (low, high))
-        items = [item for item in items if bottom <= item[0] <= top]
-        items = [item for item in items if not (low[0] == "(" and item[0] == bottom)]
-        items = [item for item in items if not (high[0] == "(" and item[0] == top)]
-    else:
-        items = [item for item in items if low == "-" or low[1:].encode() <= item[1]]
-        items = [item for item in items if high == "+" or item[1] <= high[1:].encode()]
-        excluded = {end[1:].encode() for end in (low, high) if end[0] == "("}
-        items = [item for item in items if item[1] not in excluded]
-    return [text_of(member) for _, member in items]
+def root_of(client: str) -> str:
+    """Return the name of a client or delivery without the number of its attempt or restart."""
+    name, slash, number = client.rpartition("/")
+    return name if slash and number.isdigit() else client

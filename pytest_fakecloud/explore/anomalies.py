@@ -6,22 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import combinations, product
 
-from ..core.accesses import Touch
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
-from .accesses import NUMBER, Access
-from .evidence import (
-    LOSSES,
-    OF_CONSUMERS,
-    Evidence,
-    drawn_number,
-    effects_of,
-    is_id,
-    lasts,
-    root_of,
-)
+from .accesses import NUMBER, Access, root_of
+from .evidence import Evidence, drawn_number, effects_of, is_id, lasts
 from .schedule import CLOCK, DELAYS, PAUSES
 from .trial import Anomaly, Trial
 
@@ -31,7 +20,6 @@ _SECOND_TIME = frozenset({
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
 _MOVES_OF_TIME = PAUSES | DELAYS
 """Kinds of disturbances that let time pass."""
-_UPSERTS = frozenset({"upsert", "upsert-data", "update"})
 
 
 Findings = Iterator[tuple[str, str]]
@@ -42,126 +30,7 @@ def _description(*accesses: Access) -> str:
     return ", then ".join(f"{access.client}: {access.summary}" for access in accesses)
 
 
-# -- orders of commands ----------------------------------------------------------------------------
-
-
-def _lost_update(evidence: Evidence) -> Findings:
-    for read, other, write, key in evidence.stale_writes:
-        is_score = (read.name, write.name) == ("ZSCORE", "ZADD")
-        is_overwritten = write.name in kinds.LOSES_UPDATES or is_score
-        if not write.meets(other):
-            continue  # For example, the other client wrote another field.
-        if read.name in kinds.ASKS_FOR_NAMES and write.name in kinds.DELETES_ANY:
-            continue  # A client that does not look at a value removes any.
-        if is_overwritten and any(value is not None for value in read.before):
-            yield key.name, _description(read, other, write)
-    for at, write in enumerate(accesses := evidence.trial.effects.accesses):
-        if write.name not in _UPSERTS or not write.changes:
-            continue
-        again = (access for access in accesses[at + 1 :] if access.client == write.client)
-        if not any(map(write.is_about, again)):
-            earlier = [
-                (place, access)
-                for place, access in enumerate(accesses[:at])
-                if write.is_about(access)
-            ]
-            own = [place for place, access in earlier if access.client == write.client]
-            news = [
-                access for place, access in earlier if own and place > own[-1] and access.changes
-            ]
-            if news and accesses[own[-1]].name == "fetch" and news[-1].content != write.content:
-                yield write.subject, _description(accesses[own[-1]], news[-1], write)
-
-
-def _check_then_act(evidence: Evidence) -> Findings:
-    for read, other, write, key in evidence.stale_writes:
-        was_absent = all(value is None for value in read.before)
-        is_kept = write.name in kinds.REPEATABLE and read.name not in kinds.COUNTS
-        if was_absent or not is_kept:
-            yield key.name, _description(read, other, write)
-    yield from _same_rank(evidence)
-    yield from _late_mark(evidence)
-
-
-def _same_rank(evidence: Evidence) -> Findings:
-    """Two clients act at the same time, because each has the same rank in a sorted set.
-
-    Both add a member, read its rank, change other data, and remove the member.
-    """
-    held: list[tuple[int, int, Access]] = []
-    for at, read in evidence.raced:
-        if read.rank is None:
-            continue
-        commands = enumerate(evidence.commands)
-        own = [
-            (place, command)
-            for place, command in commands
-            if command.client == read.client and command.changes
-        ]
-        of_member = [
-            (place, command.name)
-            for place, command in own
-            if command.keys == read.keys and read.words[2] in command.fields
-        ]
-        has_entered = any(place < at and name == "ZADD" for place, name in of_member)
-        end = next((place for place, name in of_member if place > at and name == "ZREM"), at)
-        if has_entered and any(
-            at < place < end and command.keys != read.keys for place, command in own
-        ):
-            held.append((at, end, read))
-    for at, end, mine in held:
-        for later, _, other in held:
-            is_same = mine.rank == other.rank and mine.keys == other.keys
-            if at < later < end and is_same and mine.client != other.client:
-                yield mine.subject, _description(mine, other)
-
-
-def _late_mark(evidence: Evidence) -> Findings:
-    """Two clients act on the same state, although only one of them removes or adds the element."""
-    accesses = evidence.trial.effects.accesses
-    for at, late in evidence.raced:
-        key, is_addition = late.keys[0], late.name == "SADD"
-        marks = {"SADD"} if is_addition else kinds.DELETIONS | kinds.REMOVALS
-        if late.name not in marks or late.changes or not evidence.is_blind(late):
-            continue
-        earlier = evidence.earlier(at, key)
-        read = evidence.commands[earlier[-1]] if earlier else late
-        # A client that reads several members may have acted on another one.
-        is_about = late.name in kinds.DELETIONS or (read.name in kinds.FIELDS and read.meets(late))
-        if read.is_write or not is_about or (read.before[0] is None and not is_addition):
-            continue
-        mine = _changes_by(late.client, accesses[accesses.index(read) :])
-        for other in evidence.of_key(key, earlier[-1], at):
-            if other.client == late.client or other.name not in marks or not other.changes:
-                continue
-            acts = product(mine, _changes_by(other.client, accesses))
-            is_different = any(a.shape == b.shape and a.content != b.content for a, b in acts)
-            if is_different and other.meets(late):
-                yield key.name, _description(read, other, late)
-
-
-def _changes_by(client: str, accesses: Iterable[Access]) -> list[Access]:
-    return [access for access in accesses if access.client == client and access.changes]
-
-
-def _write_skew(evidence: Evidence) -> Findings:
-    read_at: dict[tuple[str, Touch], list[int]] = {}
-    writes: dict[tuple[str, Touch], tuple[int, Access]] = {}
-    for at, command in evidence.raced:
-        for key in () if command.is_write else command.keys:
-            read_at.setdefault((command.client, key), []).append(at)
-        if command.changes and evidence.is_blind(command):
-            writes.setdefault((command.client, command.keys[0]), (at, command))
-    for (at, first), (later, second) in combinations(writes.values(), 2) if read_at else ():
-        mine, others = first.keys[0], second.keys[0]
-        if first.client == second.client or mine == others:
-            continue
-        # Each writes what the other one read.
-        reads = read_at.get((first.client, others), [later])
-        places = read_at.get((second.client, mine), [later])
-        again = any(at < place < later for place in places)
-        if max(reads[0], places[0]) < at and not again:
-            yield f"{mine.name}, {others.name}", _description(first, second)
+# -- locks -----------------------------------------------------------------------------------------
 
 
 def _foreign_release(evidence: Evidence) -> Findings:
@@ -181,114 +50,11 @@ def _expired_lock(evidence: Evidence) -> Findings:
         for command in evidence.commands[place + 1 :]:
             is_late = command.client == mine.client and command.changes and key not in command.keys
             is_shared = any(command.keys[0] in peer.keys and command.meets(peer) for peer in peers)
-            if is_late and evidence.is_blind(command) and is_shared:
+            # What is added to data is not lost, whoever else adds to it.
+            is_overwriting = command.name in kinds.LOSES_UPDATES and evidence.is_blind(command)
+            if is_late and is_overwriting and is_shared:
                 yield key.name, _description(mine, other, command)
                 break
-
-
-def _stale_copy(evidence: Evidence) -> Findings:
-    """A value or vector that comes from a key or a vector overwrites one that comes from a newer
-    value of it.
-    """
-    if not any(map(_is_copied, evidence.trial.effects.accesses)) or any(
-        disturbance.kind in LOSSES for disturbance in evidence.trial.fired
-    ):
-        return  # The writer may have been about to look at the source again.
-    accesses = [*enumerate(evidence.trial.effects.accesses)]
-    reads: dict[str, list[tuple[int, Access]]] = {}
-    for at, write in accesses:
-        earlier, target = reads.setdefault(write.client, []), write.keys[0]
-        if _is_copied(write):
-            earlier.append((at, write))
-        if not (earlier and write.changes) or all(r.keys[0] == target for _, r in earlier):
-            continue
-        is_vector = write.name in _UPSERTS
-        # Elements are a copy if their key did not exist, because somebody has deleted the older copy.
-        is_filled = write.name in kinds.ADDS and write.before[0] is None
-        # A member that is there may have been added once more, for the newer value.
-        is_removed = write.name in ("SREM", "ZREM")
-        is_copy = is_filled or is_removed or write.name in kinds.LOSES_UPDATES - kinds.DELETIONS
-        if not (is_vector or (is_copy and evidence.is_blind(write))):
-            continue
-        own = root_of(write.client)
-        copies = [
-            (place, access)
-            for place, access in accesses
-            if access.is_write
-            and (
-                write.overwrites(access)
-                if is_vector
-                else target in access.keys and write.meets(access)
-            )
-            and (access is write or not is_filled or access.name in kinds.DELETIONS)
-        ]
-        # A value without TTL that nobody replaces stays, also if its source changes later.
-        is_latest = copies[-1][1] is write
-        stays = evidence.trial.effects.remaining.get(target) and is_latest and not is_removed
-        for place, read in earlier:
-            if (source := read.keys[0]) == target:
-                continue
-            later = [
-                (there, access) for there, access in accesses[place + 1 :] if source in access.keys
-            ]
-            if any(root_of(access.client) == own for _, access in later):
-                continue
-            news = [
-                access
-                for there, access in later
-                if access.replaces(read)
-                and (read.call is None or access.is_about(read))
-                and (stays or there < at)
-            ]
-            authors = {access.client for access in news}
-            # Others may have read the new value, and written what comes from it.
-            informed = {access.client for _, access in later} if news else set()
-            for there, newer in copies:
-                is_newer = place < there < at and newer.client in informed
-                # Who deletes an older copy may do so once more.
-                is_newer = is_newer and (is_latest or newer.name not in kinds.DELETIONS)
-                is_kept = stays and newer.client in authors
-                if (is_newer or is_kept) and newer.client != write.client:
-                    yield write.subject, _description(read, news[0], newer, write)
-                    break
-
-
-def _is_copied(access: Access) -> bool:
-    """Return whether an access reads values that a client may copy: of keys, or of vectors by ID."""
-    if access.is_write or access.name == "XREADGROUP":
-        return False
-    return access.call is None or (access.call.service, access.name) == ("vector", "fetch")
-
-
-def _stale_removal(evidence: Evidence) -> Findings:
-    """A client removes a member of a sorted set that got a new score since the client read it."""
-    for at, write in evidence.raced:
-        if not write.removed or not evidence.is_blind(write):
-            continue
-        key = write.keys[0]
-        place = evidence.read_before(at, key)
-        read = write if place is None else evidence.commands[place]
-        # A client that removes another range than it has read, such as an old window, relies on nothing.
-        is_read = write.name == "ZREM" or {*write.words[2:]} <= {*read.words[2:]}
-        if place is None or read.name in kinds.COUNTS or not is_read:
-            continue
-        # Members that were there when the client read; a range may also contain those that were not.
-        unread: set[str] = set()
-        gone: set[str] = set()
-        for other in evidence.of_key(key, place, at):
-            if other.client == write.client:
-                continue
-            gone |= other.removed
-            added = {*other.creates} if other.name in kinds.SCORES else set()
-            unread |= added - gone if write.name == "ZREM" else set()
-            if ({*other.rescored} | added) & write.removed - unread:
-                yield key.name, _description(read, other, write)
-                break
-
-
-def _stale_write(evidence: Evidence) -> Findings:
-    yield from _stale_copy(evidence)
-    yield from _stale_removal(evidence)
 
 
 # -- effects that are lost, or that happen twice ---------------------------------------------------
@@ -317,7 +83,6 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         disturbance.kind in _MOVES_OF_TIME or disturbance.detail == CLOCK
         for disturbance in trial.fired
     )
-    written = _consumed_into_stores(evidence)
     for effect, access in effects_of(trial):
         root = root_of(access.client)
         count[effect] += 1
@@ -328,11 +93,9 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         is_later = access.at_us - trial.start_us > end_us
         is_attempt = is_again and (access.client.startswith("delivery") or "/" in access.client)
         is_attempt = is_attempt and (is_second or root not in roots)
-        is_own = access.call is None or root not in evidence.workers
-        is_own = is_own and not (access.name == "produce" and access.keys[0].fake in written)
         is_relative = access.is_relative and not is_allowed and (is_second or not is_later)
         is_more = is_attempt or is_relative
-        if is_new and is_own and is_more and not evidence.counts_attempts(access):
+        if is_new and is_more and not evidence.counts_attempts(access):
             # Who does something else with a key may compensate for an earlier effect.
             shapes = {other.shape for other in evidence.plain.effects.accesses}
             others = (other for other in trial.effects.accesses if other.shape not in shapes)
@@ -340,20 +103,6 @@ def _repeated_effect(evidence: Evidence) -> Findings:
                 (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
             ):
                 yield access.subject, f"{_description(access)} once too often"
-
-
-def _consumed_into_stores(evidence: Evidence) -> set[str]:
-    """Return the brokers whose consumers change data of the fakes, which show if a record is repeated
-    there.
-    """
-    accesses = evidence.plain.effects.accesses
-    writers = {
-        root_of(access.client)
-        for access in accesses
-        if access.changes and access.name not in OF_CONSUMERS
-    }
-    reads = (access for access in accesses if access.name in ("consume", "fetch") and access.call)
-    return {access.keys[0].fake for access in reads if root_of(access.client) in writers}
 
 
 def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
@@ -416,11 +165,13 @@ def _partial_update(evidence: Evidence) -> Findings:
     # A second attempt repairs all but what it cannot repeat.
     # A script that also notes an entry can recognise that it has run.
     noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
+    # A client that got an error could have taken back what it added; one that has crashed could not.
+    is_alive = evidence.loss is not None and evidence.loss.kind != "crash"
     lasting = [
         access
         for access in lasting
         if access.call is None
-        and (access.acquires or access.is_relative)
+        and ((access.acquires and evidence.residue) or (access.is_relative and is_alive))
         and noted.get(access.unit, access) is access
         and not evidence.counts_attempts(access)
     ]
@@ -480,22 +231,16 @@ def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
 
 
 PATTERNS: dict[str, tuple[Callable[[Evidence], Findings], str]] = {
-    "lost update": (_lost_update, "the new value does not depend on the one read"),
-    "check then act": (
-        _check_then_act,
-        "the client acts only after it has checked the answer of the write",
+    "not serializable": (
+        lambda evidence: evidence.serial.differences(evidence.trial),
+        "no rule connects what the clients leave",
     ),
-    "write skew": (_write_skew, "no rule connects the two keys"),
     "foreign release": (_foreign_release, "the holder does not rely on the lock"),
     "expired lock": (_expired_lock, "the late write repeats one that another holder made"),
     "early commit": (partial(_early_end, of_delivery=False), "the effect may be lost"),
     "early acknowledgement": (partial(_early_end, of_delivery=True), "the effect may be lost"),
     "partial update": (_partial_update, "a later request or a person repairs the difference"),
-    "repeated effect": (
-        _repeated_effect,
-        "the number counts attempts, or consumers recognise the record",
-    ),
-    "stale write": (_stale_write, "the value written does not come from the one read"),
+    "repeated effect": (_repeated_effect, "the number counts attempts"),
 }
 """All patterns, in the order in which they are reported, by the names that the literature uses: the
 function that finds the pattern, and when it does no harm.

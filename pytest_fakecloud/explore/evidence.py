@@ -10,8 +10,9 @@ from typing import Any
 
 from ..core.accesses import Touch
 from ..kv.table import kinds
-from .accesses import MESSAGES, Access
-from .schedule import DELAYS, ORDERS, PAUSES, Disturbance
+from .accesses import MESSAGES, Access, root_of
+from .schedule import DELAYS, PAUSES, Disturbance
+from .serial import Serial
 from .trial import Trial
 
 _SENDS = MESSAGES | {"upsert", "upsert-data"}
@@ -36,13 +37,17 @@ class Evidence:
     disturbances.
     """
 
-    def __init__(self, trial: Trial, usual: Evidence | None, workers: frozenset[str]) -> None:
+    def __init__(
+        self, trial: Trial, usual: Evidence | None, workers: frozenset[str], serial: Serial
+    ) -> None:
         self.trial = trial
         self.usual = self if usual is None else usual
         """The evidence of the trial without disturbances, which what is compared with it shares."""
         self.plain = self.usual.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
+        self.serial = serial
+        """The trials in which each client runs in one piece."""
         self.commands = [access for access in trial.effects.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
@@ -60,73 +65,17 @@ class Evidence:
         """The commands on keys that several clients access, with their indexes."""
         self.reading = {command.unit for command in self.commands if not command.is_write}
         """The units of the commands that only read."""
-        self.raced = self.shared if self.reading else []
-        """The same as ``shared``, for patterns in which a client acts on what it has read."""
 
     def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
         """Yield the commands that access a key, between two indexes of ``commands``."""
         end = len(self.commands) if before is None else before
         return (self.commands[at] for at in self.places.get(key, ()) if after < at < end)
 
-    def earlier(self, at: int, key: Touch) -> list[int]:
-        """Return the indexes of the earlier commands on a key by the client of the command ``at``."""
-        client = self.commands[at].client
-        return [
-            place
-            for place in self.places[key]
-            if place < at and self.commands[place].client == client
-        ]
-
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
         is_conditional = write.name in kinds.IF_NEW | kinds.IF_EQUAL
         is_guarded = is_conditional or bool(write.options & kinds.CONDITIONS)
         return not is_guarded and write.unit not in self.reading
-
-    @cached_property
-    def stale_writes(self) -> list[tuple[Access, Access, Access, Touch]]:
-        """Each read, another client's change of the key, and an unguarded write by the reader.
-
-        Only the reader's last access to the key counts.
-        """
-        stale_writes = []
-        for at, write in self.raced:
-            if not (write.changes or write.counts) or not self.is_blind(write):
-                continue
-            for key in write.keys:
-                place = self.read_before(at, key)
-                if place is None:
-                    continue
-                read, others = self.commands[place], []
-                for other in self.of_key(key, place, at):
-                    is_behind = other.name in kinds.APPENDS and write.name in kinds.OF_QUEUES
-                    is_change = other.changes and not is_behind and other.meets(read)
-                    if other.client != write.client and is_change:
-                        others.append(other)
-                if others:
-                    same = next(filter(write.meets, others), others[0])
-                    stale_writes.append((read, same, write, key))
-        return stale_writes
-
-    def read_before(self, at: int, key: Touch) -> int | None:
-        """Return the index of the read on which the write at an index relies: the last access of its
-        client to what it writes. None if that is no read, or if the client takes back what it added.
-        """
-        write, earlier = self.commands[at], self.earlier(at, key)
-        commands = [self.commands[place] for place in earlier]
-        if write.name in ("SREM", "ZREM"):
-            added = {
-                field
-                for command in commands
-                if command.name in kinds.CREATES
-                for field in command.fields
-            }
-            if added.issuperset(write.fields):
-                return None
-        about = [place for place in earlier if self.commands[place].meets(write)]
-        if not about or self.commands[about[-1]].is_write:
-            return None
-        return None if self.commands[about[-1]].name == "XREADGROUP" else about[-1]
 
     @cached_property
     def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
@@ -366,28 +315,18 @@ def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
     )
 
 
-def root_of(client: str) -> str:
-    """Return the name of a client or delivery without the number of its attempt or restart."""
-    name, slash, number = client.rpartition("/")
-    return name if slash and number.isdigit() else client
-
-
 def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
     """Yield the relative writes to keys that stay, and the keys, fields and members that are new.
 
     A second attempt may store the same data under another name, such as a random ID.
     """
     names: set[object] = set()
-    is_undisturbed = all(disturbance.kind in ORDERS for disturbance in trial.fired)
     for at, access in enumerate(trial.effects.accesses):
-        if access.call is not None:
-            # Who sends again may not know whether the first message arrived.
-            sent = root_of(access.client), access.text, access.content
-            if is_undisturbed and access.is_message and sent not in names:
-                names.add(sent)
-                yield sent[1:], access
-            continue
-        if not access.changes or not trial.effects.remaining.get(access.keys[0]):
+        if (
+            access.call is not None
+            or not access.changes
+            or not trial.effects.remaining.get(access.keys[0])
+        ):
             continue
         is_replaced = any(
             other.changes

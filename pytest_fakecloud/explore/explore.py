@@ -125,7 +125,7 @@ def explore(
     - ``horizon``: how long after the start a queue's schedules fire (default: they fire three times).
     - ``trust``: whether to examine the promise after the search: what it reads, and whether it notices
       lost writes.
-    - ``allow``: anomalies that do no harm here, such as ``"lost update"`` or ``"lost update: views"``.
+    - ``allow``: anomalies that do no harm here, such as ``"early commit"`` or ``"early commit: jobs"``.
 
     Without ``check``, and without assertions in the code, an anomaly breaks the promise.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -37,6 +37,7 @@ steps.
 """
 _UNITS_US = {10: 1_000_000, 13: 1_000, 16: 1}
 """Microseconds of the last digit of a time, by its number of digits."""
+_WITH_TTL = " with a TTL"
 _HISTORIES = frozenset({"attempts", "generation"})
 """Fields of states that grow with each attempt to deliver a message, and with each rebalance."""
 _MOST_APART_US = 10 * 365 * 86_400 * 1_000_000
@@ -92,6 +93,26 @@ class Fingerprints:
             self._calls[strand] += 1
         return hash((self._data, _program(strand), place or self._calls[strand]))
 
+    def left(self) -> tuple[dict[_Subject, str], dict[_Subject, str]]:
+        """Return what differs from the beginning of the trial, by key and record; apart from it, what
+        had or has a TTL. The order of elements, names drawn at random and times do not count.
+        """
+        lasting: dict[_Subject, str] = {}
+        expiring: dict[_Subject, str] = {}
+        for subject, before in self._before.items():
+            now = self._text(subject)
+            if now == before:
+                continue
+            fake, kind, name = subject
+            keyspace = self._fakes.keyspaces.get((fake, kind))
+            if keyspace is None:
+                lasting.update(_records(fake, state_of(self._fakes.by_name[fake])))
+                continue
+            value = keyspace.values.get(name.encode())
+            has_ttl = now.endswith(_WITH_TTL) or before.endswith(_WITH_TTL)
+            (expiring if has_ttl else lasting)[subject] = _text_of_value(value)
+        return lasting, expiring
+
     def _read(self, subject: _Subject) -> None:
         text = self._text(subject)
         part = self._parts.pop(subject, 0)
@@ -131,11 +152,11 @@ class Fingerprints:
         value, deadline_ms = keyspace.values.get(key), keyspace.expires.get(key)
         if value is None:
             return ""
-        content = repr(value if type(value) is bytes else _plain(value))
+        content = content_of(value)
         if deadline_ms is None:
             return content
         self._timed[subject] = None
-        return "" if deadline_ms * 1000 <= self._at_us else f"{content} with a TTL"
+        return "" if deadline_ms * 1000 <= self._at_us else f"{content}{_WITH_TTL}"
 
     def _name(self, match: re.Match[str]) -> str:
         """Return whether a time has passed, or the number of a name in the order of appearance."""
@@ -147,6 +168,32 @@ class Fingerprints:
         return self._names.setdefault(text, f"name {len(self._names)}")
 
 
+def varied(text: str) -> str:
+    """Return a text in which all names drawn at random are equal, and all times."""
+    return _VARYING.sub(lambda match: f"a {match.lastgroup}", text)
+
+
+def _text_of_value(value: Any) -> str:
+    """Return the content of a key in words, without the order of its elements."""
+    if value is None:
+        return "gone"
+    if isinstance(value, bytes | bytearray):
+        return varied(text_of(bytes(value)))
+    content = _plain(value)
+    if not isinstance(content, list):
+        return varied(str(content))
+    items = (" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in content)
+    return ", ".join(sorted(map(varied, items)))
+
+
+def _records(fake: str, state: State) -> Iterator[tuple[_Subject, str]]:
+    """Yield the vectors of an index; what other services hold is sent as messages."""
+    for section, items in state.items():
+        if "namespace" in section:
+            for name, fields in items.items():
+                yield (fake, section, name), varied(str(fields))
+
+
 def _without_histories(state: State) -> object:
     """Return the state of a fake without its counters of retries and restarts, which are no progress."""
     return [
@@ -154,6 +201,11 @@ def _without_histories(state: State) -> object:
         for section, items in state.items()
         for name, fields in items.items()
     ]
+
+
+def content_of(value: Any) -> str:
+    """Return the content of a key as text."""
+    return repr(bytes(value) if isinstance(value, bytes | bytearray) else _plain(value))
 
 
 def _plain(value: Any) -> object:

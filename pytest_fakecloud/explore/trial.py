@@ -23,6 +23,11 @@ Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 Place = Literal["switch", "late", "wake"]
 """Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
+Pieces = Literal["", "start", "read"]
+"""From where on no other client, worker or delivery runs before one ends: from nowhere, from its start,
+or from the first data that it reads.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -43,6 +48,7 @@ class Strategy(Protocol):
     places: frozenset[Place]
     records: bool
     moves_time: bool
+    pieces: Pieces
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
 
@@ -237,6 +243,10 @@ class Effects:
     """The commands of key-value engines, also within scripts, and the calls of other services."""
     remaining: Mapping[Touch, bool] = field(default_factory=dict)
     """Those of the accessed keys that exist at the end, and whether each lives forever."""
+    left: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """The data that differ from the beginning, as text without random names and times."""
+    left_with_ttl: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """The same for keys that had or have a TTL."""
     pending: Set[Touch] = frozenset()
     """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
     acknowledged: Set[str] = frozenset()

@@ -10,7 +10,7 @@ import inspect
 import math
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -116,9 +116,8 @@ class World(Fakes):
         else:
             trial = replace(trial, schedule=plan.schedule.with_series(0))
         state = (self.cloud, self.cloud.snapshot()) if plan.state else None
-        return replace(
-            trial, effects=self._with_remains(trial.effects), state=state
-        ), simulation.history
+        effects = self._with_remains(trial.effects, *simulation.state.fingerprints.left())
+        return replace(trial, effects=effects, state=state), simulation.history
 
     def run(self, simulation: Simulation) -> Trial:
         """Run a simulation on the present data of the fakes."""
@@ -134,7 +133,9 @@ class World(Fakes):
         self.check_queues()
         return trial
 
-    def _with_remains(self, effects: Effects) -> Effects:
+    def _with_remains(
+        self, effects: Effects, left: Mapping[Any, str], left_with_ttl: Mapping[Any, str]
+    ) -> Effects:
         """Add what is left of the keys that a trial has accessed, before a check changes them."""
         remaining: dict[Touch, bool] = {}
         pending: set[Touch] = set()
@@ -146,7 +147,9 @@ class World(Fakes):
                     groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
                     if any(group.pending for group in groups.values()):
                         pending.add(key)
-        return replace(effects, remaining=remaining, pending=pending)
+        return Effects(
+            effects.accesses, remaining, left, left_with_ttl, pending, effects.acknowledged
+        )
 
     def note_unwritten(self, trial: Trial) -> None:
         """Note the keys that the promise read but that the undisturbed trial did not write."""

@@ -270,7 +270,7 @@ def test_anomalies_print_the_inputs(cloud: Cloud, redis: Redis) -> None:
         redis.set("n", int(redis.get("n") or 0) + step)
 
     client = drawn(count, step=[1, 2])
-    error = failure(cloud, {"ann": client, "bob": client}, match="check then act")
+    error = failure(cloud, {"ann": client, "bob": client}, match="not serializable")
     assert error.inputs == {"ann": {"step": 1}, "bob": {"step": 1}}
 
 

@@ -128,7 +128,7 @@ def test_anomalies_seen_by_another_process_are_reported(cloud: Cloud, kv: KVServ
         client.set("n", int(client.get("n") or 0) + 1)
 
     result = cloud.explore([run, run], [few(kv), lost], budget=BUDGET, processes=2)
-    assert any(text.startswith("check then act (n)") for text in result.anomalies)
+    assert any(text.startswith("not serializable (n)") for text in result.anomalies)
 
 
 @pytest.mark.timeout(20)  # Without a loop, a trial ends after 30 s.

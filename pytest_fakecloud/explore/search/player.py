@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from ...cloud.base import context_of
 from ...core.calls import Call
-from ...core.errors import breaks_a_check, broken_promise, ends_the_test
+from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_the_test
 from ...core.field_types import check_returned
 from ..anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from ..clients import Inputs, with_inputs
 from ..evidence import Evidence
 from ..observers import mark
+from ..promises import Promises
 from ..schedule import Schedule
+from ..serial import InOnePiece, Serial
 from ..simulation.state import Subject, TrialHistory, add_schedule
 from ..simulation.strands import without_library_frames
 from ..trial import Anomaly, History, Line, Strategy, Trial, TrialPlan, Verdict
@@ -48,6 +50,7 @@ class Player:
     outcomes: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._serial = Serial(self._play_in_one_piece, self.subject.programs)
         self.forget_shown: Callable[[], object] = lambda: None
         """Makes pytest forget what it has collected about the undisturbed trial."""
 
@@ -138,9 +141,22 @@ class Player:
         disturbances.
         """
         workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
-        evidence = Evidence(trial, self.usual, workers)
+        evidence = Evidence(trial, self.usual, workers, self._serial)
         self.usual = evidence.usual
-        return [] if self.usual.trial.fired else find_anomalies(evidence, self.allowed)
+        if self.usual.trial.fired:
+            return []
+        return find_anomalies(evidence, self.allowed)
+
+    def _play_in_one_piece(self, strategy: InOnePiece, absent: Collection[str]) -> Trial | None:
+        """Play a trial in one piece without some of the programs; return None if that is an error."""
+        programs = [program for program in self.subject.programs if program.name not in absent]
+        subject = replace(self.subject, programs=programs, promises=Promises(None))
+        plan = TrialPlan(Schedule(), strategy, notes=False)
+        with self._collected(keep=False, shows=False):
+            try:
+                return self.world.play(subject, plan, self.setup)[0]
+            except ContractError:
+                return None
 
     def _count(self, trial: Trial, plan: TrialPlan) -> None:
         """Add a trial to the tally, and remember what its schedule led to."""

@@ -23,6 +23,7 @@ from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_o
 from ...reporting.calls import SEVERAL, command_of
 from ..accesses import Access
 from ..fakes import ROTATED_US
+from ..fingerprint import content_of
 from ..footprint import CommandLine, times_in, touches_of_request
 from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Disturbance, Kind
 from ..trial import Choices, Line
@@ -65,6 +66,8 @@ class Calls:
         self._cut: dict[tuple[str, str], int] = {}
         """The time until which calls of a root strand do not reach a fake, by title and name."""
         self._served = 0
+        self._running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
+        """The latest command that writes, its database, and the contents of its keys before it."""
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call."""
@@ -242,7 +245,8 @@ class Calls:
             lines.insert(lines.index(interrupted), lines.pop())
 
     def note_access(self, session: Any, line: CommandLine) -> None:
-        """Record a command with the values of its keys, for patterns of anomalies."""
+        """Record a command with the values of its keys, for the search for anomalies."""
+        self.note_changes()
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         if strand is None or self._state.aside_depth or self._turns.has_ended or not line.keys:
             return
@@ -257,9 +261,17 @@ class Calls:
             line.writes,
             bound=line.bound,
             at_us=self._fakes.now_us(),
-            expires=any(name in session.db.expires for name in line.key_names),
         )
         self._log.accesses.append(access)
+        if line.writes:
+            self._running = access, session.db.values, line.key_names, [*map(content_of, before)]
+
+    def note_changes(self) -> None:
+        """Note whether the latest command has changed its keys, now that it has run."""
+        if self._running is not None:
+            access, values, names, contents = self._running
+            access.has_changed = [content_of(values.get(name)) for name in names] != contents
+            self._running = None
 
     def at_gap(self) -> None:
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
@@ -310,9 +322,12 @@ class Calls:
         if self._cut and self._cut.get((root.title, fake.name), 0) > now:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return ConnectionEffect("drop")
-        if self._served - 1 == self._state.plan.left_out:
-            return self._serve_without_effect(fake, proceed, line)
-        return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
+        try:
+            if self._served - 1 == self._state.plan.left_out:
+                return self._serve_without_effect(fake, proceed, line)
+            return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
+        finally:
+            self.note_changes()
 
     def _serve_without_effect(self, fake: Fake, proceed: Proceed, line: Line) -> AnyResponse:
         """Process a call, and restore the data of its fake if the call alone has changed them."""

@@ -69,6 +69,8 @@ class Simulation:
         self._times: frozenset[int] = frozenset()
         self._last_root: Strand | None = None
         """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
+        self._last_begun: Strand | None = None
+        """The client, worker or delivery that ran last, whether or not the clock has moved since."""
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts of workers that left the same records, by program and backlog."""
 
@@ -88,6 +90,7 @@ class Simulation:
         self._fakes.deliveries.resume_schedules()
         if "redundant" not in self._log.flags:
             self._end()
+        self.calls.note_changes()
         trial = self._frozen()
         strategy = self._strategy
         return trial if strategy is None else replace(trial, lesson=strategy.lesson(trial))
@@ -156,7 +159,7 @@ class Simulation:
             for strand in strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
-            options = self._options()
+            options = self._of_piece(self._options())
             move = self.clock.plan_move(options) if self.clock.may_move else None
             if move is not None:
                 options.append(move)
@@ -200,6 +203,27 @@ class Simulation:
         if not options and (again := self._restarted(now)) is not None:
             options.append(again)
         return options
+
+    def _of_piece(self, options: list[Option]) -> list[Option]:
+        """Return the options of the strand that runs in one piece, if the strategy wants that. End a
+        trial in which it waits while others could run.
+        """
+        piece = self._last_begun
+        if piece is None or piece.state == "ended" or not options or self._strategy is None:
+            return options
+        begins_at = self._strategy.pieces
+        if not begins_at or (begins_at == "read" and self._has_only_written(piece)):
+            return options
+        own = [option for option in options if getattr(option, "root", None) is piece]
+        if not own:
+            raise Redundant
+        return own
+
+    def _has_only_written(self, root: Strand) -> bool:
+        """Return whether a client, worker or delivery has written data of fakes and read none."""
+        names = {strand.name for strand in self.state.strands if strand.root is root}
+        own = [access for access in self._log.accesses if access.client in names]
+        return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def _runnable(self, now: int) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
@@ -323,6 +347,7 @@ class Simulation:
             strand.yields_to_others = False
         if strand is not None:
             self._last_root = strand.root
+            self._last_begun = strand.root
         return strand
 
     def _wait(self) -> bool:

@@ -221,7 +221,7 @@ class TrialState:
         self.subject = subject
         self.outsiders = subject.outsiders
         self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
-        self.fingerprints = Fingerprints(subject.fakes) if plan.notes else None
+        self.fingerprints = Fingerprints(subject.fakes)
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
         self.log = TrialLog(plan.schedule, subject.fakes.now_us())
@@ -405,8 +405,7 @@ class TrialState:
         """Record accesses of the running step to data, before they happen."""
         if self.aside_depth:
             return
-        if self.fingerprints is not None:
-            self.fingerprints.note(touches)
+        self.fingerprints.note(touches)
         if self.log.steps:
             footprint = self.log.steps[-1].footprint
             for touch in touches:
@@ -437,7 +436,7 @@ class TrialState:
 
     def add_point(self, strand: str, number: int, choices: Choices, place: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
-        state = 0 if self.fingerprints is None else self.fingerprints.take(strand, place)
+        state = self.fingerprints.take(strand, place) if self.plan.notes else 0
         choices = _allowed(choices, self.subject.kinds)
         self.log.points.append(Point(strand, number, choices, state, self.fakes.now_us()))
 

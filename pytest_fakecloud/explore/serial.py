@@ -1,0 +1,218 @@
+"""Trials in one piece: whether an order of calls leaves data that no order of whole strands leaves.
+
+A trial whose only disturbances are switches is *serializable* if some trial in which each strand runs
+in one piece leaves the same data and the same results. A client that leaves nothing counts as one
+that did not run, such as one that finds its lock taken and gives up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+from ..core.accesses import Touch
+from ..core.errors import counted, cut
+from ..kv.accesses import KEY_OF_DB
+from ..kv.table import kinds
+from .accesses import Access, root_of
+from .fingerprint import varied
+from .schedule import CLOCK, SWITCHES
+from .trial import Pieces, Place, Program, Step, Trial
+
+MOST_PIECES = 100
+"""Maximum number of trials in one piece; a program that has more orders of strands is not judged."""
+
+Play: TypeAlias = Callable[["InOnePiece", Collection[str]], Trial | None]
+"""Plays a trial in one piece without some of the clients; returns None if the code cannot run so."""
+_Left: TypeAlias = Mapping[tuple[str, ...], str]
+"""What a trial leaves, by what it is: keys, records, messages and results."""
+
+
+class InOnePiece:
+    """A strategy that runs each strand to its end before another one begins.
+
+    ``choices`` are the indexes of the strands that run where several can; 0 from then on. What a strand
+    writes before it has read data depends on nothing, so others may also run between these writes.
+    """
+
+    places: frozenset[Place] = frozenset({"switch", "wake"})
+    records, moves_time = True, False
+
+    def __init__(self, choices: Sequence[int] = (), *, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self._planned = choices
+        self.choices: list[int] = []
+        self._numbers: list[int] = []
+        self._latest = ""
+
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
+        goes_on = self.pieces == "start" or len({*map(client_of, options)}) == 1
+        if self._latest not in options or not goes_on:
+            at = len(self.choices)
+            self.choices.append(self._planned[at] if at < len(self._planned) else 0)
+            self._numbers.append(len(options))
+            self._latest = options[self.choices[-1]]
+        return self._latest
+
+    def lesson(self, trial: Trial) -> None:
+        return None
+
+    def next(self) -> InOnePiece | None:
+        """Return the strategy for the next order of strands; None after the last one."""
+        choices = [*self.choices]
+        while choices and choices[-1] + 1 >= self._numbers[len(choices) - 1]:
+            choices.pop()
+        if not choices:
+            return None
+        return InOnePiece([*choices[:-1], choices[-1] + 1], pieces=self.pieces)
+
+
+class Serial:
+    """The outcomes of a program's trials in one piece, which are played when a trial needs them."""
+
+    def __init__(self, play: Play, programs: Sequence[Program]) -> None:
+        self._play = play
+        self._programs = frozenset(program.name for program in programs)
+        self._clients = frozenset(program.name for program in programs if not program.is_worker)
+        self._pieces: dict[tuple[frozenset[str], Pieces], list[Trial] | None] = {}
+        """The trials in one piece without some of the clients, from the start or from the first read on;
+        None if not all orders can be played.
+        """
+
+    def differences(self, trial: Trial) -> Iterator[tuple[str, str]]:
+        """Yield what a trial leaves that no trial in one piece leaves, and describe it."""
+        if not _is_judged(trial):
+            return
+        idle = self._idle(trial)
+        closest: list[tuple[str, str]] = []
+        nobody = frozenset[str]()
+        ways: list[tuple[frozenset[str], Pieces]] = [
+            (nobody, "start"), (idle, "start"), (nobody, "read"), (idle, "read")
+        ]  # fmt: skip
+        for way in dict.fromkeys(ways):
+            pieces = self._in_one_piece(*way)
+            if pieces is None:
+                return
+            for piece in pieces:
+                differences = [*_compare(trial, piece, self._clients - idle)]
+                if not differences:
+                    return
+                if not closest or len(differences) < len(closest):
+                    closest = differences
+        yield from closest
+
+    def _in_one_piece(self, absent: frozenset[str], begin: Pieces) -> Sequence[Trial] | None:
+        if (absent, begin) not in self._pieces:
+            self._pieces[absent, begin] = self._played(absent, begin)
+        return self._pieces[absent, begin]
+
+    def _played(self, absent: frozenset[str], begin: Pieces) -> list[Trial] | None:
+        pieces: list[Trial] = []
+        strategy: InOnePiece | None = InOnePiece(pieces=begin)
+        while strategy is not None:
+            trial = self._play(strategy, absent) if len(pieces) < MOST_PIECES else None
+            if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
+                return None
+            pieces.append(trial)
+            strategy = strategy.next()
+        return pieces
+
+    def _idle(self, trial: Trial) -> frozenset[str]:
+        """Return the clients that leave nothing: all that they wrote is as it was before."""
+        changed = {*trial.effects.left, *trial.effects.left_with_ttl}
+        indexes = {fake for fake, kind, _ in changed if not kind.startswith(KEY_OF_DB)}
+        busy = {
+            client_of(access.client)
+            for access in trial.effects.accesses
+            if access.is_message
+            or (_has_written(access) and any(_is_of(key, changed, indexes) for key in access.keys))
+        }
+        return self._programs - busy
+
+
+def _has_written(access: Access) -> bool:
+    """Return whether a write has changed something, or set a number to which another one had set it."""
+    return access.changes or access.counts
+
+
+def _is_of(key: Touch, changed: Collection[tuple[str, str, str]], indexes: Collection[str]) -> bool:
+    """Return whether a key has changed, or an index has that holds a vector."""
+    return key[:3] in changed or key.fake in indexes
+
+
+def client_of(strand: str) -> str:
+    """Return the name of the client, worker or delivery to which a strand belongs."""
+    return root_of(strand.partition(":")[0].partition("+")[0])
+
+
+def _is_judged(trial: Trial) -> bool:
+    """Return whether only orders differ in a trial, and strands have run between each other's calls."""
+    if trial.notes or trial.flags & {"stuck", "numbers", "left out"}:
+        return False
+    if any(fired.kind not in SWITCHES or fired.detail == CLOCK for fired in trial.fired):
+        return False
+    turns = [name for name, _ in groupby(client_of(a.client) for a in trial.effects.accesses)]
+    return len(turns) > len({*turns})
+
+
+def _compare(trial: Trial, piece: Trial, clients: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield what two trials leave that differs, and both in words."""
+    caches = _invalidated(trial)
+    left, usual = _left(trial, caches, clients), _left(piece, caches, clients)
+    for subject in dict.fromkeys((*left, *usual)):
+        kind, name = subject[0], subject[-1]
+        here, there = (side.get(subject, _MISSING[kind]) for side in (left, usual))
+        if here != there:
+            yield name, f"{name} {cut(here)}; it {cut(there)} if each client runs in one piece"
+
+
+_MISSING = {
+    "data": "is as before", "changes": "is not set", "messages": "is not sent", "results": "is missing"
+}  # fmt: skip
+"""The words for what is left by one of two trials only, by its kind."""
+
+
+def _left(
+    trial: Trial, caches: Collection[tuple[str, str, str]], clients: Collection[str]
+) -> _Left:
+    """Return what a trial leaves, in words: data, how often they were set, messages and results."""
+    left: dict[tuple[str, ...], str] = {}
+    for data, content in (*trial.effects.left.items(), *trial.effects.left_with_ttl.items()):
+        if data in caches or data in trial.effects.left:
+            left["data", *data] = f"is {content}"
+    changes: Counter[tuple[str, ...]] = Counter()
+    messages: Counter[str] = Counter()
+    for access in trial.effects.accesses:
+        if access.is_message:
+            messages[varied(f"{access.text} {access.content}")] += 1
+        elif access.name in kinds.LOSES_UPDATES - kinds.DELETES_ANY and access.changes:
+            # Two clients that overwrite the same data have both acted, although one is seen.
+            changes.update(key[:3] for key in access.keys if trial.effects.remaining.get(key))
+    for subject, number in changes.items():
+        left["changes", *subject] = f"is set {counted(number, 'time')}"
+    for message, number in messages.items():
+        left["messages", message] = f"is sent {counted(number, 'time')}"
+    for name, strand in trial.strands.items():
+        if name in clients and strand.result is not None and " at 0x" not in strand.result:
+            left["results", f"the result of {name}"] = f"is {varied(strand.result)}"
+    return {tuple(map(varied, subject)): words for subject, words in left.items()}
+
+
+def _invalidated(trial: Trial) -> set[tuple[str, str, str]]:
+    """Return the keys that a strand deletes and another one writes, such as the copies of a cache:
+    whether one is left, although it has a TTL, is no matter of time.
+    """
+    deleters: dict[Touch, set[str]] = {}
+    writers: dict[Touch, set[str]] = {}
+    for access in trial.effects.accesses:
+        if access.call is None and access.is_write:
+            roles = deleters if access.name in kinds.DELETIONS else writers
+            for key in access.keys:
+                roles.setdefault(key, set()).add(root_of(access.client))
+    return {
+        key[:3]
+        for key, roots in deleters.items()
+        if any(writer not in roots for writer in writers.get(key, ()))
+    }
