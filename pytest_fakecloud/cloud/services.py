@@ -8,7 +8,7 @@ named here and not imported, because every run that checks a setting imports thi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,9 +25,8 @@ class Service(NamedTuple):
     (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
     the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
     ``development`` are the default settings of a server that the command line starts. ``report``
-    are the import paths of its modules for reports, and of functions in them that only some services
-    have (see `report_part()`). ``data`` is the import path of the module that reads the data of its
-    fakes (see `data_module()`); empty if they have none.
+    is the import path of its functions for reports (see `reporting.contract`), ``data`` that of the
+    module that reads the data of its fakes (see `data_module()`); empty if they have none.
     ``accesses`` is the import path of a function that returns the accesses of a request.
     ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
     them. For another package's fake, ``view`` is the import path of a function that returns its data.
@@ -39,35 +38,28 @@ class Service(NamedTuple):
     in_process: bool = False
     delivers: bool = False
     development: Mapping[str, Any] = {}
-    report: Mapping[str, str] = {}
+    report: str = ""
     data: str = ""
     accesses: str = ""
     files: Mapping[str, tuple[bytes, ...]] = {}
     view: str | None = None
 
 
-def _service(
-    fixture: str, word: str, class_name: str, functions: Sequence[str] = (), **options: Any
-) -> Service:
-    """Return a service of this package that the command line can start. ``functions`` are those of its
-    report modules that only some services have.
-    """
-    report = f"pytest_fakecloud.{word}.report"
+def _service(fixture: str, word: str, class_name: str, **options: Any) -> Service:
+    """Return a service of this package that the command line can start."""
     return Service(
         fixture,
         f"pytest_fakecloud.{word}.fake:{class_name}",
         word=word,
         in_process=True,
-        report={path.rpartition(":")[2]: f"{report}.{path}" for path in (*PARTS, *functions)},
+        report=f"pytest_fakecloud.{word}.report.functions:FUNCTIONS",
         data=f"pytest_fakecloud.{word}.inspect.data",
         accesses=f"pytest_fakecloud.{word}.accesses:touches_of_request",
         **options,
     )
 
 
-PARTS = ("accesses", "findings", "wording")
-"""The modules in the ``report`` folder of each service."""
-_RECEIVED = {part: f"pytest_fakecloud.queue.report.{part}" for part in ("accesses", "wording")}
+_RECEIVED = "pytest_fakecloud.queue.report.functions:OF_RECEIVERS"
 _KV_SERVER = {
     "port": 7401,
     "token": "local-kv-token",
@@ -84,36 +76,10 @@ _QUEUE = {"port": 7404, "dev_credentials": True}
 SERVICES: Mapping[str, Service] = {
     service.fixture: service
     for service in (
-        _service(
-            "kv_server",
-            "kv",
-            "KVServer",
-            ["accesses:exchanges", "facts:facts", "findings:may_wait"],
-            development=_KV_SERVER,
-            files=_DUMPS,
-        ),
-        _service(
-            "vector_index",
-            "vector",
-            "VectorIndex",
-            ["facts:facts", "findings:unfinished"],
-            development=_VECTOR_INDEX,
-        ),
-        _service(
-            "broker",
-            "broker",
-            "Broker",
-            ["facts:facts", "findings:callers", "findings:unfinished", "wording:event_text"],
-            development=_BROKER,
-        ),
-        _service(
-            "queue",
-            "queue",
-            "Queue",
-            ["accesses:handlers", "findings:unfinished"],
-            development=_QUEUE,
-            delivers=True,
-        ),
+        _service("kv_server", "kv", "KVServer", development=_KV_SERVER, files=_DUMPS),
+        _service("vector_index", "vector", "VectorIndex", development=_VECTOR_INDEX),
+        _service("broker", "broker", "Broker", development=_BROKER),
+        _service("queue", "queue", "Queue", development=_QUEUE, delivers=True),
         Service(
             "callback_capture",
             "pytest_fakecloud.queue.capture.fake:CallbackCapture",
@@ -224,21 +190,6 @@ def fake_class(service: Service) -> type[Fake]:
 def settings_class(service: Service) -> Any:
     """Return the class that declares the settings of a service."""
     return fake_class(service)._config_class
-
-
-@cache
-def report_part(name: str, part: str) -> Any:
-    """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
-    none: ``accesses`` (what entries read and wrote), ``findings`` (the subjects of its calls, and
-    detectors) or ``wording`` (sentences). Or import a function that only some services have: ``facts``
-    (what a fake knows about calls beside their answers), ``exchanges`` (the commands of a call),
-    ``may_wait`` (whether a call may wait), ``handlers`` (functions that received messages), ``callers``
-    (of events), ``unfinished`` (findings of unfinished work) or ``event_text``.
-    """
-    service = named(name)
-    path = None if service is None else service.report.get(part)
-    # Imported late, because a server without a queue does not need the queue's engine.
-    return None if path is None else imported(path)
 
 
 @cache

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.files import local_path
-from ..cloud.services import report_part
 from ..core.calls import Call, Event, on_connection
 from ..core.errors import shown
 from ..core.timers import to_datetime
 from .applications import ServedRequest
 from .calls import Lookups, is_error, reply
+from .contract import functions_of
 from .model import VERSION, Finding, Place, Report, ReportRow, Touched
 from .text import violation
 from .traces import trace_id
@@ -230,8 +230,7 @@ def _commands(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, A
     lines = [line for step in (*steps, call) for line in step.facts.get("words") or ()]
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
-    words = report_part(call.service, "wording")
-    text = "\n".join(words.command_text(line) for line in lines)
+    text = "\n".join(map(functions_of(call.service).command_text, lines))
     request = _message(text, (), b"", lookups.mask)
     try:
         value = reply(call)

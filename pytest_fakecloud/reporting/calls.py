@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import core_of
-from ..cloud.services import report_part
+from ..cloud.services import imported
 from ..core.calls import Call, Entry, Event, on_connection
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import ScriptCommand, SharedRecords
@@ -301,7 +301,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
              *_named_by_answers(calls)]  # fmt: skip
     ids = [name for name in named if _ID.fullmatch(name)]  # An application may name a schedule.
     groups, without_row = gathered(entries)
-    steps, results = report_part("queue", "findings").steps_of_messages(entries)
+    steps, results = imported("pytest_fakecloud.queue.report.findings:steps_of_messages")(entries)
     return Lookups(
         ids=_abbreviated(ids) | _abbreviated(runs) | _abbreviated_names(instances),
         bodies={message_id: _beginning(call) for message_id, call in _created(queues, calls)
@@ -326,16 +326,6 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
 
 def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
     return command._replace(words=mask.value(command.words), answer=mask.value(command.answer))
-
-
-def facts_of(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:
-    """Return what the fakes of a cloud know about calls beside their answers, by the calls' numbers."""
-    entries = list(cloud.journal.entries)
-    known: dict[int, Mapping[Any, Any]] = {}
-    for fake in cloud.fakes():
-        facts = report_part(fake.fixture, "facts")
-        known |= facts(fake, entries, lookups) if facts is not None else {}
-    return known
 
 
 def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:

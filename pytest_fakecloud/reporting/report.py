@@ -15,13 +15,13 @@ from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
-from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, on_connection
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .applications import ServedRequest
 from .asserted import UnequalValues
-from .calls import Lookups, facts_of, lookups_of, records_of
+from .calls import Lookups, lookups_of, records_of
+from .contract import functions_of
 from .model import Finding, ReadByStatement, Report, ReportedFake, ReportRow, ReportSubject, Touched
 from .rows import rows
 from .select import selected
@@ -59,7 +59,7 @@ def report_of(
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
     with report_hook_failure("what the fakes know of calls cannot be shown", failures.append):
-        lookups = replace(lookups, facts=facts_of(cloud, lookups))
+        lookups = replace(lookups, facts=_facts(cloud, lookups))
     test_data = ObservedTest(cloud, lookups, idle_s, raised, compared)
     with report_hook_failure("the findings failed", failures.append):
         findings = find(test_data)
@@ -107,6 +107,15 @@ def report_of(
         touched=marks,
         listed=selected(every, marks, evidence),
     )
+
+
+def _facts(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:
+    """Return what the fakes of a cloud know about calls beside their answers, by the calls' numbers."""
+    entries = list(cloud.journal.entries)
+    facts: dict[int, Mapping[Any, Any]] = {}
+    for fake in cloud.fakes():
+        facts |= functions_of(fake.service).facts(fake, entries, lookups)
+    return facts
 
 
 def violations(cloud: BaseCloud) -> list[Finding]:
@@ -167,10 +176,9 @@ def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
     """Return the unfinished work, that of each fake in turn."""
     findings: list[Finding] = []
     for fake in context_of(cloud).fakes:
-        detect = report_part(fake.fixture, "unfinished")
         failures: list[str] = []
         with report_hook_failure("what waits cannot be shown", failures.append):
-            findings += detect(fake, lookups) if detect is not None else ()
+            findings += functions_of(fake.service).unfinished(fake, lookups)
         findings += [Finding("failed", fake.name, values={"text": text}) for text in failures]
     if (more := len(findings) - MOST_UNFINISHED) > 0:
         findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
@@ -279,11 +287,10 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
     return list(merged.values())
 
 
-def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Finding]], list[Any]]]:
+def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterable[Finding]], list[Any]]]:
     """Yield each detector with its arguments after the test: a fake, or none for a whole journal."""
     for fake in test.fakes:
-        part = report_part(fake.fixture, "findings")
-        yield from ((detector, [fake]) for detector in (part.FINDINGS if part is not None else ()))
+        yield from ((detector, [fake]) for detector in functions_of(fake.service).findings)
     yield clock_frozen, []
 
 
@@ -369,12 +376,12 @@ def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
         return
     # A call that waits for data waits in the fake, in wall-clock time.
     waiting = {r.name for fake in test.fakes for r in core_of(fake).app.table.routes if r.lingers}
-    if any(call.route in waiting or _may_wait(call) for call in test.calls):
+    if any(
+        call.route in waiting
+        or call.outcome != "answered"
+        or functions_of(call.service).may_wait(call)
+        for call in test.calls
+    ):
         return
     if test.entries and len({entry.at_us for entry in test.entries}) == 1:
         yield Finding("clock_frozen", values={"seconds": f"{test.idle_s:.1f}"})
-
-
-def _may_wait(call: Call) -> bool:
-    may_wait = report_part(call.service, "may_wait")
-    return call.outcome != "answered" or (may_wait is not None and may_wait(call))

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, context_of
-from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, began, faults_end
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
@@ -22,6 +21,7 @@ from ..core.recorder import CallStack, SharedRecords
 from .applications import ServedRequest
 from .asserted import application_places
 from .calls import Lookups, has_full_answer, records_of
+from .contract import functions_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
 from .values import Mask
 
@@ -72,8 +72,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     unnested_rows.sort(key=lambda row: row.began)
     callers: dict[int, ReportRow] = {}
     for service in {row.service for row in unnested_rows}:
-        if (find_callers := report_part(service, "callers")) is not None:
-            callers |= find_callers(unnested_rows)
+        callers |= functions_of(service).callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
@@ -353,9 +352,7 @@ def _operation(call: Call, commands: object) -> str:
 
 
 def _subjects_of(call: Call) -> Iterator[ReportSubject]:
-    part = report_part(call.service, "findings")
-    if part is not None:
-        yield from part.subjects(call)
+    yield from functions_of(call.service).subjects(call)
     message = call.request_headers.get("Upstash-Message-Id")
     if message:
         yield ReportSubject("message", message, call.fake)

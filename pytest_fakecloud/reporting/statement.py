@@ -9,7 +9,6 @@ from dataclasses import replace
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from ..cloud.services import report_part
 from ..core.calls import Arguments, Call
 from ..core.frames import CodePlace
 from ..core.recorder import Look, SharedRecords
@@ -26,6 +25,7 @@ from .asserted import (
     promise_looks,
 )
 from .calls import Lookups, records_of
+from .contract import functions_of
 from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
 from .rows import places_of
 from .uses import WITH_VALUES, Use
@@ -187,8 +187,7 @@ class _Finder:
         """
         numbers: dict[CodeType, list[int]] = {}
         for fake in self._fakes.values():
-            handlers = report_part(fake.fixture, "handlers")
-            for functions, message_ids in handlers(fake) if handlers else ():
+            for functions, message_ids in functions_of(fake.service).handlers(fake):
                 delivered = [row.number for row in self._rows.values()
                              if row.delivery is not None and row.delivery.fake == fake.name
                              and row.delivery.data.get("message_id") in message_ids]  # fmt: skip
@@ -210,9 +209,8 @@ class _Finder:
 
     def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
         for look in looks:
-            part = report_part(getattr(self._fakes.get(look.fake), "fixture", ""), "accesses")
-            if part is not None:
-                yield from part.sought(self._fakes[look.fake], look.method, look.arguments)
+            if (fake := self._fakes.get(look.fake)) is not None:
+                yield from functions_of(fake.service).sought(fake, look.method, look.arguments)
 
     def _shown(self, look: Look) -> str:
         return self._lookups.mask.text(

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..cloud.services import report_part
 from ..core.calls import Call, executed_at
 from .calls import Lookups
+from .contract import functions_of
 from .model import DataAccess, ReportRow
 
 WITH_VALUES = ("key", "namespace")
@@ -37,11 +37,9 @@ def _uses_of_row(row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow]
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
     accesses: list[DataAccess] = []
     for service in services:
-        part = report_part(service, "accesses")
-        if part is not None:
-            # The body may be malformed, such as that of a rejected request.
-            with suppress(ValueError, LookupError, TypeError, AttributeError):
-                accesses += part.accesses(row, lookups)
+        # The body may be malformed, such as that of a rejected request.
+        with suppress(ValueError, LookupError, TypeError, AttributeError):
+            accesses += functions_of(service).accesses(row, lookups)
     for access in accesses:
         is_received = row.kind == "attempt" and not access.writes
         yield Use(row.began if is_received else order, caller, access)

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..cloud.services import report_part
 from ..core.calls import Action, Call
 from .calls import Lookups, has_full_answer
+from .contract import functions_of
 from .model import DataAccess, ReportRow, Sought
 from .uses import WITH_VALUES, Use
 from .values import decoded, parsed
@@ -121,7 +121,7 @@ class _Values:
 
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
         entry, accesses = row.entry, [use.access for use in self._uses[row.number]]
-        by_command = report_part(row.service, "exchanges")
+        by_command = functions_of(row.service).exchanges
         if by_command is not None and isinstance(entry, Call):
             for words, answer, of_command in by_command(entry, self._lookups):
                 yield Exchange(words[1:], [answer], of_command)

@@ -10,12 +10,13 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from ..cloud.services import SERVICES, report_part
+from ..cloud.services import SERVICES
 from ..core.calls import Call, Event
 from ..core.errors import counted, listed
 from .applications import ServedRequest
 from .asserted import handler_at, source_at
 from .calls import Lookups, error_of
+from .contract import functions_of
 from .model import (
     Finding,
     Place,
@@ -33,10 +34,8 @@ from .values import EXCERPT, phrase_of, readable, shortened, visible
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
-    words = report_part(call.service, "wording")
     try:
-        summary: Summary | None = None if words is None else words.summary(call, lookups)
-        return summary
+        return functions_of(call.service).summary(call, lookups)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -73,21 +72,17 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     if isinstance(entry, Event):
         if row.kind == "attempt":
             assert row.delivery is not None
-            part = report_part(row.delivery.service, "wording")
-            summary: Summary = part.attempt_summary(row, last, lookups)
-            return summary
+            return functions_of(row.delivery.service).attempt_summary(row, last, lookups)
         if row.kind == "action":
             return Summary(_action(entry, row.words, last.entry, lookups))
-        event_text = report_part(row.service, "event_text")
-        what = event_text(entry, lookups) if event_text else f"{entry.kind}: {entry.text}"
+        what = functions_of(row.service).event_text(entry, lookups)
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 
 
 def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
     """Return what an event adds to the row of its call; empty if it only repeats the call."""
-    text: str = report_part(event.service, "wording").effect(event, call, lookups)
-    return text
+    return functions_of(event.service).effect(event, call, lookups)
 
 
 def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summary:
@@ -99,11 +94,11 @@ def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summ
         summary = Summary(f"{call.method} {call.target} {body}".strip())
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
-        words = report_part(row.delivery.service, "wording")
-        what = f"{words.attempt_name(row, last, lookups)} {what}"
+        delivering = functions_of(row.delivery.service)
+        what = f"{delivering.attempt_name(row, last, lookups)} {what}"
         # If a fake received the delivery, the fake's own row shows the body.
         if "answer" in row.delivery.data:
-            remarks += words.exchange_lines(row.delivery.data, lookups)
+            remarks += delivering.exchange_lines(row.delivery.data, lookups)
     note = "" if call.violation == "bug" else call.note
     answer = _answer(call, summary)
     return Summary(what, answer, summary.below, summary.script, tuple(remarks), note)
@@ -336,8 +331,7 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
 def _sentences() -> Sentences:
     sentences = dict(_SENTENCES)
     for fixture in SERVICES:
-        if (words := report_part(fixture, "wording")) is not None:
-            sentences |= words.SENTENCES
+        sentences |= functions_of(fixture).sentences
     return sentences
 
 

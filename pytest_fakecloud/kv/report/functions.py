@@ -1,0 +1,19 @@
+"""The functions of key-value servers that reports call."""
+
+from __future__ import annotations
+
+from ...reporting.contract import ReportFunctions
+from . import accesses, facts, findings, wording
+
+FUNCTIONS = ReportFunctions(
+    accesses=accesses.accesses,
+    sought=accesses.sought,
+    exchanges=accesses.exchanges,
+    facts=facts.facts,
+    findings=findings.FINDINGS,
+    subjects=findings.subjects,
+    may_wait=findings.may_wait,
+    summary=wording.summary,
+    command_text=wording.command_text,
+    sentences=wording.SENTENCES,
+)

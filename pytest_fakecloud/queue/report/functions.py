@@ -1,0 +1,23 @@
+"""The functions of queues, and of the servers that receive their deliveries, that reports call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...reporting.contract import ReportFunctions
+from . import accesses, findings, wording
+
+OF_RECEIVERS = ReportFunctions(
+    accesses=accesses.accesses, sought=accesses.sought, summary=wording.summary
+)
+FUNCTIONS = replace(
+    OF_RECEIVERS,
+    handlers=accesses.handlers,
+    findings=findings.FINDINGS,
+    subjects=findings.subjects,
+    unfinished=findings.unfinished,
+    attempt_summary=wording.attempt_summary,
+    attempt_name=wording.attempt_name,
+    exchange_lines=wording.exchange_lines,
+    sentences=wording.SENTENCES,
+)

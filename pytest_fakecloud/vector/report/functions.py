@@ -1,0 +1,17 @@
+"""The functions of vector indexes that reports call."""
+
+from __future__ import annotations
+
+from ...reporting.contract import ReportFunctions
+from . import accesses, facts, findings, wording
+
+FUNCTIONS = ReportFunctions(
+    accesses=accesses.accesses,
+    sought=accesses.sought,
+    facts=facts.facts,
+    findings=findings.FINDINGS,
+    subjects=findings.subjects,
+    unfinished=findings.unfinished,
+    summary=wording.summary,
+    sentences=wording.SENTENCES,
+)
