@@ -22,7 +22,16 @@ from .applications import ServedRequest
 from .asserted import UnequalValues
 from .calls import Lookups, lookups_of, records_of
 from .contract import functions_of
-from .model import Finding, ReadByStatement, Report, ReportedFake, ReportRow, ReportSubject, Touched
+from .model import (
+    Finding,
+    ReadByStatement,
+    Report,
+    ReportedFake,
+    ReportRow,
+    ReportSubject,
+    SubjectKind,
+    Touched,
+)
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
@@ -301,7 +310,13 @@ def about_entry(kind: str, entry: Entry, evidence: Iterable[int] = (), /, **valu
 
 
 def about(
-    what: str, kind: str, entry: Entry, name: object, evidence: Iterable[int] = (), /, **values: Any
+    what: SubjectKind,
+    kind: str,
+    entry: Entry,
+    name: object,
+    evidence: Iterable[int] = (),
+    /,
+    **values: Any,
 ) -> Finding:
     """Return a finding about a subject, such as a key, of the kind ``what``.
 

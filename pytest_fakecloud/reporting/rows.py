@@ -22,7 +22,16 @@ from .applications import ServedRequest
 from .asserted import application_places
 from .calls import Lookups, has_full_answer, records_of
 from .contract import functions_of
-from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
+from .model import (
+    APPLICATION,
+    CLIENT,
+    TEST,
+    AppliedFault,
+    Place,
+    ReportRow,
+    ReportSubject,
+    SubjectKind,
+)
 from .values import Mask
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
@@ -364,15 +373,17 @@ def _subjects_of_action(action: Action, fake: Any, mask: Mask) -> Iterator[Repor
         return
     positional, named = action.call
     owner, _, name = action.kind.rpartition(".")
-    if owner in ("topic", "group"):
-        yield ReportSubject(owner, mask.text(positional[0]), action.fake)
-        return
+    kinds: tuple[SubjectKind, ...] = ("topic", "group", "key")
+    for kind in kinds:
+        if kind == owner:
+            yield ReportSubject(kind, mask.text(positional[0]), action.fake)
+            return
     method = getattr(getattr(fake, owner) if owner else fake, name, None)
     if method is None:
         return
     with suppress(TypeError, ValueError):
         arguments = signature(method).bind(*positional, **named).arguments
-        for kind in ("topic", "group", "key"):
+        for kind in kinds:
             value = arguments.get(kind)
             if isinstance(value, str):
                 yield ReportSubject(kind, mask.text(value), action.fake)
@@ -385,5 +396,7 @@ def _subjects_of_event(event: Event) -> Iterator[ReportSubject]:
             yield ReportSubject(kind, data[name], event.fake)
 
 
-_NAMED = {"message_id": "message", "about": "message", "group": "group", "run": "run"}
+_NAMED: Mapping[str, SubjectKind] = {
+    "message_id": "message", "about": "message", "group": "group", "run": "run"
+}  # fmt: skip
 """The data of events that name something, with what they name."""

@@ -28,7 +28,7 @@ from .calls import Lookups, records_of
 from .contract import functions_of
 from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
 from .rows import places_of
-from .uses import WITH_VALUES, Use
+from .uses import Use
 from .values import shortened
 from .values_read import compared_data
 
@@ -143,7 +143,7 @@ class _Finder:
         requests had read before.
         """
         uses = [use for use in self._uses if use.row.number in numbers]
-        reads = list(_with_data(use.access for use in uses if use.access.reads))
+        reads = [use.access for use in uses if use.access.reads]
         of_calls = _sought_of(reads or [use.access for use in uses])
         own = list(dict.fromkeys((*sought, *of_calls)))
         earlier = [read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own]
@@ -176,7 +176,7 @@ class _Finder:
         cause = self._rows.get(last.cause)
         # The response to a request depends on what it read; the effect of a delivery is what it wrote.
         is_request = cause is not None and cause.kind == "request"
-        preferred = list(_with_data(use.access for use in uses if use.access.writes != is_request))
+        preferred = [use.access for use in uses if use.access.writes != is_request]
         sought = tuple(dict.fromkeys(_sought_of(preferred or [use.access for use in uses])))
         place = statements[0].place if statements else None
         return ReadByStatement("last_call", sought, place, rows=(last.number,))
@@ -242,12 +242,8 @@ def _unwritten(
 
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
-    for access in _with_data(accesses):
-        yield Sought(access.subject, access.part if access.subject.kind in WITH_VALUES else "")
-
-
-def _with_data(accesses: Iterable[DataAccess]) -> Iterator[DataAccess]:
-    return (access for access in accesses if access.subject.kind != "request")
+    for access in accesses:
+        yield Sought(access.subject, access.part if access.subject.rules.has_value else "")
 
 
 def _request_of(row: ReportRow) -> object:

@@ -11,13 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-from .model import DataAccess, ReadByStatement, ReportRow, ReportSubject, Touched
-from .uses import WITH_VALUES, Use
-
-_IDS = ("message", "run", "schedule")
-"""The kinds of data that services give an id."""
-_PARTS_WITH_IDS = ("namespace", "topic")
-"""The kinds of data whose parts have an id: a vector, and the position of a record."""
+from .model import ReadByStatement, ReportRow, ReportSubject, Touched
+from .uses import Use
 
 
 def touched(
@@ -60,7 +55,7 @@ def _read(uses: Iterable[Use], statement: ReadByStatement) -> Iterator[int]:
         # The test looks at data between two calls, but an interruption is in the midst of one.
         at = use.row.number if statement.looks else use.order
         is_effective = use.access.writes and use.access.succeeded is not False
-        has_value = subject.kind in WITH_VALUES and statement.covers(use.access)
+        has_value = subject.rules.has_value and statement.covers(use.access)
         until = statement.read_until(use.access)
         is_before = at < until or (at == until and not use.access.returns_value)
         if is_effective and has_value and is_before:
@@ -90,7 +85,7 @@ class _Links:
                 self._add_id(row.number, subject, "")
         for use in uses:
             self._add_id(use.row.number, use.access.subject, use.access.part)
-            if _is_key(use.access):
+            if use.access.subject.rules.links_accesses and use.access.subject.name != "*":
                 self._by_key[use.access.subject].add((use.row.number, use.access.writes))
 
     def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
@@ -104,9 +99,9 @@ class _Links:
 
     def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
         data: Hashable = None
-        if subject.kind in _IDS and subject.name not in ("", "*"):
+        if subject.rules.has_id and subject.name not in ("", "*"):
             data = subject.kind, subject.name  # Whoever receives a message names it by the same id.
-        elif part and subject.kind in _PARTS_WITH_IDS:
+        elif part and subject.rules.parts_have_ids:
             data = subject, part
         if data is not None:
             self._by_id[data].add(number)
@@ -142,7 +137,3 @@ class _Links:
     def _causes(self, number: int) -> Iterator[int]:
         while (number := self._rows[number].cause) in self._rows:
             yield number
-
-
-def _is_key(access: DataAccess) -> bool:
-    return access.subject.kind == "key" and access.subject.name != "*"

@@ -11,9 +11,6 @@ from .calls import Lookups
 from .contract import functions_of
 from .model import DataAccess, ReportRow
 
-WITH_VALUES = ("key", "namespace")
-"""The kinds of data that have a value, which a statement reads whole or in parts."""
-
 
 class Use(NamedTuple):
     """An access to data by a row; ``order`` is the journal number at which it happened."""

@@ -14,7 +14,7 @@ from ..core.calls import Action, Call
 from .calls import Lookups, has_full_answer
 from .contract import functions_of
 from .model import DataAccess, ReportRow, Sought
-from .uses import WITH_VALUES, Use
+from .uses import Use
 from .values import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
@@ -68,7 +68,7 @@ def _named(name: str, uses: Sequence[Use]) -> Iterator[Compared]:
     for subject, part in dict.fromkeys((use.access.subject, use.access.part) for use in uses):
         if subject.name == name:
             yield Compared(Sought(subject), end)
-        elif subject.kind == "namespace" and part == name:
+        elif part == name and subject.rules.has_value and subject.rules.parts_have_ids:
             yield Compared(Sought(subject, part), end)
 
 
@@ -114,9 +114,9 @@ class _Values:
 
     def _data_of(self, number: int, exchange: Exchange) -> Iterator[Compared]:
         until = max(use.order for use in self._uses[number])
-        accesses = [access for access in exchange.accesses if access.subject.kind != "request"]
+        accesses = exchange.accesses
         for access in [access for access in accesses if not access.writes] or accesses:
-            part = access.part if access.subject.kind in WITH_VALUES else ""
+            part = access.part if access.subject.rules.has_value else ""
             yield Compared(Sought(access.subject, part), until, number)
 
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:

@@ -306,8 +306,8 @@ def _names(every: Iterable[Sought], lookups: Lookups, most: int) -> str:
     for sought in every:
         if not sought.part and sought.subject in with_parts:
             continue
-        kind, name = sought.subject.kind, sought.subject.name
-        default = "the default namespace" if kind == "namespace" else f"the {kind}"
+        name = sought.subject.name
+        default = sought.subject.rules.unnamed or f"the {sought.subject.kind}"
         name = "" if sought.part and not name else lookups.short(name or default)
         names.append(f"{name} {sought.part}".strip())
     return listed(names, most)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json, write
+from pytest_fakecloud.reporting.model import SUBJECT_KINDS, SubjectKind
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
 
@@ -167,6 +168,12 @@ def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:
             yield from wrong(member, properties.get(name, {}), f"{at}.{name}")
             if properties and name not in properties:
                 yield f"{at}.{name} is not in the schema"
+
+
+@pytest.mark.parametrize("name", ["subject", "accessed"])
+def test_the_schema_lists_the_kinds_of_subjects(name: str) -> None:
+    kinds = SCHEMA["$defs"][name]["properties"]["kind"]["enum"]
+    assert kinds == list(SUBJECT_KINDS) == list(get_args(SubjectKind))
 
 
 def test_the_schema_rejects_what_is_not_a_report() -> None:

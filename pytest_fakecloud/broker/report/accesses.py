@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import Lookups, executed, executed_but_lost, has_full_answer
-from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
 
 _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
@@ -87,7 +87,7 @@ def _of_action(action: Action) -> Iterator[DataAccess]:
         subject = ReportSubject("group", str(arguments.get("group")), action.fake)
         yield DataAccess(subject, True, f"{arguments.get('topic')}-{arguments.get('partition')}")
     elif action.kind.startswith(("topic.", "group.")):
-        kind = action.kind.partition(".")[0]
+        kind: SubjectKind = "topic" if action.kind.startswith("topic.") else "group"
         yield DataAccess(ReportSubject(kind, str(positional[0]), action.fake), True)
 
 
@@ -99,6 +99,6 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, named = arguments
     is_of_group = method in ("group", "groups") or method.endswith(("committed", "caught_up"))
-    kind = "group" if is_of_group else "topic"
+    kind: SubjectKind = "group" if is_of_group else "topic"
     name = [*positional, named.get(kind, "*")][0]
     return [Sought(ReportSubject(kind, str(name), fake.name))]

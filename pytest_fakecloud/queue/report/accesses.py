@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,13 +10,15 @@ from ...core.calls import Action, Arguments, Call, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import Lookups, has_full_answer
-from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import items_of, parsed
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..rest.app import PUBLISHING, QueueApp
 from .wording import sent_steps
 
-_CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
+_CREATED: Mapping[str, SubjectKind] = {
+    "messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"
+}  # fmt: skip
 _ROUTES = RouteTable(QueueApp.routes())
 
 
@@ -97,7 +99,7 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
         return [Sought(ReportSubject("callback", fake.name, fake.name))]
     positional, named = arguments
     ids: list[str] = []
-    kind = "schedule" if method == "schedules" else "message"
+    kind: SubjectKind = "schedule" if method == "schedules" else "message"
     with suppress(ContractError):  # such as a message that does not exist
         if method.startswith("assert_"):
             url = {"url": positional[0]} if positional and positional[0] is not None else {}

@@ -10,7 +10,7 @@ from typing import Any
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event
 from ...reporting.calls import Lookups, has_full_answer
-from ...reporting.model import Finding, ReportSubject
+from ...reporting.model import Finding, ReportSubject, SubjectKind
 from ...reporting.report import ObservedTest, about_entry, about_message
 from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
@@ -180,5 +180,7 @@ def step_in(headers: Mapping[str, Any], body: object) -> dict[str, Any]:
 _WITH_STEPS = PUBLISHING | {"wait_for_event"}
 """Routes to which a client sends steps of workflow runs: results, and waits for events."""
 _STEP_FIELDS = ("stepId", "stepName", "stepType")
-_CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
+_CREATED: Mapping[str, SubjectKind] = {
+    "messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"
+}  # fmt: skip
 """The IDs in an answer, with what they name."""
