@@ -45,6 +45,15 @@ def has_full_answer(call: Call) -> bool:
     return call.status is not None and call.status < 400 and call.outcome == "answered"
 
 
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
+"""What code raises that reads a body of another form than it expects."""
+
+
+def may_be_malformed(call: Call) -> bool:
+    """Return whether a body may have any form: of a rejected request, or one that the journal cut."""
+    return not has_full_answer(call) or bool(call.cut)
+
+
 def executed(call: Call) -> bool:
     return call.reached and call.status == 200
 

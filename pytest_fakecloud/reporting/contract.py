@@ -27,7 +27,8 @@ def _nothing(*arguments: object) -> tuple[()]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFunctions:
     """The functions of one service that reports call. Those with a default are needed only if the
-    service does what their description says.
+    service does what their description says. They may raise the exceptions of ``MALFORMED`` for a
+    request that was rejected, and for one that the journal cut; others are shown in the report.
     """
 
     accesses: Callable[[ReportRow, Lookups], Iterable[DataAccess]]

@@ -76,7 +76,7 @@ def report_of(
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     statement, marks, uses = None, Touched(), list[Use]()
     with report_hook_failure("what the rows accessed cannot be shown", failures.append):
-        uses = uses_of(every, lookups)
+        uses = uses_of(every, lookups, failures)
         if raised is not None:
             statement = read_by_statement(test_data, every, uses)
         elif read is not None:
@@ -108,7 +108,7 @@ def report_of(
         findings=list(map(masked, findings)),
         unfinished=list(map(masked, unfinished_findings)),
         violations=list(map(masked, violations(cloud))),
-        failures=list(map(mask.text, failures)),
+        failures=list(dict.fromkeys(map(mask.text, failures))),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
         lookups=lookups,

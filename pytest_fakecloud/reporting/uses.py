@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ..core.calls import Call, executed_at
-from .calls import Lookups
+from ..core.errors import report_hook_failure
+from .calls import MALFORMED, Lookups, may_be_malformed
 from .contract import functions_of
 from .model import DataAccess, ReportRow
 
@@ -20,22 +21,27 @@ class Use(NamedTuple):
     access: DataAccess
 
 
-def uses_of(rows: Sequence[ReportRow], lookups: Lookups) -> list[Use]:
-    """Return the accesses of rows. Those of an event belong to the row of the call that caused it."""
+def uses_of(rows: Sequence[ReportRow], lookups: Lookups, failures: list[str]) -> list[Use]:
+    """Return the accesses of rows; those that cannot be read become lines of ``failures``. Those of an
+    event belong to the row of the call that caused it.
+    """
     by_number = {row.number: row for row in rows}
-    uses = [use for row in rows for use in _uses_of_row(row, lookups, by_number)]
+    uses = [use for row in rows for use in _uses_of_row(row, lookups, by_number, failures)]
     return sorted(uses, key=lambda use: use.order)
 
 
-def _uses_of_row(row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow]) -> Iterator[Use]:
+def _uses_of_row(
+    row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow], failures: list[str]
+) -> Iterator[Use]:
     caller = rows.get(row.follows, row)
     order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
     # A delivery to a fake is a row of both services.
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
     accesses: list[DataAccess] = []
+    expected = MALFORMED if isinstance(row.entry, Call) and may_be_malformed(row.entry) else ()
+    failed = f"what a row of {row.peer} accessed cannot be shown"
     for service in services:
-        # The body may be malformed, such as that of a rejected request.
-        with suppress(ValueError, LookupError, TypeError, AttributeError):
+        with report_hook_failure(failed, failures.append), suppress(*expected):
             accesses += functions_of(service).accesses(row, lookups)
     for access in accesses:
         is_received = row.kind == "attempt" and not access.writes

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..cloud.services import SERVICES
 from ..core.calls import Call, Event
-from ..core.errors import counted, listed
+from ..core.errors import counted, describe_error, listed
 from .applications import ServedRequest
 from .asserted import handler_at, source_at
-from .calls import Lookups, error_of
+from .calls import MALFORMED, Lookups, error_of, may_be_malformed
 from .contract import functions_of
 from .model import (
     Finding,
@@ -36,8 +36,17 @@ def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
     try:
         return functions_of(call.service).summary(call, lookups)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None
+    except MALFORMED as error:
+        if may_be_malformed(call):
+            return None
+        return replace(_raw(call), remarks=[f"cannot be described: {describe_error(error)}"])
+
+
+def _raw(call: Call) -> Summary:
+    """Return a request as it is."""
+    kind = call.request_headers.get("Content-Type") or ""
+    body = shortened(readable(call.request_body, kind), EXCERPT)
+    return Summary(f"{call.method} {call.target} {body}".strip())
 
 
 def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:
@@ -86,12 +95,7 @@ def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
 
 
 def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summary:
-    summary = summarise(call, lookups)
-    if summary is None:
-        body = shortened(
-            readable(call.request_body, call.request_headers.get("Content-Type") or ""), EXCERPT
-        )
-        summary = Summary(f"{call.method} {call.target} {body}".strip())
+    summary = summarise(call, lookups) or _raw(call)
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
         delivering = functions_of(row.delivery.service)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import httpx
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.services import SERVICES, Service
 from pytest_fakecloud.reporting.contract import ReportFunctions, functions_of
+from pytest_fakecloud.reporting.model import Report
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import text
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
@@ -22,3 +27,54 @@ def test_each_service_has_functions(service: Service) -> None:
 def test_a_service_needs_each_function(name: str) -> None:
     default = getattr(functions_of("unknown"), name)
     assert any(getattr(functions_of(fixture), name) is not default for fixture in SERVICES)
+
+
+def report_of_broken(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception]
+) -> tuple[Report, str]:
+    """Return the report of a call of which a function of its service raises an error, and its text."""
+
+    def broken(*arguments: object) -> object:
+        raise error("of the service")
+
+    monkeypatch.setattr(f"pytest_fakecloud.{name}", broken)
+    report = report_of(cloud, raised=AssertionError())
+    return report, text(report)
+
+
+ERRORS = (ValueError, KeyError, TypeError, AttributeError)
+SERVICE = {"accesses": "kv.report.accesses._of_command", "words": "kv.report.wording._result"}
+"""Functions of a service, by what a row lacks if they raise an exception."""
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_in_a_service_is_reported(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    kv_server, broker = cloud.kv_server(), cloud.broker(topics={"orders": 1})
+    kv_server.client().get("a")
+    broker.client().get("/produce/orders/a")
+    with monkeypatch.context() as patch:
+        report, _ = report_of_broken(cloud, patch, SERVICE["accesses"], error)
+    [failure] = report.failures
+    assert failure.startswith("what a row of kv_server accessed cannot be shown: ")
+    assert error.__name__ in failure
+    assert report.touched.direct == {row.number for row in report.rows if row.peer == "broker"}
+    _, shown = report_of_broken(cloud, monkeypatch, SERVICE["words"], error)
+    assert 'POST / ["GET","a"] <-- 200 {"result":null}\n' in shown
+    assert f"cannot be described: {error.__name__}" in shown
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("name", SERVICE.values(), ids=SERVICE)
+def test_an_error_is_expected_of_a_request_that_was_rejected_or_cut(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception]
+) -> None:
+    kv_server = cloud.kv_server()
+    cloud.journal.keep_bytes = 0
+    kv_server.client().set("a", "x" * 9000)
+    kv_server.faults.respond(500, times=1)
+    httpx.post(kv_server.url, json=["GET", "a"], headers=kv_server.headers)
+    report, shown = report_of_broken(cloud, monkeypatch, name, error)
+    assert [row.ok for row in report.rows if row.kind == "call"] == [True, False]
+    assert (report.failures, "cannot be described" in shown) == ([], False)

@@ -376,6 +376,7 @@ def test_no_body_keeps_a_report_from_being_made(cloud: Cloud, body: bytes) -> No
             httpx.post(f"{fake.url}/{path}", content=body, headers=fake.headers)
     text = section(cloud)
     assert "cannot be shown" not in text
+    assert "cannot be described" not in text
     assert len(shown(cloud)) >= 19
 
 

@@ -42,6 +42,8 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
         return _callback_summary(call)
     if call.route == "batch":
         items = parsed(call.request_body)
+        if not all(isinstance(item, dict) for item in items) or _has_rejected(call):
+            return None
         if len(items) == 1 and (
             what := _run_message(items[0].get("headers") or {}, items[0], lookups)
         ):
@@ -72,6 +74,11 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     method = _method(call.request_headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, lookups))
+
+
+def _has_rejected(call: Call) -> bool:
+    """Return whether the response to a batch says that items of it were rejected."""
+    return has_full_answer(call) and any("error" in item for item in items_of(call.response_body))
 
 
 def _batch_message(item: Mapping[str, Any]) -> str:

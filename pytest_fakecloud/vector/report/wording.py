@@ -20,7 +20,7 @@ _EQUAL = 1e-3
 def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request; return None if its route is unknown or its body is not JSON."""
     body = parsed(call.request_body) if call.request_body.strip() else {}
-    if not call.route or body is None:
+    if not call.route or not isinstance(body, dict | list):
         return None
     facts = lookups.facts.get(call.number, {})
     space = str(call.facts.get("namespace") or "")
