@@ -63,6 +63,8 @@ class ReportFunctions:
     """The words of an event: needed if its fake records events."""
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
     """What an event adds to the row of its call, empty if nothing: needed with ``callers``."""
+    action_text: Callable[[Event], str] = lambda action: ""
+    """The words of an action, empty for its call: needed if some actions are not calls of methods."""
     handlers: Callable[[Any], Iterable[tuple[Iterable[object], set[str]]]] = _nothing
     """The functions of the application that received messages, with the ids of these: needed if a fake
     calls functions of the application.

@@ -138,8 +138,8 @@ def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups)
         return f"{event.fake} fault {did}: {event.data['fault']}{limits}"
     if event.kind == "clear_faults":
         return f"{event.fake} faults cleared"
-    if event.kind in ("hold", "release"):
-        return f"{event.fake}.holding() {'began' if event.kind == 'hold' else 'ended'}"
+    if text := functions_of(event.service).action_text(event):
+        return text
     result = _created(event, lookups, last)
     owner, _, name = event.kind.rpartition(".")
     if owner in ("", "faults"):

@@ -13,5 +13,6 @@ FUNCTIONS = ReportFunctions(
     subjects=findings.subjects,
     unfinished=findings.unfinished,
     summary=wording.summary,
+    action_text=wording.action_text,
     sentences=wording.SENTENCES,
 )

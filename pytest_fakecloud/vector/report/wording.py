@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...core.calls import Call
+from ...core.calls import Call, Event
 from ...core.errors import counted, listed
 from ...reporting.calls import Lookups, envelope, has_full_answer
 from ...reporting.model import Sentences, Summary, Values
@@ -161,6 +161,12 @@ def _score(score: float) -> str:
     """Format a score with enough digits that a score close to 1 is not shown as 1."""
     texts = (f"{score:.{digits}g}" for digits in range(3, 12))
     return next((text for text in texts if text != "1" or score == 1), "1")
+
+
+def action_text(action: Event) -> str:
+    """Describe the beginning and the end of a block of ``holding()``; empty for any other action."""
+    end = {"hold": "began", "release": "ended"}.get(action.kind)
+    return f"{action.fake}.holding() {end}" if end else ""
 
 
 def _filter_rejected(values: Values, lookups: Lookups) -> str:
