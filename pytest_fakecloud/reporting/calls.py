@@ -54,6 +54,18 @@ def may_be_malformed(call: Call) -> bool:
     return not has_full_answer(call) or bool(call.cut)
 
 
+def success_of(call: Call, did_something: bool = True) -> bool | None:
+    """Return whether a call did something, as ``succeeded`` of its `DataAccess`es:
+
+    - full answer: ``did_something``, which the service reads in the answer
+    - error that no fault caused: False
+    - everything else: None, because the answer does not say it
+    """
+    if has_full_answer(call):
+        return did_something
+    return False if call.status is not None and call.status >= 400 and call.fault is None else None
+
+
 def executed(call: Call) -> bool:
     return call.reached and call.status == 200
 

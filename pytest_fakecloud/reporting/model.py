@@ -173,7 +173,8 @@ class DataAccess:
     """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
 
     ``succeeded`` is False if a write was rejected or changed nothing, or if a read found nothing, and
-    None if the answer does not say that. ``returns_value``: a write that returned the value before it.
+    None if the answer does not say that (see `success_of()`). ``returns_value``: a write that returned
+    the value before it.
     """
 
     subject: ReportSubject

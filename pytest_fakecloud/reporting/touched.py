@@ -3,7 +3,7 @@
 A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by the id
 of a message, a record, a workflow run, a vector or a schedule, because the same request, delivery or
 line of the test made both, or because it accessed a key that the request, delivery or line of a
-touched row accessed, too. A row is *refused* if it failed, or its answer says that nothing happened.
+touched row accessed, too. A row is *refused* if it failed, or one of its accesses did not succeed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
-from ...reporting.calls import Lookups, executed, executed_but_lost, has_full_answer
+from ...reporting.calls import Lookups, executed, executed_but_lost, has_full_answer, success_of
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
 
@@ -22,7 +22,7 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
         yield from _of_call(entry)
     elif isinstance(entry, Event) and entry.data.get("group"):
         subject = ReportSubject("group", str(entry.data["group"]), entry.fake)
-        succeeded = True if row.call is None else _outcome(row.call)
+        succeeded = True if row.call is None else success_of(row.call)
         for topic, partition, _ in entry.data.get("offsets") or ():
             yield DataAccess(subject, True, f"{topic}-{partition}", succeeded)
         if entry.kind in _MEMBERS:
@@ -36,7 +36,7 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
     if call.route == "produce":
         yield from _produced(call, body, answer)
     elif call.route in ("consume", "fetch"):
-        found = bool(answer) if isinstance(answer, list) else _outcome(call)
+        found = bool(answer) if isinstance(answer, list) else success_of(call)
         if call.facts.get("group"):
             yield DataAccess(group, False, "", found)
         for topic in call.facts.get("topic") or ():
@@ -47,9 +47,9 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
     elif call.route == "commit" and not (executed(call) or executed_but_lost(call)):
         for item in body if isinstance(body, list) else [body]:
             part = f"{item['topic']}-{item['partition']}" if isinstance(item, dict) else ""
-            yield DataAccess(group, True, part, _outcome(call))
+            yield DataAccess(group, True, part, success_of(call))
     elif call.route in ("commit", "delete-consumer"):
-        yield DataAccess(group, True, "", _outcome(call))
+        yield DataAccess(group, True, "", success_of(call))
 
 
 def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
@@ -63,19 +63,13 @@ def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
         if place:
             yield _access_to(call.fake, {"topic": topic, **place}, writes=True)
         else:
-            yield DataAccess(ReportSubject("topic", topic, call.fake), True, "", _outcome(call))
+            yield DataAccess(ReportSubject("topic", topic, call.fake), True, "", success_of(call))
 
 
 def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess:
     """Return the access to a record of which the answer has the partition and the offset."""
     place = f"{record['topic']}-{record['partition']}@{record['offset']}"
     return DataAccess(ReportSubject("topic", str(record["topic"]), fake), writes, place)
-
-
-def _outcome(call: Call) -> bool | None:
-    if has_full_answer(call):
-        return True
-    return False if call.status is not None and call.status >= 400 and call.fault is None else None
 
 
 def _of_action(action: Action) -> Iterator[DataAccess]:

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.calls import Action, Arguments, Call, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
-from ...reporting.calls import Lookups, has_full_answer
+from ...reporting.calls import Lookups, has_full_answer, success_of
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import items_of, parsed
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
@@ -59,17 +59,10 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
         ids = body.get("messageIds") if isinstance(body, dict) else None
         if "id" in call.facts:
             ids = [call.facts["id"]]
+        did_something = all(item.get("cancelled") != 0 for item in items)
         for message_id in ids if isinstance(ids, list) else ["*"] if writes else []:
             subject = ReportSubject("message", str(message_id), call.fake)
-            yield DataAccess(subject, writes, "", _outcome(call))
-
-
-def _outcome(call: Call) -> bool | None:
-    """Return whether a request to existing messages did something; None if that is not known."""
-    if has_full_answer(call):
-        answer = parsed(call.response_body)
-        return not (isinstance(answer, dict) and answer.get("cancelled") == 0)
-    return False if call.status is not None and call.fault is None else None
+            yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
 def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call
-from ...reporting.calls import Lookups, envelope, has_full_answer
+from ...reporting.calls import Lookups, envelope, has_full_answer, success_of
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
@@ -30,7 +30,7 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
     subject = ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
     answer = envelope(call) if has_full_answer(call) else None
-    succeeded = _outcome(call, answer)
+    succeeded = success_of(call, answer not in _NOTHING)
     if call.route in UPSERTS or call.route == "update":
         for item in body if isinstance(body, list) else [body]:
             part = str(item.get("id", "")) if isinstance(item, dict) else ""
@@ -66,12 +66,6 @@ def _hits(route: str, answer: Any) -> Iterator[dict[str, Any]]:
         for hit in record if isinstance(record, list) else [record]:
             if isinstance(hit, dict):
                 yield hit
-
-
-def _outcome(call: Call, answer: Any) -> bool | None:
-    if has_full_answer(call):
-        return answer not in _NOTHING
-    return False if call.status is not None and call.status >= 400 and call.fault is None else None
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
