@@ -146,7 +146,7 @@ def _failure(clouds: list[Cloud], violations: list[Violation]) -> BaseException:
 def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
     from ..reporting.calls import Lookups
-    from ..reporting.report import violations
+    from ..reporting.findings import violations
     from ..reporting.text import violation
     from ..reporting.values import Mask
 
@@ -169,7 +169,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
     from ..reporting.calls import Lookups
-    from ..reporting.report import rejected
+    from ..reporting.findings import rejected
     from ..reporting.wording import sentence
 
     return [

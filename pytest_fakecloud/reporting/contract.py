@@ -12,7 +12,7 @@ from .calls import Lookups
 from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
-    from .report import ObservedTest
+    from .findings import ObservedTest
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""

@@ -1,46 +1,26 @@
-"""The report of a test: its assembly, and the findings, which may explain a failure.
-
-Findings are facts about what happened, never guesses. A detector yields findings, given an
-`ObservedTest` and in most cases also one fake. The detectors of this module concern all services; a
-service has its own in its ``findings`` module.
-"""
+"""The report of a test, assembled from the results of the other modules."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
-from ..cloud.fake import Fake, core_of
-from ..core.calls import Action, Call, Entry, Event, on_connection
-from ..core.errors import describe_error, report_hook_failure
-from ..core.violations import Violation
+from ..core.errors import report_hook_failure
 from .applications import ServedRequest
 from .asserted import UnequalValues
 from .calls import Lookups, lookups_of, records_of
 from .contract import functions_of
-from .model import (
-    Finding,
-    ReadByStatement,
-    Report,
-    ReportedFake,
-    ReportRow,
-    ReportSubject,
-    SubjectKind,
-    Touched,
-)
+from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
+from .model import Finding, Report, ReportedFake, ReportRow, Touched
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
 from .touched import touched
 from .uses import Use, uses_of
 from .values import Mask
-
-MOST_UNFINISHED = 4
-"""Maximum number of findings about unfinished work; further ones are only counted."""
 
 
 def report_of(
@@ -127,276 +107,9 @@ def _facts(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:
     return facts
 
 
-def violations(cloud: BaseCloud) -> list[Finding]:
-    """Return the strict-mode violations, counted if identical, and the rejected credentials."""
-    groups: dict[object, list[Violation]] = {}
-    for violation in cloud.violations():
-        # Treat violations that differ only in the message ID as identical.
-        facts = {name: value for name, value in violation.facts.items() if name != "message_id"}
-        alike = violation.kind, repr(facts) if "message_id" in violation.facts else violation.text
-        groups.setdefault(alike, []).append(violation)
-    violations = []
-    for first, *others in groups.values():
-        values = {"violation": first.kind, "text": first.text, "times": 1 + len(others)}
-        violations.append(Finding("violation", str(first.facts.get("fake") or ""), values=values))
-    return [*violations, *rejected(cloud)]
-
-
-def rejected(
-    cloud: BaseCloud,
-    *,
-    every_call: bool = False,
-    meant: Callable[[Call], bool] = lambda call: False,
-) -> Iterator[Finding]:
-    """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
-    else. ``meant`` calls are ignored.
-    """
-    every = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
-    for fake in context_of(cloud).fakes:
-        calls = [call for call in every if call.fake == fake.name]
-        wrong = [call for call in calls if call.status == 401 and call.fault is None]
-        if every_call and len(wrong) < len(calls):
-            continue
-        wrong = [call for call in wrong if not meant(call)]
-        if wrong:
-            reasons: list[dict[str, str]] = []
-            for call in wrong:
-                if (reason := _credentials(call, cloud, fake)) not in reasons:
-                    reasons.append(reason)
-            values = {"rejected": len(wrong), "calls": len(calls), "reasons": reasons}
-            yield Finding("rejected", fake.name, (wrong[-1].number,), values=values)
-
-
-def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str]:
-    if on_connection(call):
-        return {"kind": "password" if b"WRONGPASS" in call.response_body else "no_password"}
-    credentials = call.request_headers.get("Authorization")
-    if credentials is None:
-        return {"kind": "query" if "_token=" in call.target else "none"}
-    if credentials == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
-        return {"kind": "read_only"}
-    for fake in cloud.fakes():
-        if fake is not rejecting and fake.headers.get("Authorization") == credentials:
-            return {"kind": "other", "other": fake.name}
-    return {"kind": "unknown"}
-
-
-def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
-    """Return the unfinished work, that of each fake in turn."""
-    findings: list[Finding] = []
-    for fake in context_of(cloud).fakes:
-        failures: list[str] = []
-        with report_hook_failure("what waits cannot be shown", failures.append):
-            findings += functions_of(fake.service).unfinished(fake, lookups)
-        findings += [Finding("failed", fake.name, values={"text": text}) for text in failures]
-    if (more := len(findings) - MOST_UNFINISHED) > 0:
-        findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
-    return findings
-
-
 def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding:
     """Return a masked copy of a finding, with the numbers of rows in place of journal numbers."""
     rows = tuple(numbers.get(number, number) for number in finding.rows)
     values: dict[str, Any] = mask.value(finding.values)
     subjects = tuple(replace(subject, name=mask.text(subject.name)) for subject in finding.subjects)
     return replace(finding, rows=rows, values=values, subjects=subjects)
-
-
-# -- findings --------------------------------------------------------------------------------------
-
-_FIRST = {"ttl_removed"}
-"""The kinds of the findings that stand first: facts that no answer shows, and that nobody looks for."""
-MOST = 6
-"""Maximum number of findings in one report."""
-
-
-def find(test: ObservedTest) -> list[Finding]:
-    """Return the findings about a cloud, the newest first."""
-    findings: list[Finding] = []
-    for detector, arguments in _detectors(test):
-        try:
-            findings += detector(test, *arguments)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            text = f"{detector.__name__} failed: {describe_error(error)}"
-            findings.append(Finding("failed", values={"text": text}))
-    findings.sort(key=lambda finding: -max(finding.rows, default=0))
-    return _once(findings)
-
-
-def concerning(
-    statement: ReadByStatement,
-    touched: Touched,
-    rows: Sequence[ReportRow],
-    uses: Sequence[Use],
-    findings: Iterable[Finding],
-    numbers: Mapping[int, int],
-) -> list[Finding]:
-    """Return the findings about the data that a statement read, about the rows that are connected with
-    it and what these accessed, and about the whole test. Those that a touched row decided come first.
-    ``numbers`` are the rows of journal entries.
-    """
-    connected = touched.direct | touched.linked
-    by_number = {row.number: row for row in rows}
-    # A delivery to the same URL that did nothing, for example, is why an item is missing.
-    addresses = {_address(row) for row in rows if row.number in connected} - {""}
-    accessed = {
-        use.access.subject for use in uses
-        if use.row.number in connected
-        or (use.row.cause and _address(by_number[use.row.cause]) in addresses)
-    }  # fmt: skip
-
-    def is_decided(finding: Finding) -> bool:
-        return any(numbers.get(number, number) in touched.direct for number in finding.rows[:1])
-
-    def concerns(finding: Finding) -> bool:
-        return (
-            not connected  # Nothing is known that the others could be told from.
-            or not finding.subjects
-            or not accessed.isdisjoint(finding.subjects)
-            or any(
-                sought.has(subject) for sought in statement.sought for subject in finding.subjects
-            )
-            or any(numbers.get(number, number) in connected for number in finding.rows)
-        )
-
-    return sorted(
-        filter(concerns, findings),
-        key=lambda finding: (not is_decided(finding), finding.kind not in _FIRST),
-    )
-
-
-def _address(row: ReportRow) -> str:
-    """Return the URL of a delivery or of a request to the application; empty for other rows."""
-    if row.delivery is not None:
-        return str(row.delivery.data.get("url") or "")
-    return row.operation if row.kind == "request" else ""
-
-
-def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, with those merged that differ only in the names of their subjects, such as
-    ``user:1`` and ``user:2``; the other subjects are ``likewise``.
-    """
-    merged: dict[object, Finding] = {}
-    for finding in findings:
-        names = [subject.name for subject in finding.subjects]
-        facts = {name: value for name, value in finding.values.items() if value not in names}
-        same = finding.kind, finding.fake, repr(facts)
-        first = merged.setdefault(same, finding)
-        if first is finding:
-            continue
-        subjects = tuple(dict.fromkeys((*first.subjects, *finding.subjects)))
-        others = [subject.name for subject in finding.subjects[:1] if subject not in first.subjects]
-        others = [*first.values.get("likewise", ()), *others]
-        merged[same] = replace(
-            first, rows=tuple(dict.fromkeys((*first.rows, *finding.rows))), subjects=subjects,
-            values={**first.values, "likewise": others} if others else first.values,
-        )  # fmt: skip
-    return list(merged.values())
-
-
-def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterable[Finding]], list[Any]]]:
-    """Yield each detector with its arguments after the test: a fake, or none for a whole journal."""
-    for fake in test.fakes:
-        yield from ((detector, [fake]) for detector in functions_of(fake.service).findings)
-    yield clock_frozen, []
-
-
-def about_entry(kind: str, entry: Entry, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
-    """Return a finding about a journal entry; ``evidence`` are the numbers of other entries."""
-    rows = tuple(dict.fromkeys((entry.number, *evidence)))
-    return Finding(kind, entry.fake, rows, values=values)
-
-
-def about(
-    what: SubjectKind,
-    kind: str,
-    entry: Entry,
-    name: object,
-    evidence: Iterable[int] = (),
-    /,
-    **values: Any,
-) -> Finding:
-    """Return a finding about a subject, such as a key, of the kind ``what``.
-
-    ``entry`` is the journal entry that decided it.
-    """
-    subject = ReportSubject(what, str(name), entry.fake)
-    finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
-    return replace(finding, subjects=(subject,))
-
-
-about_group = partial(about, "group")
-about_key = partial(about, "key")
-about_message = partial(about, "message")
-about_namespace = partial(about, "namespace")
-
-
-def _as_known(entry: Entry) -> Entry:
-    """Return a copy of a call without its answer, if a fault altered it and it shows no data."""
-    if not isinstance(entry, Call) or entry.outcome != "altered":
-        return entry
-    copied_call = copy.copy(entry)
-    copied_call.response_body = b""
-    return copied_call
-
-
-@dataclass
-class ObservedTest:
-    """A test as the detectors see it: the open fakes of its cloud, the journal, the wall-clock time in
-    seconds that it waited, its exception, and the last values that it found unequal.
-    """
-
-    cloud: BaseCloud
-    lookups: Lookups
-    idle_s: float | None = None
-    raised: BaseException | None = None
-    compared: UnequalValues | None = None
-    commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
-    """The commands of key-value servers and of their databases (see `history()`)."""
-
-    @cached_property
-    def fakes(self) -> list[Any]:
-        return list(context_of(self.cloud).fakes)
-
-    @cached_property
-    def entries(self) -> list[Entry]:
-        # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {fake.name: core_of(fake).rewound for fake in self.fakes}
-        every = self.cloud.journal.entries
-        return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.fake, 0)]
-
-    @cached_property
-    def calls(self) -> list[Call]:
-        return [entry for entry in self.entries if isinstance(entry, Call)]
-
-    def calls_of(self, fake: Any) -> list[Call]:
-        return [call for call in self.calls if call.fake == fake.name]
-
-    def actions_on(self, fake: Any) -> list[Action]:
-        return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
-
-    def attempts_of(self, queue: Any) -> list[Event]:
-        events = [entry for entry in self.entries if isinstance(entry, Event)]
-        return [event for event in events if (event.kind, event.fake) == ("attempt", queue.name)]
-
-
-# -- detectors of all services ----------------------------------------------------------------------
-
-
-def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
-    """Find wall-clock time that the process slept while the fake clock did not move."""
-    if test.idle_s is None or test.idle_s < 1.0 or test.cloud.clock.mode != "frozen":
-        return
-    # A call that waits for data waits in the fake, in wall-clock time.
-    waiting = {r.name for fake in test.fakes for r in core_of(fake).app.table.routes if r.lingers}
-    if any(
-        call.route in waiting
-        or call.outcome != "answered"
-        or functions_of(call.service).may_wait(call)
-        for call in test.calls
-    ):
-        return
-    if test.entries and len({entry.at_us for entry in test.entries}) == 1:
-        yield Finding("clock_frozen", values={"seconds": f"{test.idle_s:.1f}"})

@@ -33,7 +33,7 @@ from .values import shortened
 from .values_read import compared_data
 
 if TYPE_CHECKING:
-    from .report import ObservedTest
+    from .findings import ObservedTest
 
 
 def read_by_statement(

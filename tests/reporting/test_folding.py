@@ -12,6 +12,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.reporting.applications import ServedRequest
+from pytest_fakecloud.reporting.findings import about_key
 from pytest_fakecloud.reporting.folding import FoldedRow, alike, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
@@ -21,7 +22,7 @@ from pytest_fakecloud.reporting.model import (
     Sought,
 )
 from pytest_fakecloud.reporting.page import page
-from pytest_fakecloud.reporting.report import about_key, report_of
+from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
 from ...reporting.calls import Lookups, executed
+from ...reporting.findings import ObservedTest, about_group
 from ...reporting.model import Finding, ReportRow, ReportSubject
-from ...reporting.report import ObservedTest, about_group
 from ...reporting.values import items_of, parsed
 from ..views import description_of
 

@@ -10,8 +10,8 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ContractError
 from ...reporting.calls import QUEUED, command_of, envelope, has_full_answer, lines_of
+from ...reporting.findings import ObservedTest, about_entry
 from ...reporting.model import Finding, ReportSubject
-from ...reporting.report import ObservedTest, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table import kinds

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.timers import clock_time, process_seconds, to_datetime
 from ...reporting.calls import QUEUED, lines_of
+from ...reporting.findings import ObservedTest, about_key
 from ...reporting.model import Finding
-from ...reporting.report import ObservedTest, about_key
 from .history import (
     UNKNOWN,
     Command,

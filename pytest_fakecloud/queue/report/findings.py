@@ -10,8 +10,8 @@ from typing import Any
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event
 from ...reporting.calls import Lookups, has_full_answer
+from ...reporting.findings import ObservedTest, about_entry, about_message
 from ...reporting.model import Finding, ReportSubject, SubjectKind
-from ...reporting.report import ObservedTest, about_entry, about_message
 from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING, PUBLISHING_OR_SCHEDULING

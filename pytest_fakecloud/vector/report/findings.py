@@ -12,8 +12,8 @@ from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...core.ids import Ids
 from ...reporting.calls import Lookups, executed
+from ...reporting.findings import ObservedTest, about_namespace
 from ...reporting.model import Finding, ReportSubject
-from ...reporting.report import ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
 from ..engine.namespace import VectorNamespace

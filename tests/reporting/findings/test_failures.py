@@ -12,6 +12,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.reporting.findings import concerning
 from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
@@ -21,7 +22,7 @@ from pytest_fakecloud.reporting.model import (
     Sought,
     Touched,
 )
-from pytest_fakecloud.reporting.report import concerning, report_of
+from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.uses import Use
 
 
