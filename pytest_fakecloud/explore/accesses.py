@@ -13,7 +13,7 @@ from ..kv.report.wording import command_text
 from ..kv.table import kinds
 from ..kv.table.synopsis import BoundLine
 from ..queue.rest.app import PUBLISHING
-from ..reporting.calls import Lookups
+from ..reporting.lookups import Lookups
 from ..reporting.values import parsed
 from ..reporting.wording import summarise
 

@@ -23,7 +23,7 @@ from ..core.json_schema import violations
 from ..core.matching import fields_of
 from ..core.timers import instant_us, to_datetime
 from ..http.messages import query_items
-from ..reporting.calls import Exchanged, exchanges_of
+from ..reporting.lookups import Exchanged, exchanges_of
 from ..reporting.values import HIDDEN, Mask, phrase_of, write_private
 
 

@@ -17,9 +17,10 @@ from ..core.calls import Call, Event, on_connection
 from ..core.errors import shown
 from ..core.timers import to_datetime
 from .applications import ServedRequest
-from .calls import Lookups, is_error, reply
 from .contract import functions_of
+from .lookups import Lookups
 from .model import VERSION, Finding, Place, Report, ReportRow, Touched
+from .redis_replies import is_error, reply
 from .text import violation
 from .traces import trace_id
 from .values import (

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cloud.services import imported, named
 from ..core.calls import Arguments, Call, Entry, Event
-from .calls import Lookups
-from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
     from .findings import ObservedTest
+    from .lookups import Lookups
+    from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
-CommandExchange: TypeAlias = tuple[Sequence[str], Any, Sequence[DataAccess]]
+CommandExchange: TypeAlias = "tuple[Sequence[str], Any, Sequence[DataAccess]]"
 """A command, its result, and what it accessed."""
+
+Steps: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Steps of workflow runs as clients send them, by the ID of a message."""
 
 
 def _nothing(*arguments: object) -> tuple[()]:
@@ -65,13 +68,17 @@ class ReportFunctions:
     """What an event adds to the row of its call, empty if nothing: needed with ``callers``."""
     action_text: Callable[[Event], str] = lambda action: ""
     """The words of an action, empty for its call: needed if some actions are not calls of methods."""
+    steps_of_messages: Callable[
+        [Iterable[Entry]], tuple[Steps, Mapping[str, Mapping[str, Any]]]
+    ] = lambda entries: ({}, {})
+    """The steps of workflow runs that the deliveries of each message execute, and the step whose result
+    each message has, by its ID: needed if it runs workflows.
+    """
     handlers: Callable[[Any], Iterable[tuple[Iterable[object], set[str]]]] = _nothing
     """The functions of the application that received messages, with the ids of these: needed if a fake
     calls functions of the application.
     """
-    attempt_summary: Callable[[ReportRow, ReportRow, Lookups], Summary] = (
-        lambda row, last, lookups: Summary(row.operation)
-    )
+    attempt_summary: Callable[[ReportRow, ReportRow, Lookups], Summary] | None = None
     """The words of a delivery attempt, and of the last of equal ones: needed if it delivers."""
     attempt_name: Callable[[ReportRow, ReportRow, Lookups], str] = lambda row, last, lookups: ""
     """The name of an attempt that a fake received: needed if it delivers."""

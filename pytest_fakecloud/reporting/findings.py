@@ -18,8 +18,8 @@ from ..core.calls import Action, Call, Entry, Event, on_connection
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
 from .asserted import UnequalValues
-from .calls import Lookups, records_of
 from .contract import functions_of
+from .lookups import Lookups, records_of
 from .model import Finding, ReadByStatement, ReportRow, ReportSubject, SubjectKind, Touched
 from .uses import Use
 

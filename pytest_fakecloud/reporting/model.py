@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Event
 from .applications import ServedRequest
-from .calls import Lookups
+from .lookups import Lookups
 
 APPLICATION = "application"
 CLIENT = "client"

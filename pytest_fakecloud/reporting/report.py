@@ -11,9 +11,9 @@ from ..cloud.base import BaseCloud, context_of
 from ..core.errors import report_hook_failure
 from .applications import ServedRequest
 from .asserted import UnequalValues
-from .calls import Lookups, lookups_of, records_of
 from .contract import functions_of
 from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
+from .lookups import Lookups, lookups_of, records_of
 from .model import Finding, Report, ReportedFake, ReportRow, Touched
 from .rows import rows
 from .select import selected

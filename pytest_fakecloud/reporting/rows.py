@@ -20,8 +20,9 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from .applications import ServedRequest
 from .asserted import application_places
-from .calls import Lookups, has_full_answer, records_of
+from .calls import has_full_answer
 from .contract import functions_of
+from .lookups import Lookups, records_of
 from .model import (
     APPLICATION,
     CLIENT,

@@ -24,8 +24,8 @@ from .asserted import (
     latest,
     promise_looks,
 )
-from .calls import Lookups, records_of
 from .contract import functions_of
+from .lookups import Lookups, records_of
 from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
 from .rows import places_of
 from .uses import Use

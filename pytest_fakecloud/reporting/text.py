@@ -12,8 +12,8 @@ from ..cloud.base import BaseCloud
 from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
-from .calls import Lookups
 from .folding import FoldedRow, alike, folded, merged, without_unlisted
+from .lookups import Lookups
 from .model import Finding, Place, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
 from .traces import trace_id

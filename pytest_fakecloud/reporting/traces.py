@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..core.calls import Call, Event
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from .applications import ServedRequest
-from .calls import Lookups
+from .lookups import Lookups
 from .model import ReportRow
 
 _VARIABLE = f"HTTP_{TRACEPARENT.upper()}"

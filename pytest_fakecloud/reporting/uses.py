@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ..core.calls import Call, executed_at
 from ..core.errors import report_hook_failure
-from .calls import MALFORMED, Lookups, may_be_malformed
+from .calls import MALFORMED, may_be_malformed
 from .contract import functions_of
+from .lookups import Lookups
 from .model import DataAccess, ReportRow
 
 

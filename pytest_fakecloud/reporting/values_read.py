@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..core.calls import Action, Call
-from .calls import Lookups, has_full_answer
+from .calls import has_full_answer
 from .contract import functions_of
+from .lookups import Lookups
 from .model import DataAccess, ReportRow, Sought
 from .uses import Use
 from .values import decoded, parsed

@@ -15,8 +15,9 @@ from ..core.calls import Call, Event
 from ..core.errors import counted, describe_error, listed
 from .applications import ServedRequest
 from .asserted import handler_at, source_at
-from .calls import MALFORMED, Lookups, error_of, may_be_malformed
+from .calls import MALFORMED, error_of, may_be_malformed
 from .contract import functions_of
+from .lookups import Lookups
 from .model import (
     Finding,
     Place,
@@ -81,7 +82,9 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     if isinstance(entry, Event):
         if row.kind == "attempt":
             assert row.delivery is not None
-            return functions_of(row.delivery.service).attempt_summary(row, last, lookups)
+            summary = functions_of(row.delivery.service).attempt_summary
+            assert summary is not None
+            return summary(row, last, lookups)
         if row.kind == "action":
             return Summary(_action(entry, row.words, last.entry, lookups))
         what = functions_of(row.service).event_text(entry, lookups)

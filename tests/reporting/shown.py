@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.fake import Queue
-from pytest_fakecloud.reporting.calls import lookups_of
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import ReportRow
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.wording import Summary, describe

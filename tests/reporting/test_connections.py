@@ -21,7 +21,7 @@ from pytest_fakecloud.kv.reply import (
     Verbatim,
     to_resp,
 )
-from pytest_fakecloud.reporting.calls import reply
+from pytest_fakecloud.reporting.redis_replies import reply
 from pytest_fakecloud.reporting.text import section
 
 from .findings.cases import commands

@@ -21,7 +21,7 @@ from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import Delivery, SigningKeys
 from pytest_fakecloud.queue.signatures import body_hash, signature_details
 from pytest_fakecloud.reporting.as_json import row_json
-from pytest_fakecloud.reporting.calls import lookups_of
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.rows import rows as report_rows
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence

@@ -17,7 +17,7 @@ from upstash_workflow.flask import Serve
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report import wording
 from pytest_fakecloud.reporting.applications import ServedRequest
-from pytest_fakecloud.reporting.calls import lookups_of
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.values import scalar, shortened

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
-from ...reporting.calls import Lookups, executed, executed_but_lost, has_full_answer, success_of
+from ...reporting.calls import executed, executed_but_lost, has_full_answer, success_of
+from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...core.calls import Call, Entry, Event
-from ...reporting.calls import Lookups, executed
+from ...reporting.calls import executed
+from ...reporting.lookups import Lookups
 from ...reporting.values import parsed
 from ..views import description_of
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
-from ...reporting.calls import Lookups, executed
+from ...reporting.calls import executed
 from ...reporting.findings import ObservedTest, about_group
+from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportRow, ReportSubject
 from ...reporting.values import items_of, parsed
 from ..views import description_of

@@ -8,7 +8,8 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ...reporting.calls import Lookups, has_full_answer
+from ...reporting.calls import has_full_answer
+from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, parsed, scalar, shortened
 

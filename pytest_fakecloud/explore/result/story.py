@@ -12,7 +12,9 @@ from ...core.accesses import Touch
 from ...core.calls import Call
 from ...core.errors import counted, cut
 from ...kv.table import kinds
-from ...reporting.calls import SEVERAL, Lookups, command_of, error_of, gathered
+from ...reporting.calls import SEVERAL, command_of, error_of
+from ...reporting.connections import gathered
+from ...reporting.lookups import Lookups
 from ...reporting.values import visible
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError

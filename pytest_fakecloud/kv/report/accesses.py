@@ -9,8 +9,10 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, on_connection
 from ...core.recorder import ScriptCommand
-from ...reporting.calls import QUEUED, SEVERAL, Lookups, is_error, reply
+from ...reporting.calls import QUEUED, SEVERAL
+from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
+from ...reporting.redis_replies import is_error, reply
 from ...reporting.values import each_from_base64, hides_words, parsed
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of

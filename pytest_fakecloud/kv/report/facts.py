@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.calls import Call, Entry
 from ...core.errors import ContractError
-from ...reporting.calls import Lookups
+from ...reporting.lookups import Lookups
 from ...reporting.values import parsed
 from ..table import kinds
 from .accesses import executed_by

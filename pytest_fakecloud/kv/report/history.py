@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 from ...cloud.fake import core_of
 from ...core.calls import Action, Call, Entry, on_connection
 from ...core.recorder import ScriptCommand
-from ...reporting.calls import QUEUED, SEVERAL, is_error, reply
+from ...reporting.calls import QUEUED, SEVERAL
 from ...reporting.findings import ObservedTest, about_key
 from ...reporting.model import Finding
+from ...reporting.redis_replies import is_error, reply
 from ...reporting.values import each_from_base64, parsed
 from ..fake import KVServer
 from ..reply import encode

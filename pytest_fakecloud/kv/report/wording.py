@@ -14,8 +14,10 @@ from typing import Any, TypeAlias
 from ...core.calls import Call, on_connection
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ...reporting.calls import SEVERAL, Lookups, envelope, has_full_answer, hash_of, is_error
+from ...reporting.calls import SEVERAL, envelope, has_full_answer
+from ...reporting.lookups import Lookups, hash_of
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
+from ...reporting.redis_replies import is_error
 from ...reporting.values import (
     HIDDEN,
     PIPELINED,

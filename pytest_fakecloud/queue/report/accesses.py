@@ -9,7 +9,8 @@ from typing import Any
 from ...core.calls import Action, Arguments, Call, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
-from ...reporting.calls import Lookups, has_full_answer, success_of
+from ...reporting.calls import has_full_answer, success_of
+from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import items_of, parsed
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, findings, wording
+from . import accesses, findings, steps, wording
 
 OF_RECEIVERS = ReportFunctions(
     accesses=accesses.accesses, sought=accesses.sought, summary=wording.summary
@@ -16,6 +16,7 @@ FUNCTIONS = replace(
     findings=findings.FINDINGS,
     subjects=findings.subjects,
     unfinished=findings.unfinished,
+    steps_of_messages=steps.steps_of_messages,
     attempt_summary=wording.attempt_summary,
     attempt_name=wording.attempt_name,
     exchange_lines=wording.exchange_lines,

@@ -9,7 +9,8 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time
-from ...reporting.calls import Lookups, has_full_answer
+from ...reporting.calls import has_full_answer
+from ...reporting.lookups import Lookups
 from ...reporting.model import ReportRow, Sentences, Summary, Values
 from ...reporting.values import (
     EXCERPT,
@@ -23,7 +24,7 @@ from ...reporting.values import (
     shortened,
 )
 from ..signatures import SignatureDetails
-from .findings import step_in
+from .steps import step_in
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",

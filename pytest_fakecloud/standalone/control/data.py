@@ -37,7 +37,7 @@ from ...inspect.data import (
     whole_number,
 )
 from ...reporting.as_json import row_json
-from ...reporting.calls import Lookups, exchanges_of
+from ...reporting.lookups import Lookups, exchanges_of
 from ...reporting.rows import rows
 from ...reporting.values import Mask, printable
 from ..state_file import checked_state, stub

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call
-from ...reporting.calls import Lookups, envelope, has_full_answer, success_of
+from ...reporting.calls import envelope, has_full_answer, success_of
+from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry
-from ...reporting.calls import Lookups, executed
+from ...reporting.calls import executed
+from ...reporting.lookups import Lookups
 from .. import QUERIES
 
 _MOST = 2_000

@@ -11,8 +11,9 @@ from ...cloud.fake import core_of
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...core.ids import Ids
-from ...reporting.calls import Lookups, executed
+from ...reporting.calls import executed
 from ...reporting.findings import ObservedTest, about_namespace
+from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...core.calls import Call, Event
 from ...core.errors import counted, listed
-from ...reporting.calls import Lookups, envelope, has_full_answer
+from ...reporting.calls import envelope, has_full_answer
+from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS

@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.scripting.errors import dynamic_key
 from pytest_fakecloud.kv.table.arguments import ARGUMENTS
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.kv.table.synopsis import all_arguments
-from pytest_fakecloud.reporting.calls import Lookups
+from pytest_fakecloud.reporting.lookups import Lookups
 from tests.kv.conftest import argv
 from tests.kv.engine.test_capacity import Bounded
 

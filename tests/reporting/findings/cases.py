@@ -22,8 +22,8 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.findings import ObservedTest, find
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.calls import Lookups
+from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section

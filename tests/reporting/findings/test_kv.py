@@ -15,8 +15,8 @@ import redis
 import redis.asyncio
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.calls import Lookups
 from pytest_fakecloud.reporting.findings import MOST
+from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence

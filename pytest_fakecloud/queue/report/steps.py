@@ -1,0 +1,81 @@
+"""The steps of workflow runs in messages, as the client of workflows sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+from ...core.calls import Call, Entry, Event
+from ...reporting.calls import has_full_answer
+from ...reporting.values import items_of, parsed
+from ..rest.app import PUBLISHING
+
+_WITH_STEPS = PUBLISHING | {"wait_for_event"}
+"""Routes to which a client sends steps of workflow runs: results, and waits for events."""
+_STEP_FIELDS = ("stepId", "stepName", "stepType")
+_STEP_HEADER = "upstash-callback-forward-upstash-workflow-step"
+"""Beginning of the headers with which a client publishes the request of a ``context.call()``."""
+
+
+def steps_of_messages(
+    entries: Iterable[Entry],
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[str, Any]]]:
+    """Return the steps of workflow runs that the deliveries of each message execute, and the step
+    whose result each message has, by the message's ID.
+
+    A delivery executes the steps that it publishes, or whose request it is (`context.call()`). Those
+    published while several deliveries were in progress are left out.
+    """
+    executed: dict[str, list[dict[str, Any]]] = {}
+    results: dict[str, dict[str, Any]] = {}
+    entries = list(entries)
+    deliveries = [
+        entry for entry in entries if isinstance(entry, Event) and entry.kind == "attempt"
+    ]
+    for call in entries:
+        if not isinstance(call, Call) or call.route not in _WITH_STEPS:
+            continue
+        around = [
+            str(event.data["message_id"]) for event in deliveries
+            if isinstance(start := event.data.get("began"), int) and start < call.number < event.number
+        ]  # fmt: skip
+        for step, message_id in _published_steps(call):
+            if len(around) == 1:
+                executed.setdefault(around[0], []).append(step)
+            if message_id is not None:
+                is_request = "out" not in step and step["stepType"] == "Call"
+                if is_request:
+                    executed[message_id] = [step]
+                else:
+                    results[message_id] = step
+    return executed, results
+
+
+def _published_steps(call: Call) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """Yield the steps of workflow runs in a request, each with the ID of its message, if it has one."""
+    if call.route == "batch":
+        answers = parsed(call.response_body) if has_full_answer(call) else None
+        items = items_of(call.request_body)
+        ids = [item.get("messageId") if isinstance(item, dict) else None
+               for item in (answers if isinstance(answers, list) else ())]  # fmt: skip
+        for item, message_id in zip_longest(items, ids[: len(items)]):
+            headers = item.get("headers")
+            if step := step_in(headers if isinstance(headers, dict) else {}, item.get("body")):
+                yield step, message_id
+    elif step := step_in(dict(call.request_headers.pairs), call.request_body):
+        answer = parsed(call.response_body) if has_full_answer(call) else None
+        yield step, answer.get("messageId") if isinstance(answer, dict) else None
+
+
+def step_in(headers: Mapping[str, Any], body: object) -> dict[str, Any]:
+    """Return the step of a workflow run that a message is about, as clients send it: the step whose
+    result it has, or that it waits for. Empty if there is none.
+    """
+    content = parsed(body) if isinstance(body, str | bytes) else None
+    for step in (content, content.get("step") if isinstance(content, dict) else None):
+        if isinstance(step, dict) and step.keys() >= {*_STEP_FIELDS}:
+            return step
+    named = {name.lower(): value for name, value in headers.items()}
+    fields = {field: named.get(f"{_STEP_HEADER}{field.lower()[4:]}") for field in _STEP_FIELDS}
+    return fields if all(fields.values()) else {}
