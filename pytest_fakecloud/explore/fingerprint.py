@@ -28,7 +28,7 @@ _SHORTEST, _LONGEST = 10, 20_000
 _VARYING = re.compile(
     r"(?P<date>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?)"
     r"|(?<![\w.-])(?P<time>\d{10}(?:\d{3}){0,2})(?:\.\d+)?(?![\w-])"
-    r"|(?P<name>(?=[\w-]*\d)[\w-]{15,})"
+    r"|(?<![\w-])(?P<name>(?=[\w-]*\d)[\w-]{15,})"
 )
 """A date, a time since the Unix epoch, or an ID such as a UUID, a token or that of a stream's entry."""
 _LARGE = 100_000

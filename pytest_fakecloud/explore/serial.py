@@ -23,6 +23,8 @@ from .trial import Pieces, Place, Program, Step, Trial
 
 MOST_PIECES = 100
 """Maximum number of trials in one piece; a program that has more orders of strands is not judged."""
+_LONGEST = 120
+"""Maximum number of characters of data in words."""
 
 Play: TypeAlias = Callable[["InOnePiece", Collection[str]], Trial | None]
 """Plays a trial in one piece without some of the clients; returns None if the code cannot run so."""
@@ -165,7 +167,10 @@ def _compare(trial: Trial, piece: Trial, clients: Collection[str]) -> Iterator[t
         kind, name = subject[0], subject[-1]
         here, there = (side.get(subject, _MISSING[kind]) for side in (left, usual))
         if here != there:
-            yield name, f"{name} {cut(here)}; it {cut(there)} if each client runs in one piece"
+            yield (
+                name,
+                f"{name} {cut(here, _LONGEST)}; it {cut(there, _LONGEST)} if each client runs in one piece",
+            )
 
 
 _MISSING = {

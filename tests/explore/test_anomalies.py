@@ -1223,6 +1223,25 @@ def test_a_harmless_half_or_repetition_is_not_accused(
     assert not explored(cloud, make(cloud), budget=30).anomalies
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["one record", "two records"])
+def test_updates_of_other_parts_of_records_are_no_anomaly(cloud: Cloud, same: bool) -> None:
+    """Also if a promise holds: the vector of a record is updated beside metadata that others set."""
+    index = cloud.vector_index(dimension=2)
+    index.load([(id, [1.0, 2.0], {"hidden": False}) for id in ("a", "b")])
+    vectors, other = index.client(), "a" if same else "b"
+
+    def embed() -> None:
+        if vectors.fetch("a", include_metadata=True):
+            vectors.update("a", vector=[2.0, 1.0])
+
+    def hide() -> None:
+        if vectors.fetch(other, include_metadata=True):
+            vectors.update(other, metadata={"hidden": True})
+
+    clients = {"embedder": embed, "owner": hide}
+    assert not cloud.explore(clients, holds, kinds="switch").anomalies
+
+
 def test_pending_entries_that_the_check_finishes_are_no_anomaly(cloud: Cloud, kv: KVServer) -> None:
     kv.execute("XGROUP", "CREATE", "work", "g", "0", "MKSTREAM")
     kv.execute("XADD", "work", "1-0", "amount", "3")
