@@ -220,7 +220,7 @@ def test_several_clients_of_a_running_application_are_an_error(
             texts.append(error(cloud, clients, holds))
         assert web.post("/a/missing/page").status_code == 404, "the client still runs"
     assert (
-        "several clients use the fakes through the event loop of a running TestClient" in texts[0]
+        "several clients or threads use the fakes, through the event loop of a running" in texts[0]
     )
     assert "`with TestClient(app) as client:`" in texts[0]
     assert set(texts) == {texts[0]}
@@ -243,7 +243,9 @@ def test_several_threads_of_a_client_of_a_running_application_are_an_error(
         start("bob")
 
     with TestClient(_application(kv), raise_server_exceptions=False) as web:
-        assert "several clients use the fakes" in error(cloud, lambda: start("ann", "bob"), holds)
+        assert "several clients or threads use the fakes" in error(
+            cloud, lambda: start("ann", "bob"), holds
+        )
         assert cloud.explore(start_in_turn, holds, budget=2, trust=False).tried == 2
 
 
@@ -255,9 +257,40 @@ def test_several_clients_of_a_pool_from_before_are_an_error(
 
     text = error(cloud, {"ann": work, "bob": work}, holds)
     assert (
-        "several clients use the fakes through a thread or an event loop that began before" in text
+        "several clients or threads use the fakes, through a thread or an event loop that began"
+        in text
     )
     assert "start the thread, or the pool or the event loop that it belongs to, within" in text
+
+
+@pytest.mark.parametrize("beside", ["client", "thread", "own pool"])
+def test_a_pool_from_before_beside_other_calls_of_a_client_is_an_error(
+    cloud: Cloud, redis: Redis, pool: ThreadPoolExecutor, beside: str
+) -> None:
+    """In one order, another strand could make its call while the pool makes one."""
+
+    def work() -> None:
+        pool.submit(redis.incr, "n").result()
+
+    def run() -> None:
+        if beside == "own pool":
+            with ThreadPoolExecutor(2) as own:
+                list(own.map(lambda function: function(), [work, lambda: redis.incr("n")]))
+            return
+        threads = [threading.Thread(target=work)]
+        if beside == "thread":
+            threads.append(threading.Thread(target=redis.incr, args=("n",)))
+        for thread in threads:
+            thread.start()
+        if beside == "client":
+            redis.incr("n")
+        for thread in threads:
+            thread.join()
+
+    texts = [error(cloud, run, holds, budget=60) for _ in range(3)]
+    assert "several clients or threads use the fakes" in texts[0]
+    assert "start the thread, or the pool or the event loop that it belongs to" in texts[0]
+    assert set(texts) == {texts[0]}
 
 
 @pytest.mark.parametrize("block", ["with", "without"])
@@ -504,3 +537,65 @@ def test_a_tool_wraps_the_start_and_the_run_of_threads(
     """Such as sentry-sdk, and the instrumentation of threads of OpenTelemetry."""
     pytester.makepyfile(wrapper=wrapper, test_wrapped=WRAPPED)
     apart(pytester, "-ptimeout", "--timeout=20", *options).assert_outcomes(passed=2)
+
+
+FIRST = """
+import warnings
+
+import pytest
+import redis
+import redis.asyncio
+from fastapi import FastAPI
+from pytest_fakecloud.explore.search.player import Player
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from fastapi.testclient import TestClient
+
+def application(kv_server, kind):
+    app, rest = FastAPI(), kv_server.client()
+    protocol = redis.Redis.from_url(kv_server.database_url)
+
+    @app.post("/plain")
+    def plain():
+        client = rest if kind == "rest" else protocol
+        for _ in range(3):
+            client.incr("n")
+        client.get("n")
+
+    @app.post("/asynchronous")
+    async def asynchronous():
+        async with redis.asyncio.Redis.from_url(kv_server.database_url) as client:
+            for _ in range(3):
+                await client.incr("n")
+            await client.get("n")
+
+    return app
+
+def test_schedules(fakecloud, kv_server, monkeypatch):
+    kind = KIND
+    path = "/asynchronous" if kind == "asynchronous" else "/plain"
+    played, play = [], Player.play
+
+    def noted(player, schedule, **options):
+        played[-1].append(str(schedule))
+        return play(player, schedule, **options)
+
+    def check():
+        assert kv_server.value("n") != "7"
+
+    monkeypatch.setattr(Player, "play", noted)
+    with TestClient(application(kv_server, kind), raise_server_exceptions=False) as web:
+        for _ in range(3):
+            played.append([])
+            fakecloud.explore(lambda: web.post(path), check, budget=25, seed=1)
+    assert played[0] == played[1] == played[2]
+"""
+
+
+@pytest.mark.parametrize("kind", ["rest", "protocol", "asynchronous"])
+def test_the_first_exploration_of_a_process_tries_the_same_schedules(
+    pytester: pytest.Pytester, kind: str
+) -> None:
+    pytester.makepyfile(test_first=FIRST.replace("KIND", repr(kind)))
+    apart(pytester).assert_outcomes(passed=1)

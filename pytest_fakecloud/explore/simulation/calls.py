@@ -89,9 +89,11 @@ class Calls:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
         strand, is_own_thread = self._strand_of(request)
-        is_outside = (not is_own_thread and self._state.note_outsider()) or (
-            request.client is not None and request.client[1] in self._state.outside_ports
+        port = request.client[1] if request.client is not None else -1
+        is_outside = port in self._state.outside_ports or (
+            not is_own_thread and self._state.note_outsider()
         )
+        is_helped = port in self._state.helped_ports or self._state.carried() is not None
         if strand is None and not self._turns.has_ended:
             return proceed()
         try:
@@ -103,9 +105,7 @@ class Calls:
                 if self._state.plan.stacks:
                     self._log.silent_calls.append(request.call)
                 return proceed()
-            if is_outside or (
-                not is_own_thread and self._state.carried() and not strand.real_waits
-            ):
+            if is_outside or (is_helped and not is_own_thread and not strand.real_waits):
                 self._state.note_use_of_outsiders(strand)
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)

@@ -173,9 +173,14 @@ class Simulation:
                 return None
 
     def await_outsiders(self) -> None:
-        """Wait until threads from before rest, because their speed would decide what runs next."""
-        if self.state.outsiders:
-            self.state.outsiders.await_rest(lambda: self.turns.has_ended)
+        """Wait until threads from before rest, because their speed would decide what runs next. End the
+        trial with an error if one goes on.
+        """
+        try:
+            if self.state.outsiders:
+                self.state.outsiders.await_rest(lambda: self.turns.has_ended)
+        except ContractError as error:
+            self.turns.fail(error)  # The explored code could catch the exception.
 
     def _endless(self) -> str:
         """Describe a trial with too many steps, and the strand that made most of the last ones."""

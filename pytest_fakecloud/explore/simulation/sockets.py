@@ -187,6 +187,7 @@ class SocketHooks:
         self._state.check_alive(strand)
         if strand is not strand.host or strand.loop.running is None:
             self._state.owners[link.port] = strand
+            self._state.helped_ports.discard(link.port)
 
     def _sends_elsewhere(self, sock: socket.socket) -> None:
         """Called before a thread sends that is not explored, such as the loop of an ASGI application,

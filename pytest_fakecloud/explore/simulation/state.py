@@ -90,8 +90,9 @@ class Outsiders:
                 "explored function"
             )
         return ContractError(
-            f"several clients use the fakes through {place} that began before explore(), which cannot "
-            f"decide the order of their calls there, so that two runs could differ: {advice}"
+            f"several clients or threads use the fakes, through {place} that began before explore(), "
+            "which cannot decide the order of their calls there, so that two runs could differ: "
+            f"{advice}"
         )
 
     def notes(self, thread: threading.Thread) -> bool:
@@ -257,6 +258,8 @@ class TrialState:
                 )
         self.outside_ports: set[int] = set()
         """Local ports that threads use which began before the exploration."""
+        self.helped_ports: set[int] = set()
+        """Local ports that threads use which work for a strand, and are not explored either."""
         self.left_ports: set[int] = set()
         """Local ports that threads use which work for a strand of an earlier trial."""
         self._users_of_outsiders: set[Strand] = set()
@@ -354,6 +357,8 @@ class TrialState:
             self.log.note(note)
             self.outside_ports.add(port)
             return True
+        if self.carried() is not None:
+            self.helped_ports.add(port)
         if is_of_a_strand(thread):
             raise Crash
         return False
@@ -363,7 +368,8 @@ class TrialState:
         another strand could make calls at the same time: real time would decide their order.
         """
         self._users_of_outsiders.add(strand)
-        if len(self._users_of_outsiders) > 1 or len(self.subject.programs) > 1:
+        could_run = any(other is not strand and _could_run(other) for other in self.strands)
+        if could_run or len(self._users_of_outsiders) > 1 or len(self.subject.programs) > 1:
             self.turns.fail(self.outsiders.shared())
 
     def cooperating(self) -> Strand | None:
@@ -469,6 +475,13 @@ class TrialState:
                 yield
         finally:
             self.aside_depth -= 1
+
+
+def _could_run(strand: Strand) -> bool:
+    """Return whether a strand could go on now, or begin."""
+    ready = strand.waiting.ready
+    is_ready = strand.state == "waiting" and ready is not None and ready()
+    return is_ready or strand.state in ("new", "parked")
 
 
 @functools.cache
