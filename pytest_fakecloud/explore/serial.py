@@ -167,10 +167,8 @@ def _compare(trial: Trial, piece: Trial, clients: Collection[str]) -> Iterator[t
         kind, name = subject[0], subject[-1]
         here, there = (side.get(subject, _MISSING[kind]) for side in (left, usual))
         if here != there:
-            yield (
-                name,
-                f"{name} {cut(here, _LONGEST)}; it {cut(there, _LONGEST)} if each client runs in one piece",
-            )
+            here, there = cut(here, _LONGEST), cut(there, _LONGEST)
+            yield name, f"{name} {here}; it {there} if each client runs in one piece"
 
 
 _MISSING = {
