@@ -10,7 +10,7 @@ from functools import partial
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
 from .accesses import NUMBER, Access, root_of
-from .evidence import Evidence, drawn_number, effects_of, is_id, lasts
+from .evidence import Evidence, effects_of, is_id, lasts
 from .schedule import CLOCK, DELAYS, PAUSES
 from .trial import Anomaly, Trial
 
@@ -159,7 +159,6 @@ def _partial_update(evidence: Evidence) -> Findings:
         for access in evidence.mine
         if lasts(access, evidence.trial) and access.shape in usual
     ]
-    numbered = [access for access in lasting if _is_numbered(access, evidence.mine)]
     compared = set(_comparing_units(evidence.mine))
     lasting = [access for access in lasting if access.unit not in compared]
     # A second attempt repairs all but what it cannot repeat.
@@ -180,15 +179,7 @@ def _partial_update(evidence: Evidence) -> Findings:
             access.text == lost.text and access.content == lost.content and access.changes
             for access in accesses
         )
-        # Who looks for what is lost does not find it, and takes another number.
-        is_sought = any(
-            not (access.is_write or access.call)
-            and lost.keys[0] in access.keys
-            and access.meets(lost)
-            for access in evidence.mine
-        )
-        again = numbered if is_sought else []
-        for effect in () if is_repeated else lasting + again:
+        for effect in () if is_repeated else lasting:
             is_one_store = effect.keys[0].fake == lost.keys[0].fake
             if is_one_store and {*effect.keys}.isdisjoint(lost.keys):
                 yield (
@@ -216,15 +207,6 @@ def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
             own = reads.get(access.unit, ())
             if any(read.keys[0] in access.keys and read.meets(access) for read in own):
                 yield access.unit
-
-
-def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
-    """Return whether a command creates something under a number that its client has drawn."""
-    is_new = access.call is None and access.before[0] is None
-    names = (access.subject,) * is_new + (() if access.call else access.creates)
-    return any(
-        number.search(name) for number in filter(None, map(drawn_number, own)) for name in names
-    )
 
 
 # -- all patterns ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -154,12 +154,8 @@ class Evidence:
 
     @cached_property
     def lost(self) -> Sequence[Access]:
-        """The lasting effects of the disturbed client that are lost."""
-        return self._lost_of(self.missing)
-
-    def _lost_of(self, missing: Sequence[Access]) -> Sequence[Access]:
-        """Return those effects of the disturbed client that it has without the disturbance, but
-        that neither it nor anybody else had here; none if it did something else instead.
+        """Those lasting effects of the disturbed client that it has without the disturbance, but that
+        neither it nor anybody else had here; none if it did something else instead.
 
         An effect is not lost if a later attempt decided against it, because of what somebody else
         wrote, or waits for a lease to expire.
@@ -200,7 +196,7 @@ class Evidence:
         others = {key for command in strange if command.changes for key in command.keys}
         return [
             effect
-            for effect in missing
+            for effect in self._missing()
             if root_of(effect.client) == self.disturbed
             and not any(
                 effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
@@ -209,13 +205,8 @@ class Evidence:
             and not self._is_superseded(effect)
         ]
 
-    @cached_property
-    def missing(self) -> Sequence[Access]:
-        """The lasting effects without the disturbance that nobody had here."""
-        return self._missing_of(lasts)
-
-    def _missing_of(self, counts: Callable[[Access, Trial], bool]) -> Sequence[Access]:
-        """Return the accesses without the disturbance that count, and that nobody made here."""
+    def _missing(self) -> Sequence[Access]:
+        """Return the lasting effects without the disturbance that nobody had here."""
         # A command that sets the value that its key has already counts as done.
         effective = (
             access
@@ -232,7 +223,7 @@ class Evidence:
         return [
             access
             for access in rare
-            if counts(access, self.plain) and done[access.text] < usual[access.text]
+            if lasts(access, self.plain) and done[access.text] < usual[access.text]
         ]
 
     def _is_superseded(self, effect: Access) -> bool:
@@ -359,15 +350,9 @@ def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
             if neighbour.keys == access.keys
         ]
         return access.words[-1] == "1" and any(neighbour.name == "HSET" for neighbour in beside)
-    number = drawn_number(access)
-    if number is None:
+    counter: Any = (access.before[0] or b"0") if access.name == "INCR" else None
+    if not isinstance(counter, bytes) or not re.fullmatch(rb"-?\d+", counter):
         return False
+    number = re.compile(rf"\b{int(counter) + 1}\b")
     later = (other for other in accesses[at + 1 :] if other.client == access.client)
     return any(number.search(other.content) for other in later if other.keys != access.keys)
-
-
-def drawn_number(access: Access) -> re.Pattern[str] | None:
-    """Return a pattern of the number that a counter gives out."""
-    counter: Any = (access.before[0] or b"0") if access.name == "INCR" else None
-    is_number = isinstance(counter, bytes) and re.fullmatch(rb"-?\d+", counter)
-    return re.compile(rf"\b{int(counter) + 1}\b") if is_number else None

@@ -441,16 +441,6 @@ def end_session(redis: Redis) -> Clients:
     return beside(end, lambda: redis.hincrby("sessions", "ann", 5))
 
 
-def number_invoice(redis: Redis) -> Clients:
-    def issue(name: str) -> None:
-        if not redis.hget("invoice:of", name):
-            number = redis.incr("invoices")
-            redis.hset("invoice:documents", str(number), name)
-            redis.hset("invoice:of", name, str(number))
-
-    return both(issue)
-
-
 # -- guarded programs ------------------------------------------------------------------------------
 
 
@@ -878,7 +868,7 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     ),
     "foreign release": (release_any, extend_any, renew_any, mark_free),
     "expired lock": (write_late, score_late),
-    "partial update": (transfer, sell_then_note, lock_for_good, number_invoice),
+    "partial update": (transfer, sell_then_note, lock_for_good),
     "early commit": (pop_job, pop_ticket, pop_due),
     "repeated effect": (pay_again, log_again, raise_again),
 }
