@@ -44,9 +44,6 @@ READ_OTHERS = frozenset({"ARSEEK", "GEORADIUSBYMEMBER_RO", "ZRANK", "ZREVRANK"})
 PUBLISHES = frozenset({"PUBLISH", "SPUBLISH"})
 """Commands whose first argument is a channel, and no other."""
 
-ASSIGNS_ENTRIES = frozenset({"XREADGROUP"})
-"""Commands that take entries from a stream for a consumer, but change no data of the user there."""
-
 RELEASES_ENTRIES = frozenset({"XNACK"})
 """Commands that return pending entries of a stream to its group, where other consumers claim them."""
 

@@ -16,8 +16,6 @@ class CommandGroup(NamedTuple):
       depend on each other.
     - ``expires_fields``: the TTLs that they set are those of fields, and not of the key.
     - ``has_scores``: each member has a score, or coordinates that are one.
-    - ``is_collection``: clients add and pop elements.
-    - ``is_queue``: clients append elements, and take others whatever has been appended.
     - ``compares_values``: explorations compare the values that its commands overwrite. They do not
       compare elements of lists, whose indexes change, scores, for which they have other rules
       (``SCORES`` of `kinds.py`), and vectors.
@@ -31,8 +29,6 @@ class CommandGroup(NamedTuple):
     has_fields: bool = False
     expires_fields: bool = False
     has_scores: bool = False
-    is_collection: bool = False
-    is_queue: bool = False
     compares_values: bool = True
     compares_creations: bool = False
 
@@ -41,15 +37,15 @@ GROUPS = {
     "string": CommandGroup("@string", compares_creations=True),
     "bitmap": CommandGroup("@bitmap"),
     "hash": CommandGroup("@hash", has_fields=True, expires_fields=True, compares_creations=True),
-    "list": CommandGroup("@list", is_collection=True, is_queue=True, compares_values=False),
-    "set": CommandGroup("@set", has_fields=True, is_collection=True, compares_creations=True),
+    "list": CommandGroup("@list", compares_values=False),
+    "set": CommandGroup("@set", has_fields=True, compares_creations=True),
     "sorted-set": CommandGroup(
-        "@sortedset", has_fields=True, has_scores=True, is_collection=True,
+        "@sortedset", has_fields=True, has_scores=True,
         compares_values=False, compares_creations=True,
     ),
     "geo": CommandGroup("@geo", has_fields=True, has_scores=True, compares_values=False),
     "hyperloglog": CommandGroup("@hyperloglog"),
-    "stream": CommandGroup("@stream", is_queue=True),
+    "stream": CommandGroup("@stream"),
     "json": CommandGroup("@json"),
     "array": CommandGroup("@array", has_fields=True),
     "search": CommandGroup("@search"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .exceptions import ASSIGNS_ENTRIES, DELETES_RANGES, READ_OTHERS, RELEASES_ENTRIES
+from .exceptions import DELETES_RANGES, READ_OTHERS, RELEASES_ENTRIES
 from .groups import GROUPS
 from .registry import COMMANDS, CommandSpec
 from .synopsis import all_arguments
@@ -38,10 +38,6 @@ def _stores(spec: CommandSpec) -> bool:
 
 # -- reads -----------------------------------------------------------------------------------------
 
-COUNTS = _all(lambda spec: spec.effects.reply == "counts")
-"""Commands that return only how much data there is: a number of elements, or a length."""
-ASKS_FOR_NAMES = _all(lambda spec: spec.effects.reply == "names")
-"""Commands that return only which keys or fields exist, and not their values."""
 SEARCHES = _all(lambda spec: spec.synopsis.startswith("index filter"))
 """Commands that search an index."""
 RUNS_SCRIPT = _all(lambda spec: "no_mandatory_keys" in spec.flags)
@@ -86,8 +82,6 @@ REPEATABLE = _all(
 
 # -- additions -------------------------------------------------------------------------------------
 
-ADDS = _all(lambda spec: _stores(spec) and GROUPS[spec.group].is_collection and _takes_many(spec))
-"""Commands that add any number of elements to a key."""
 APPENDS = _all(lambda spec: spec.name in CHANGES_AGAIN and _takes_many(spec))
 """Commands that add elements beside those that a key has."""
 CREATES = _all(
@@ -123,10 +117,6 @@ FINISHES = _all(
 """Commands that acknowledge or delete entries of a stream, whose IDs are arguments."""
 CONSUMES = TAKES | FINISHES
 """Commands that take elements or entries for good."""
-OF_QUEUES = (CONSUMES | MOVES | CLAIMS | ASSIGNS_ENTRIES | RELEASES_ENTRIES) | _all(
-    lambda spec: GROUPS[spec.group].is_queue and _removes(spec)
-)
-"""Commands that take certain elements from a list or a stream, whatever others append to it."""
 
 # -- fields ----------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ def test_the_facts_that_follow_from_a_row() -> None:
         "  true: always_timed changes_keys",
         "  false: changes_any_key changes_only_ttl counts_reads has_fields hidden keeps_key may_wait "
         "other_ttl rest sets_ttl sets_ttl_of_fields",
-        "  kinds: BLOCKING CONSUMES OF_QUEUES ONLY_DELETES TAKES",
+        "  kinds: BLOCKING CONSUMES ONLY_DELETES TAKES",
     ]
 
 
