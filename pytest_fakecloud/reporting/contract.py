@@ -12,7 +12,16 @@ from ..core.calls import Arguments, Call, Entry, Event
 if TYPE_CHECKING:
     from .findings import ObservedTest
     from .lookups import Lookups
-    from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
+    from .model import (
+        DataAccess,
+        Finding,
+        ReportRow,
+        ReportSubject,
+        Sentences,
+        Sought,
+        SubjectKind,
+        Summary,
+    )
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
@@ -42,6 +51,10 @@ class ReportFunctions:
     """The words of a request and its answer. None lets the row show the request as it is."""
     subjects: Callable[[Call], Iterable[ReportSubject]] = _nothing
     """What a call is about: needed if the page should filter rows by it."""
+    subjects_of_event: Callable[[Event], Iterable[ReportSubject]] = _nothing
+    """What an event is about: needed if its fake records events."""
+    subjects_of_actions: Sequence[SubjectKind] = ()
+    """The kinds that arguments of methods name: needed if the test acts on them."""
     findings: Sequence[Detector] = ()
     """The detectors: needed if mistakes are possible that no row shows."""
     sentences: Sentences = field(default_factory=dict)

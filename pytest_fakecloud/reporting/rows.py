@@ -5,7 +5,7 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
@@ -23,16 +23,7 @@ from .asserted import application_places
 from .calls import has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
-from .model import (
-    APPLICATION,
-    CLIENT,
-    TEST,
-    AppliedFault,
-    Place,
-    ReportRow,
-    ReportSubject,
-    SubjectKind,
-)
+from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
 from .values import Mask
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
@@ -206,7 +197,8 @@ class _Builder:
         details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
         row = replace(
             _row_for(event), entry=masked, operation=event.kind,
-            subjects=tuple(_subjects_of_event(masked)), faults=_faults_of_attempt(event),
+            subjects=tuple(functions_of(event.service).subjects_of_event(masked)),
+            faults=_faults_of_attempt(event),
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
@@ -369,12 +361,12 @@ def _subjects_of(call: Call) -> Iterator[ReportSubject]:
 
 
 def _subjects_of_action(action: Action, fake: Any, mask: Mask) -> Iterator[ReportSubject]:
-    """Yield the topics, groups and keys in the arguments of the method that the test called."""
-    if action.call is None or fake is None:
+    """Yield the subjects that the arguments of a method name which the test called."""
+    kinds = functions_of(action.service).subjects_of_actions
+    if action.call is None or fake is None or not kinds:
         return
     positional, named = action.call
     owner, _, name = action.kind.rpartition(".")
-    kinds: tuple[SubjectKind, ...] = ("topic", "group", "key")
     for kind in kinds:
         if kind == owner:
             yield ReportSubject(kind, mask.text(positional[0]), action.fake)
@@ -388,16 +380,3 @@ def _subjects_of_action(action: Action, fake: Any, mask: Mask) -> Iterator[Repor
             value = arguments.get(kind)
             if isinstance(value, str):
                 yield ReportSubject(kind, mask.text(value), action.fake)
-
-
-def _subjects_of_event(event: Event) -> Iterator[ReportSubject]:
-    data: Mapping[str, Any] = event.data
-    for name, kind in _NAMED.items():
-        if isinstance(data.get(name), str):
-            yield ReportSubject(kind, data[name], event.fake)
-
-
-_NAMED: Mapping[str, SubjectKind] = {
-    "message_id": "message", "about": "message", "group": "group", "run": "run"
-}  # fmt: skip
-"""The data of events that name something, with what they name."""

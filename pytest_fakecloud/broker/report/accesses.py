@@ -90,6 +90,19 @@ _ARGUMENTS = {"produce": ("topic", "value"), "commit": ("group", "topic", "parti
 """The names of the positional arguments of the actions."""
 
 
+def subjects(call: Call) -> Iterator[ReportSubject]:
+    """Yield the topics and the group of a request."""
+    for topic in call.facts.get("topic") or ():
+        yield ReportSubject("topic", str(topic), call.fake)
+    if call.facts.get("group"):
+        yield ReportSubject("group", str(call.facts["group"]), call.fake)
+
+
+def subjects_of_event(event: Event) -> Iterator[ReportSubject]:
+    if event.data.get("group"):
+        yield ReportSubject("group", str(event.data["group"]), event.fake)
+
+
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, named = arguments

@@ -211,14 +211,6 @@ _FOLLOWING = {
 """The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    """Yield the topics and the group of a request."""
-    for topic in call.facts.get("topic") or ():
-        yield ReportSubject("topic", str(topic), call.fake)
-    if call.facts.get("group"):
-        yield ReportSubject("group", str(call.facts["group"]), call.fake)
-
-
 def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
     """Return the calls that caused the events of consumer groups, by the events' numbers: the last of
     a suitable kind. A rebalance that waits for other members to join has no such call.

@@ -8,9 +8,11 @@ from . import accesses, facts, findings, wording
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
     sought=accesses.sought,
+    subjects=accesses.subjects,
+    subjects_of_event=accesses.subjects_of_event,
+    subjects_of_actions=("topic", "group"),
     facts=facts.facts,
     findings=findings.FINDINGS,
-    subjects=findings.subjects,
     callers=findings.callers,
     unfinished=findings.unfinished,
     summary=wording.summary,

@@ -9,11 +9,12 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, on_connection
 from ...core.recorder import ScriptCommand
-from ...reporting.calls import QUEUED, SEVERAL
+from ...reporting.calls import QUEUED, SEVERAL, lines_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.redis_replies import is_error, reply
 from ...reporting.values import each_from_base64, hides_words, parsed
+from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
 
@@ -186,6 +187,17 @@ def _of_action(action: Action) -> Iterator[DataAccess]:
 
 def _word(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def subjects(call: Call) -> Iterator[ReportSubject]:
+    for line in lines_of(call):
+        name, *arguments = line
+        if name.upper() in ("PUBLISH", "SPUBLISH"):
+            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments[:1])
+        elif name.upper().endswith("SUBSCRIBE"):
+            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments)
+        else:
+            yield from (ReportSubject("key", key, call.fake) for key in keys_of(line))
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

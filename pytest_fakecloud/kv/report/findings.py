@@ -86,14 +86,3 @@ def of_keys(test: ObservedTest, fake: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (of_keys, never_executed, searched_before_ready)
-
-
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    for line in lines_of(call):
-        name, *arguments = line
-        if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments[:1])
-        elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments)
-        else:
-            yield from (ReportSubject("key", key, call.fake) for key in keys_of(line))

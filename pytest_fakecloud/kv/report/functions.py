@@ -8,10 +8,10 @@ from . import accesses, facts, findings, wording
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
     sought=accesses.sought,
+    subjects=accesses.subjects,
     exchanges=accesses.exchanges,
     facts=facts.facts,
     findings=findings.FINDINGS,
-    subjects=findings.subjects,
     may_wait=findings.may_wait,
     summary=wording.summary,
     command_text=wording.command_text,

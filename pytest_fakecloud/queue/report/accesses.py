@@ -85,6 +85,30 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Dat
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
 
 
+def subjects(call: Call) -> Iterator[ReportSubject]:
+    """Yield the queue and the workflow runs of a request, and what it created."""
+    if call.facts.get("queue"):
+        yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
+    headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
+    for headers in (dict(call.request_headers.pairs), *headers_of_items):
+        for name, value in headers.items() if isinstance(headers, dict) else ():
+            if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
+                yield ReportSubject("run", value, call.fake)
+    for item in items_of(call.response_body) if has_full_answer(call) else ():
+        for name, kind in _CREATED.items():
+            if isinstance(item.get(name), str):
+                yield ReportSubject(kind, item[name], call.fake)
+
+
+def subjects_of_event(event: Event) -> Iterator[ReportSubject]:
+    kinds: tuple[tuple[str, SubjectKind], ...] = (
+        ("message_id", "message"), ("about", "message"), ("run", "run")
+    )  # fmt: skip
+    for name, kind in kinds:
+        if isinstance(event.data.get(name), str):
+            yield ReportSubject(kind, event.data[name], event.fake)
+
+
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at: the messages that it returns now, all
     messages if it returns none.

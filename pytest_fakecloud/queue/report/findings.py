@@ -11,10 +11,11 @@ from ...core.calls import Call
 from ...reporting.calls import has_full_answer
 from ...reporting.findings import ObservedTest, about_entry, about_message
 from ...reporting.lookups import Lookups
-from ...reporting.model import Finding, ReportSubject, SubjectKind
+from ...reporting.model import Finding
 from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING_OR_SCHEDULING
+from .accesses import subjects
 
 
 def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
@@ -93,24 +94,3 @@ def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     for kind, lines in of_kinds:
         for line in lines:
             yield Finding(kind, values={"line": line})
-
-
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, and what it created."""
-    if call.facts.get("queue"):
-        yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
-    headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
-    for headers in (dict(call.request_headers.pairs), *headers_of_items):
-        for name, value in headers.items() if isinstance(headers, dict) else ():
-            if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
-                yield ReportSubject("run", value, call.fake)
-    for item in items_of(call.response_body) if has_full_answer(call) else ():
-        for name, kind in _CREATED.items():
-            if isinstance(item.get(name), str):
-                yield ReportSubject(kind, item[name], call.fake)
-
-
-_CREATED: Mapping[str, SubjectKind] = {
-    "messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"
-}  # fmt: skip
-"""The IDs in an answer, with what they name."""

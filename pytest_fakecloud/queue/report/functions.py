@@ -12,9 +12,10 @@ OF_RECEIVERS = ReportFunctions(
 )
 FUNCTIONS = replace(
     OF_RECEIVERS,
+    subjects=accesses.subjects,
+    subjects_of_event=accesses.subjects_of_event,
     handlers=accesses.handlers,
     findings=findings.FINDINGS,
-    subjects=findings.subjects,
     unfinished=findings.unfinished,
     steps_of_messages=steps.steps_of_messages,
     attempt_summary=wording.attempt_summary,

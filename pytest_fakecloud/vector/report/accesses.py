@@ -69,6 +69,11 @@ def _hits(route: str, answer: Any) -> Iterator[dict[str, Any]]:
                 yield hit
 
 
+def subjects(call: Call) -> Iterator[ReportSubject]:
+    """Yield the namespace of a request."""
+    yield ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.fake)
+
+
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, named = arguments

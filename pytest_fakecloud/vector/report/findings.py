@@ -307,8 +307,3 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
             subject = ReportSubject("namespace", name, index.name)
             values = {"namespace": name, "count": count}
             yield Finding("vectors_pending", index.name, (), (subject,), values)
-
-
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    """Yield the namespace of a request."""
-    yield ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.fake)

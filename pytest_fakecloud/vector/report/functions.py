@@ -8,9 +8,9 @@ from . import accesses, facts, findings, wording
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
     sought=accesses.sought,
+    subjects=accesses.subjects,
     facts=facts.facts,
     findings=findings.FINDINGS,
-    subjects=findings.subjects,
     unfinished=findings.unfinished,
     summary=wording.summary,
     action_text=wording.action_text,
