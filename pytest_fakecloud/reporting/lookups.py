@@ -39,39 +39,34 @@ class Exchanged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Lookups of one cloud and its journal.
-
-    - ``ids``: the short forms of ids: messages, schedules, and long names of consumers.
-    - ``bodies``: the beginning of the body of each message.
-    - ``end_offsets``: the end offsets of the partitions, by fake and topic.
-    - ``attempts``: the request and the outcome of each attempt, by the number at which it began.
-    - ``created_by_lost_call``: the message that a request created whose answer was lost, by the
-      request's number.
-    - ``grouped_calls``: calls that are shown in the row of another call (the steps of a transaction
-      in its ``EXEC``), by that call's number; ``without_row`` contains the numbers of these calls.
-    - ``steps``: the steps of a workflow run that the deliveries of a message execute, ``results``: the
-      step whose result a message has; both as clients send them, by the message's ID.
-    - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
-    - ``executed``: the commands that the scripts of a call executed, with their answers, by the call's
-      number; empty if they executed none. Calls whose scripts were not recorded are missing.
-    - ``facts``: what fakes know about calls beside their answers, by the call's number; only for the
-      report of a test.
-    - ``mask``: masks credentials that become visible when values are decoded.
-    """
+    """Lookups of one cloud and its journal."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
+    """The short forms of ids: messages, schedules, runs, and long names of consumers."""
     bodies: Mapping[str, str] = field(default_factory=dict)
+    """The beginning of the body of each message."""
     end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    """The end offsets of the partitions, by fake and topic."""
     attempts: Mapping[int, Exchanged] = field(default_factory=dict)
+    """The request and the outcome of each delivery attempt, by the number at which it began."""
     created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
+    """The message that a request created whose answer was lost, by the request's number."""
     grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    """The calls in the row of another one (see `gathered()`), by that one's number."""
     without_row: Set[int] = frozenset()
+    """The numbers of these calls."""
     steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """The steps of a workflow run that the deliveries of a message execute, by the message's ID."""
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The step whose result a message has, by the message's ID."""
     scripts: Mapping[str, str] = field(default_factory=dict)
+    """The sources of Lua scripts, by the first eight characters of their hash."""
     executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
+    """The commands that the scripts of a call executed, by its number; missing if not recorded."""
     facts: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
+    """What fakes know about calls beside their answers, by the call's number; only in reports."""
     mask: Mask = field(default_factory=Mask)
+    """Masks credentials that become visible when values are decoded."""
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""

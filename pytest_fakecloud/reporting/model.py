@@ -110,47 +110,58 @@ class AppliedFault:
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A call, delivery, request, event or action.
-
-    ``number`` identifies the row. ``began`` and ``ended`` delimit the journal numbers of its
-    consequences (``ended`` is 0 if that is unknown). ``actor`` is the sender and ``peer`` the
-    receiver; they are equal for an event inside a fake. ``cause`` is the number of the row in which
-    it is nested (0: none) and ``depth`` the nesting depth. ``follows`` is the number of the call
-    that caused an event, and ``call`` this call, masked. ``attempt`` is the number of the delivery
-    attempt (0: not a delivery). Rows that differ only in time and attempt have equal values of
-    ``same``; ``took_us`` is the duration of a call, request or delivery on the cloud's clock (None
-    until it has ended, and for other rows). ``words`` are the arguments of an action. ``library`` is
-    the package that made a call of its own, such as a task queue. ``entry`` is the masked journal
-    entry, ``delivery`` the queue's event of an attempt.
-    """
+    """A call, delivery, request, event or action."""
 
     number: int
+    """Identifies the row: the number of its entry, or that at which a request began."""
     at_us: int
     kind: Kind
     actor: str
+    """The sender."""
     peer: str
+    """The receiver; equal to ``actor`` for an event inside a fake."""
     operation: str
+    """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
     subjects: tuple[ReportSubject, ...] = ()
     status: int | None = None
     outcome: str = ""
+    """How a call ended, as in `Call`; ``answered`` also of a request that has a response."""
     ok: bool = True
+    """Whether its answer is complete and no error."""
     faults: tuple[AppliedFault, ...] = ()
     began: int = 0
+    """The journal number at which it began; its consequences have higher ones."""
     ended: int = 0
+    """The journal number by which its consequences had ended; 0 if it is unknown."""
     cause: int = 0
+    """The number of the row in which it is nested: of the request or delivery during which it happened,
+    or of the call that it follows; 0 if there is none.
+    """
     depth: int = 0
+    """How deep it is nested."""
     follows: int = 0
+    """The number of the call that caused an event, also its ``cause``; 0 for other rows."""
     call: Call | None = None
+    """The call that it follows, masked."""
     attempt: int = 0
+    """The number of the delivery attempt; 0 if it is no delivery."""
     where: Place | None = None
+    """The line that made a call or an action, if it is known."""
     library: str = ""
+    """The package that made a call of its own, such as a task queue."""
     same: object = None
+    """Rows that differ only in time and attempt have equal values."""
     took_us: int | None = None
+    """The duration of a call, delivery or request on the cloud's clock; None until it has ended."""
     words: tuple[str, ...] = ()
+    """The arguments of an action."""
     entry: Call | Event | ServedRequest | None = None
+    """The entry of the journal, masked."""
     delivery: Event | None = None
+    """The queue's event of an attempt, masked."""
     failure: str = ""
+    """Why the entry cannot be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +181,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DataAccess:
-    """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
-
-    ``succeeded`` is False if a write was rejected or changed nothing, or if a read found nothing, and
-    None if the answer does not say that (see `success_of()`). ``returns_value``: a write that returned
-    the value before it.
-    """
+    """A read or a write of a subject or of a part of it."""
 
     subject: ReportSubject
     writes: bool
     part: str = ""
+    """A field, a member, a partition or a vector; empty for the whole."""
     succeeded: bool | None = True
+    """False if a write was rejected or changed nothing, or if a read found nothing; None if the answer
+    does not say that (see `success_of()`).
+    """
     returns_value: bool = False
+    """Whether a write returned the value before it."""
 
     @property
     def reads(self) -> bool:
@@ -224,26 +235,28 @@ UnwrittenKind: TypeAlias = Literal["never", "later"]
 
 @dataclass(frozen=True, slots=True)
 class ReadByStatement:
-    """What the failing statement at ``place`` read.
-
-    ``looks`` are the methods with which it looked at data, ``rows`` the calls or deliveries, and ``by``
-    the functions that changed what it compared. ``until`` is the journal number of the last read of
-    each. ``earlier`` is the sought data that only equal requests before had read, ``unwritten`` the
-    data that no row wrote. ``is_read``: the calls read data, unlike calls that only wrote.
-    ``is_of_statement``: a statement failed, unlike in a test that passed with strict-mode violations.
-    """
+    """What the failing statement read."""
 
     kind: StatementKind
     sought: tuple[Sought, ...]
     place: Place | None = None
+    """The line of the statement."""
     looks: tuple[str, ...] = ()
+    """The methods with which it looked at data."""
     rows: tuple[int, ...] = ()
+    """The calls or deliveries whose results it compared."""
     by: tuple[str, ...] = ()
+    """The functions that changed what it compared."""
     until: Mapping[Sought, int] = field(default_factory=dict)
+    """The journal number of the last read of each."""
     earlier: tuple[Sought, ...] = ()
+    """What only equal requests before had read."""
     is_read: bool = True
+    """Whether the calls read data, unlike calls that only wrote."""
     is_of_statement: bool = True
+    """Whether a statement failed, unlike in a test that passed with strict-mode violations."""
     unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
+    """The data that no row wrote."""
 
     @property
     def has_value(self) -> bool:
@@ -299,15 +312,7 @@ class ReportedFake:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The input of the renderers.
-
-    ``findings``, ``unfinished`` (work that is still pending) and ``violations`` (strict-mode
-    violations and rejected credentials) are findings. ``hints`` are sentences about requests that
-    did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
-    report that could not be made, ``lookups`` are for the wording. ``statement`` is None if no test has
-    failed, or nothing was called. ``touched`` are the marks of the rows, and ``listed`` the numbers of
-    those that a text has.
-    """
+    """The input of the renderers."""
 
     now_us: int
     clock: str
@@ -318,14 +323,21 @@ class Report:
     rows: Sequence[ReportRow] = ()
     findings: Sequence[Finding] = ()
     unfinished: Sequence[Finding] = ()
+    """Work that is still pending."""
     violations: Sequence[Finding] = ()
+    """Strict-mode violations and rejected credentials."""
     failures: Sequence[str] = ()
+    """Parts of the report that could not be made."""
     hints: Sequence[str] = ()
+    """Sentences about requests that did not reach their fake."""
     log: str = ""
+    """What the test logged."""
     lookups: Lookups = field(default_factory=Lookups)
     statement: ReadByStatement | None = None
+    """None if no test failed, or nothing was called."""
     touched: Touched = field(default_factory=Touched)
     listed: frozenset[int] = frozenset()
+    """The numbers of the rows that a text has."""
 
 
 # -- words -----------------------------------------------------------------------------------------
