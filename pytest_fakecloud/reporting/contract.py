@@ -61,7 +61,7 @@ class ReportFunctions:
     """The sentence of each kind of finding, also of unfinished work: needed if it has any."""
     unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
-    facts: Callable[[Any, Iterable[Entry], Lookups], Mapping[int, Mapping[Any, Any]]] = (
+    background: Callable[[Any, Iterable[Entry], Lookups], Mapping[int, Mapping[Any, Any]]] = (
         lambda fake, entries, lookups: {}
     )
     """What a fake knows about calls, by their numbers: needed if that is not in their answers."""

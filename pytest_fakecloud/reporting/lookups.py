@@ -63,7 +63,7 @@ class Lookups:
     """The sources of Lua scripts, by the first eight characters of their hash."""
     executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
     """The commands that the scripts of a call executed, by its number; missing if not recorded."""
-    facts: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
+    background: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
     """What fakes know about calls beside their answers, by the call's number; only in reports."""
     mask: Mask = field(default_factory=Mask)
     """Masks credentials that become visible when values are decoded."""

@@ -48,7 +48,7 @@ def report_of(
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
     with report_hook_failure("what the fakes know of calls cannot be shown", failures.append):
-        lookups = replace(lookups, facts=_facts(cloud, lookups))
+        lookups = replace(lookups, background=_background(cloud, lookups))
     test_data = ObservedTest(cloud, lookups, idle_s, raised, compared)
     with report_hook_failure("the findings failed", failures.append):
         findings = find(test_data)
@@ -98,13 +98,13 @@ def report_of(
     )
 
 
-def _facts(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:
+def _background(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:
     """Return what the fakes of a cloud know about calls beside their answers, by the calls' numbers."""
     entries = list(cloud.journal.entries)
-    facts: dict[int, Mapping[Any, Any]] = {}
+    background: dict[int, Mapping[Any, Any]] = {}
     for fake in cloud.fakes():
-        facts |= functions_of(fake.service).facts(fake, entries, lookups)
-    return facts
+        background |= functions_of(fake.service).background(fake, entries, lookups)
+    return background
 
 
 def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding:

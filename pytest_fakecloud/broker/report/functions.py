@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, facts, findings, wording
+from . import accesses, background, findings, wording
 
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
@@ -11,7 +11,7 @@ FUNCTIONS = ReportFunctions(
     subjects=accesses.subjects,
     subjects_of_event=accesses.subjects_of_event,
     subjects_of_actions=("topic", "group"),
-    facts=facts.facts,
+    background=background.background,
     findings=findings.FINDINGS,
     callers=findings.callers,
     unfinished=findings.unfinished,

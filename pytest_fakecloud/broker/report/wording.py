@@ -110,10 +110,10 @@ def _answered_records(call: Call, lookups: Lookups) -> str:
         key = f" key {shortened(record['key'])}" if record.get("key") else ""
         shown.append(f"{_place(record)}{key} {shortened(_value(record['value']), 80)}")
     text = listed(shown) or "no records"
-    facts = lookups.facts.get(call.number, {})
-    for place, count in facts.get("skipped", {}).items():
+    background = lookups.background.get(call.number, {})
+    for place, count in background.get("skipped", {}).items():
         text += f" ({counted(count, 'record')} of {place} before its start: policy latest)"
-    if unfetched := facts.get("unfetched"):
+    if unfetched := background.get("unfetched"):
         counts = [f"{place} ({counted(count, 'record')})" for place, count in unfetched.items()]
         text += f"; no request fetched {listed(counts)}"
     return text

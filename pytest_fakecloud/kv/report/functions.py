@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, facts, findings, wording
+from . import accesses, background, findings, wording
 
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
     sought=accesses.sought,
     subjects=accesses.subjects,
     exchanges=accesses.exchanges,
-    facts=facts.facts,
+    background=background.background,
     findings=findings.FINDINGS,
     may_wait=findings.may_wait,
     summary=wording.summary,

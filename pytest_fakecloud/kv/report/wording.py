@@ -36,7 +36,7 @@ ROOM = 240
 """Maximum length of a command's arguments, in characters."""
 _WITH_FIELDS = 3
 """Maximum number of hits of a search that are shown with their fields."""
-Facts: TypeAlias = Mapping[Any, Any]
+Background: TypeAlias = Mapping[Any, Any]
 """What a server knows about the commands of a call, by their lines."""
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
@@ -71,29 +71,31 @@ def _summary(call: Call, lookups: Lookups) -> Summary | None:
     if call.route in SEVERAL:
         replies = parsed(call.response_body) if has_full_answer(call) else None
         replies = replies if isinstance(replies, list) else ()
-        facts = lookups.facts.get(call.number, {})
+        background = lookups.background.get(call.number, {})
         if len(lines) == 1 and call.route == "pipeline":
-            return _only_command(lines[0], replies, lookups, facts, _is_base64(call))
-        return _commands(f"{call.route} of {len(lines)}", lines, replies, facts, _is_base64(call))
+            return _only_command(lines[0], replies, lookups, background, _is_base64(call))
+        return _commands(
+            f"{call.route} of {len(lines)}", lines, replies, background, _is_base64(call)
+        )
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
         is_transaction = name in ("EXEC", "DISCARD")
         if not is_transaction:
             return _connection_setup(steps)
-        return _transaction(call, name, steps, lookups.facts.get(call.number, {}))
+        return _transaction(call, name, steps, lookups.background.get(call.number, {}))
     text = command_text(lines[0], lookups.scripts)
-    answer = _answer(call, lines[0], lookups.facts.get(call.number, {}))
+    answer = _answer(call, lines[0], lookups.background.get(call.number, {}))
     return Summary(text, answer, script=_sent_script(lines[0]))
 
 
-def _answer(call: Call, line: Sequence[str], facts: Facts) -> str:
+def _answer(call: Call, line: Sequence[str], background: Background) -> str:
     if not has_full_answer(call):
         return ""
     if on_connection(call) and (not call.response_body or "response_body" in call.cut):
         if size := call.cut.get("response_body"):
             return f"{size} bytes"
         return "subscribed" if line[0].upper() in _SUBSCRIBING else "no reply"
-    return _result(line, envelope(call), facts, _is_base64(call))
+    return _result(line, envelope(call), background, _is_base64(call))
 
 
 def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
@@ -101,11 +103,13 @@ def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
     return Summary(f"connect with {shortened(' '.join(clients))}" if clients else "connect", "OK")
 
 
-def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]], facts: Facts) -> Summary:
+def _transaction(
+    call: Call, name: str, lines: Sequence[Sequence[str]], background: Background
+) -> Summary:
     result = envelope(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
     replies = [result if is_error(result) else {"result": result} for result in results]
-    summary = _commands(f"{name} of {len(lines)}", lines, replies, facts)
+    summary = _commands(f"{name} of {len(lines)}", lines, replies, background)
     if isinstance(result, list):
         return summary
     undone = "null: a watched key was changed, so nothing was executed"
@@ -116,14 +120,14 @@ def _commands(
     what: str,
     lines: Sequence[Sequence[str]],
     replies: Sequence[Any],
-    facts: Facts,
+    background: Background,
     is_base64: bool = False,
 ) -> Summary:
     """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
     shown = [
-        command_text(line) + _with_arrow(line, reply, facts, is_base64)
+        command_text(line) + _with_arrow(line, reply, background, is_base64)
         for number, (line, reply) in enumerate(zip_longest(lines, replies))
         if number < PIPELINED or _has_failed(reply)
     ]
@@ -136,21 +140,25 @@ def _commands(
 
 
 def _only_command(
-    line: Sequence[str], replies: Sequence[Any], lookups: Lookups, facts: Facts, is_base64: bool
+    line: Sequence[str],
+    replies: Sequence[Any],
+    lookups: Lookups,
+    background: Background,
+    is_base64: bool,
 ) -> Summary:
     """Describe a pipeline of one command, which clients that pipeline automatically send."""
-    arrow = _with_arrow(line, replies[0], facts, is_base64) if len(replies) == 1 else ""
+    arrow = _with_arrow(line, replies[0], background, is_base64) if len(replies) == 1 else ""
     answer = arrow.removeprefix(" <-- ")
     return Summary(command_text(line, lookups.scripts), answer, script=_sent_script(line))
 
 
-def _with_arrow(line: Sequence[str], reply: Any, facts: Facts, is_base64: bool) -> str:
+def _with_arrow(line: Sequence[str], reply: Any, background: Background, is_base64: bool) -> str:
     """Return the text that follows one of several commands; empty if its reply is unknown."""
     if not isinstance(reply, dict):
         return "" if reply is None else " <-- "
     if _has_failed(reply):
         return f" <-- {scalar(reply['error'])}"
-    return f" <-- {_result(line, reply.get('result'), facts, is_base64)}"
+    return f" <-- {_result(line, reply.get('result'), background, is_base64)}"
 
 
 def _has_failed(reply: Any) -> bool:
@@ -241,11 +249,13 @@ def _argument(text: str) -> str:
     return shortened(text)
 
 
-def _result(line: Sequence[str], value: Any, facts: Facts, is_base64: bool = False) -> str:
+def _result(
+    line: Sequence[str], value: Any, background: Background, is_base64: bool = False
+) -> str:
     """Return the result of a command, with what the server holds if the answer does not say it."""
     value = each_from_base64(value) if is_base64 else value
     words = (line[0].upper(), *line[1:])
-    fact = facts.get(words)
+    fact = background.get(words)
     if words[0] == "SEARCH.QUERY" and isinstance(value, list):
         return _hits(words, value, fact)
     text = shortened(scalar(value), ROOM)

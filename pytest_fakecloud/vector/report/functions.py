@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, facts, findings, wording
+from . import accesses, background, findings, wording
 
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
     sought=accesses.sought,
     subjects=accesses.subjects,
-    facts=facts.facts,
+    background=background.background,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
     summary=wording.summary,

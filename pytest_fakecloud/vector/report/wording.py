@@ -12,7 +12,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
-from .facts import length_of
+from .background import length_of
 
 _EQUAL = 1e-3
 """Difference of lengths below which vectors count as normalised alike."""
@@ -23,13 +23,13 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     body = parsed(call.request_body) if call.request_body.strip() else {}
     if not call.route or not isinstance(body, dict | list):
         return None
-    facts = lookups.facts.get(call.number, {})
+    background = lookups.background.get(call.number, {})
     space = str(call.facts.get("namespace") or "")
     # The default one is named if there are others, of which one may be meant.
-    is_named = space or (facts.get("has_namespaces") and "namespace" not in call.route)
+    is_named = space or (background.get("has_namespaces") and "namespace" not in call.route)
     where = f" in {namespace(space)}" if is_named else ""
     what = f"{call.route} {_content(call.route, body)}".strip() + where
-    return Summary(what, _answer(call, body, facts))
+    return Summary(what, _answer(call, body, background))
 
 
 def _content(route: str, body: Any) -> str:
@@ -83,7 +83,7 @@ def _named(body: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _answer(call: Call, body: Any, facts: Mapping[str, Any]) -> str:
+def _answer(call: Call, body: Any, background: Mapping[str, Any]) -> str:
     if not has_full_answer(call):
         return ""
     result = envelope(call)
@@ -92,7 +92,7 @@ def _answer(call: Call, body: Any, facts: Mapping[str, Any]) -> str:
         lists = hits if hits and isinstance(hits[0], list) else [hits]
         items = [*(body if isinstance(body, list) else [body]), *[{} for _ in lists]]
         return "; ".join(
-            _hits(found, item, facts) for found, item in zip(lists, items, strict=False)
+            _hits(found, item, background) for found, item in zip(lists, items, strict=False)
         )
     if call.route == "info" and isinstance(result, dict):
         return _info(result)
@@ -119,13 +119,13 @@ def _info(result: dict[str, Any]) -> str:
     return f"{text}, {pairs(settings)}" if settings else text
 
 
-def _hits(hits: list[dict[str, Any]], query: dict[str, Any], facts: Mapping[str, Any]) -> str:
+def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: Mapping[str, Any]) -> str:
     """Describe the hits of a query by the similarity function of the index, with the lengths of the
     vectors if these differ, and how many vectors there are if the query returns not all of them.
     """
     if not hits:
         return "no hits"
-    lengths = _lengths(hits, query, facts)
+    lengths = _lengths(hits, query, background)
     shown = [
         f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
         + (f" (length {lengths[hit['id']]:.3g})" if hit.get("id") in lengths else "")
@@ -133,23 +133,23 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], facts: Mapping[str,
         for hit in hits
     ]
     text = counted(len(hits), "hit")
-    count = facts.get("count") or 0
+    count = background.get("count") or 0
     if count > len(hits) and not query.get("filter"):
         text = f"{len(hits)} of {counted(count, 'vector')}"
         text += "" if "topK" in query else ", no topK: default 10"
-    if similarity := facts.get("similarity"):
+    if similarity := background.get("similarity"):
         text += f" by {similarity}"
         text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
     return f"{text}: {listed(shown)}"
 
 
 def _lengths(
-    hits: Iterable[dict[str, Any]], query: dict[str, Any], facts: Mapping[str, Any]
+    hits: Iterable[dict[str, Any]], query: dict[str, Any], background: Mapping[str, Any]
 ) -> dict[str, float]:
     """Return the lengths of the vectors of hits by their ids, and that of the query by an empty string;
     nothing if all are equal.
     """
-    known = facts.get("lengths") or {}
+    known = background.get("lengths") or {}
     lengths = {hit["id"]: known[hit["id"]] for hit in hits if hit.get("id") in known}
     vector = query.get("vector")
     if isinstance(vector, list):

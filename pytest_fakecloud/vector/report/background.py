@@ -17,7 +17,9 @@ _MOST = 2_000
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 
 
-def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Mapping[str, Any]]:
+def background(
+    fake: Any, entries: Iterable[Entry], lookups: Lookups
+) -> dict[int, Mapping[str, Any]]:
     """Return for each query, by the number of its call: the similarity function, the lengths of the
     vectors of its namespace, and how many it has, unless it was changed since.
     """

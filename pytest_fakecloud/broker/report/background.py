@@ -12,7 +12,9 @@ from ...reporting.values import parsed
 from ..views import description_of
 
 
-def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Mapping[str, Any]]:
+def background(
+    fake: Any, entries: Iterable[Entry], lookups: Lookups
+) -> dict[int, Mapping[str, Any]]:
     """Return by the number of a call: the partitions of its topics with records that no request has
     fetched, and the number of records before the offsets at which its new group began.
     """

@@ -16,7 +16,9 @@ from .accesses import executed_by
 Line = tuple[str, ...]
 
 
-def facts(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, Mapping[Line, Any]]:
+def background(
+    fake: Any, entries: Iterable[Entry], lookups: Lookups
+) -> dict[int, Mapping[Line, Any]]:
     """Return by the number of a call, and by the line of a command: the number of documents that a
     search found, and the number of entries before the start of a consumer group.
     """
