@@ -19,7 +19,7 @@ from ..core.timers import to_datetime
 from .applications import ServedRequest
 from .contract import functions_of
 from .lookups import Lookups
-from .model import VERSION, Finding, Place, Report, ReportRow, Touched
+from .model import VERSION, Finding, Marks, Place, Report, ReportRow
 from .redis_replies import is_error, reply
 from .text import violation
 from .traces import trace_id
@@ -78,7 +78,7 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "statement": None if report.statement is None else _statement(report),
         "rows": [
-            row_json(row, about.get(row.number, []), report.lookups, report.touched)
+            row_json(row, about.get(row.number, []), report.lookups, report.marks)
             for row in report.rows
         ],
     }
@@ -116,10 +116,10 @@ def _finding(finding: Finding, text: str) -> dict[str, Any]:
 
 
 def row_json(
-    row: ReportRow, findings: Sequence[int], lookups: Lookups, touched: Touched | None = None
+    row: ReportRow, findings: Sequence[int], lookups: Lookups, marks: Marks | None = None
 ) -> dict[str, Any]:
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
-    touched = touched or Touched()
+    marks = marks or Marks()
     words = describe(row, lookups)
     lines = [*words.below, *words.remarks]
     text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
@@ -135,8 +135,8 @@ def row_json(
         ],
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
-        "marks": list(touched.marks_of(row.number)),
-        "read": row.number in touched.read,
+        "marks": list(marks.of(row.number)),
+        "read": row.number in marks.writers,
         "trace": trace_id(row, lookups),
         "where": None if row.where is None else _where(row.where, lookups.mask),
         "text": text,

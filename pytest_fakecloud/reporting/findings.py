@@ -20,7 +20,7 @@ from ..core.violations import Violation
 from .asserted import UnequalValues
 from .contract import functions_of
 from .lookups import Lookups, records_of
-from .model import Finding, ReadByStatement, ReportRow, ReportSubject, SubjectKind, Touched
+from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject, SubjectKind
 from .uses import Use
 
 MOST_UNFINISHED = 4
@@ -48,7 +48,7 @@ def find(test: ObservedTest) -> list[Finding]:
 
 def concerning(
     statement: ReadByStatement,
-    touched: Touched,
+    marks: Marks,
     rows: Sequence[ReportRow],
     uses: Sequence[Use],
     findings: Iterable[Finding],
@@ -58,7 +58,7 @@ def concerning(
     it and what these accessed, and about the whole test. Those that a touched row decided come first.
     ``numbers`` are the rows of journal entries.
     """
-    connected = touched.direct | touched.linked
+    connected = marks.touched | marks.linked
     by_number = {row.number: row for row in rows}
     # A delivery to the same URL that did nothing, for example, is why an item is missing.
     addresses = {_address(row) for row in rows if row.number in connected} - {""}
@@ -69,7 +69,7 @@ def concerning(
     }  # fmt: skip
 
     def is_decided(finding: Finding) -> bool:
-        return any(numbers.get(number, number) in touched.direct for number in finding.rows[:1])
+        return any(numbers.get(number, number) in marks.touched for number in finding.rows[:1])
 
     def concerns(finding: Finding) -> bool:
         return (

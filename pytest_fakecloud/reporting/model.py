@@ -279,23 +279,22 @@ class ReadByStatement:
 
 
 Mark: TypeAlias = Literal["touched", "linked", "refused"]
-"""What a row has to do with a failure (see `touched`)."""
+"""What a row has to do with a failure (see `marks_of_rows()`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """The numbers of the rows that touched what the failing statement read (``direct``), of those that
-    are ``linked`` with them, and of those that were ``refused``. ``read`` wrote the values that it read.
-    """
+class Marks:
+    """The numbers of the rows with each mark."""
 
-    direct: frozenset[int] = frozenset()
+    touched: frozenset[int] = frozenset()
     linked: frozenset[int] = frozenset()
     refused: frozenset[int] = frozenset()
-    read: frozenset[int] = frozenset()
+    writers: frozenset[int] = frozenset()
+    """The rows that wrote the values which the failing statement read."""
 
-    def marks_of(self, number: int) -> tuple[Mark, ...]:
+    def of(self, number: int) -> tuple[Mark, ...]:
         kinds: tuple[tuple[Mark, frozenset[int]], ...] = (
-            ("touched", self.direct), ("linked", self.linked), ("refused", self.refused)
+            ("touched", self.touched), ("linked", self.linked), ("refused", self.refused)
         )  # fmt: skip
         return tuple(mark for mark, numbers in kinds if number in numbers)
 
@@ -335,7 +334,7 @@ class Report:
     lookups: Lookups = field(default_factory=Lookups)
     statement: ReadByStatement | None = None
     """None if no test failed, or nothing was called."""
-    touched: Touched = field(default_factory=Touched)
+    marks: Marks = field(default_factory=Marks)
     listed: frozenset[int] = frozenset()
     """The numbers of the rows that a text has."""
 

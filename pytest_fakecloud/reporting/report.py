@@ -14,11 +14,11 @@ from .asserted import UnequalValues
 from .contract import functions_of
 from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
 from .lookups import Lookups, lookups_of, records_of
-from .model import Finding, Report, ReportedFake, ReportRow, Touched
+from .marks import marks_of_rows
+from .model import Finding, Marks, Report, ReportedFake, ReportRow
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
-from .touched import touched
 from .uses import Use, uses_of
 from .values import Mask
 
@@ -54,7 +54,7 @@ def report_of(
         findings = find(test_data)
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
-    statement, marks, uses = None, Touched(), list[Use]()
+    statement, marks, uses = None, Marks(), list[Use]()
     with report_hook_failure("what the rows accessed cannot be shown", failures.append):
         uses = uses_of(every, lookups, failures)
         if raised is not None:
@@ -62,7 +62,7 @@ def report_of(
         elif read is not None:
             statement = read_by_other_process(test_data, every, uses, read)
         lines = lines_of_test(places_of_rows(records_of(cloud), every))
-        marks = touched(every, uses, statement, lines)
+        marks = marks_of_rows(every, uses, statement, lines)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups)
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
@@ -93,7 +93,7 @@ def report_of(
         log=mask.text(log),
         lookups=lookups,
         statement=statement,
-        touched=marks,
+        marks=marks,
         listed=selected(every, marks, evidence),
     )
 

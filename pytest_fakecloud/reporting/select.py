@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from .model import ReportRow, Touched
+from .model import Marks, ReportRow
 
 MOST = 60
 """Maximum number of rows of the application's own that are all listed."""
@@ -24,7 +24,7 @@ that says how many are left out.
 
 
 def selected(
-    rows: Sequence[ReportRow], touched: Touched, evidence: Collection[int] = ()
+    rows: Sequence[ReportRow], marks: Marks, evidence: Collection[int] = ()
 ) -> frozenset[int]:
     """Return the numbers of the rows to list, in any run with the ``evidence`` of findings.
 
@@ -34,17 +34,17 @@ def selected(
     own = [row.number for row in rows if not row.library and not row.follows]
     of_libraries = [
         row.number for row in rows
-        if row.library and (not row.ok or row.faults or row.number in touched.direct)
+        if row.library and (not row.ok or row.faults or row.number in marks.touched)
     ]  # fmt: skip
     listed = {*evidence, *of_libraries}
     if len(own) <= MOST:
         listed.update(own)
     else:
         # Without a touched row, nothing tells the rows apart that were not refused.
-        listed.update(own[-LAST:] if touched.direct else own[-MOST:])
-        listed.update(_newest(own, touched.refused, _REFUSED))
-        listed.update(_newest(own, touched.direct, _OF_KIND))
-        listed.update(_newest(own, touched.linked, _OF_KIND))
+        listed.update(own[-LAST:] if marks.touched else own[-MOST:])
+        listed.update(_newest(own, marks.refused, _REFUSED))
+        listed.update(_newest(own, marks.touched, _OF_KIND))
+        listed.update(_newest(own, marks.linked, _OF_KIND))
         listed.update([*_short_gaps(own, listed)])
     return frozenset(_with_causes(rows, listed))
 

@@ -120,15 +120,15 @@ class _Head(NamedTuple):
 
 
 class _Writer:
-    """Writes one report; ``_marks`` are the findings that each row decided, counted from 1."""
+    """Writes one report; ``_finding_numbers`` are the findings that each row decided, counted from 1."""
 
     def __init__(self, report: Report, width: int) -> None:
         self._report, self._lookups, self._width = report, report.lookups, width
         shown = {row.number for row in report.rows}
-        self._marks: dict[int, list[int]] = {}
-        for mark, finding in enumerate(report.findings, 1):
+        self._finding_numbers: dict[int, list[int]] = {}
+        for finding_number, finding in enumerate(report.findings, 1):
             for number in [number for number in finding.rows if number in shown][:1]:
-                self._marks.setdefault(number, []).append(mark)
+                self._finding_numbers.setdefault(number, []).append(finding_number)
         self._shown_rows = ""
         self._shown_texts: set[str] = set()
         self._scripts: list[ScriptSource] = []
@@ -214,10 +214,12 @@ class _Writer:
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
     ) -> Iterator[list[TextLine]]:
         """Yield the lines of each finding; the rows of ``marked`` findings have their numbers."""
-        numbered = {mark for marks in self._marks.values() for mark in marks} if marked else ()
-        for mark, finding in enumerate(findings, 1):
-            number = f"[{mark}] " if mark in numbered else ""
-            text = f"{'-' if mark > 1 else title} {number}{sentence(finding, self._lookups)}"
+        numbered = (
+            {number for own in self._finding_numbers.values() for number in own} if marked else ()
+        )
+        for number, finding in enumerate(findings, 1):
+            shown = f"[{number}] " if number in numbered else ""
+            text = f"{'-' if number > 1 else title} {shown}{sentence(finding, self._lookups)}"
             yield [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
@@ -225,8 +227,10 @@ class _Writer:
         every = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
         held_back: list[tuple[int, list[str]]] = []
-        lines = list(without_unlisted(folded(merged(every, self._marks)), self._report.listed))
-        lines = alike(lines, {*self._marks, *self._report.touched.read})
+        lines = list(
+            without_unlisted(folded(merged(every, self._finding_numbers)), self._report.listed)
+        )
+        lines = alike(lines, {*self._finding_numbers, *self._report.marks.writers})
         head: _Head | None = None
         for line, nests in zip(lines, _have_nested(lines), strict=True):
             words = Summary("") if isinstance(line, str) else self._described(line)
@@ -263,17 +267,17 @@ class _Writer:
             yield from map(TextLine, note)
 
     def _is_marked(self, rows: Sequence[ReportRow]) -> bool:
-        touched = self._report.touched
-        return any(row.number in touched.direct or self._marks.get(row.number) for row in rows)
+        touched = self._report.marks.touched
+        return any(row.number in touched or self._finding_numbers.get(row.number) for row in rows)
 
     def _gutter(self, rows: Sequence[ReportRow]) -> str:
         if not self._has_gutter:
             return ""
-        touched = self._report.touched
-        if any(row.number in touched.direct & touched.refused for row in rows):
+        marks = self._report.marks
+        if any(row.number in marks.touched & marks.refused for row in rows):
             return _GUTTER["refused"]
-        marks = {mark for row in rows for mark in touched.marks_of(row.number)}
-        return next((text for mark, text in _GUTTER.items() if mark in marks), "  ")
+        own = {mark for row in rows for mark in marks.of(row.number)}
+        return next((text for mark, text in _GUTTER.items() if mark in own), "  ")
 
     def _head(self, line: FoldedRow, words: Summary, nests: bool) -> _Head | None:
         """Return the line of a call that needs no other lines; None for any other row."""
@@ -322,7 +326,7 @@ class _Writer:
         if len(self._callers[places[0]]) > 1:
             places += [replace(place, callers=()) for place in row.where.callers[:1]]
         texts = [source_of(place) for place in places if not self._is_of_test(place)]
-        if row.number in self._report.touched.refused:
+        if row.number in self._report.marks.refused:
             around = [*places, *row.where.callers]
             handlers = (handler_text(place) for place in around if not self._is_of_test(place))
             texts += [text for text in handlers if text][:1]
@@ -376,13 +380,17 @@ class _Writer:
 
     def _read(self, line: FoldedRow) -> str:
         return (
-            " <== read" if any(row.number in self._report.touched.read for row in line.rows) else ""
+            " <== read"
+            if any(row.number in self._report.marks.writers for row in line.rows)
+            else ""
         )
 
     def _numbers(self, line: FoldedRow) -> str:
         """Return the numbers of the findings that a row decided."""
-        marks = [mark for row in line.rows for mark in self._marks.get(row.number, ())]
-        return "".join(f" [{mark}]" for mark in marks)
+        numbers = [
+            number for row in line.rows for number in self._finding_numbers.get(row.number, ())
+        ]
+        return "".join(f" [{number}]" for number in numbers)
 
     def _described(self, line: FoldedRow) -> Summary:
         """Return the description of a line's row, with the effects of events that it caused."""

@@ -230,7 +230,7 @@ def headline(report: Report) -> str:
 
 def last_write(report: Report) -> str:
     """Return the last row that wrote what a failing statement read; empty if none did."""
-    read = [row for row in report.rows if row.number in report.touched.read]
+    read = [row for row in report.rows if row.number in report.marks.writers]
     return "".join(f"last written by {_in_short(row, report.lookups)}" for row in read[-1:])
 
 

@@ -59,7 +59,7 @@ def test_an_error_in_a_service_is_reported(
     [failure] = report.failures
     assert failure.startswith("what a row of kv_server accessed cannot be shown: ")
     assert error.__name__ in failure
-    assert report.touched.direct == {row.number for row in report.rows if row.peer == "broker"}
+    assert report.marks.touched == {row.number for row in report.rows if row.peer == "broker"}
     _, shown = report_of_broken(cloud, monkeypatch, SERVICE["words"], error)
     assert 'POST / ["GET","a"] <-- 200 {"result":null}\n' in shown
     assert f"cannot be described: {error.__name__}" in shown

@@ -121,8 +121,8 @@ def test_a_key_that_was_not_declared_is_touched(cloud: Cloud, kv: KVServer, clie
     client.set("stock:tea", 1)
     client.eval(TAKE, keys=["buyers"], args=["tea", "ada"])
     report = failed(cloud, kv, "stock:tea")
-    assert {last_row(report)} == report.touched.read < report.touched.direct
-    assert not report.touched.refused
+    assert {last_row(report)} == report.marks.writers < report.marks.touched
+    assert not report.marks.refused
     assert lines(report)[-1] == [
         'executed GET stock:tea <-- "1"', "SET stock:tea 0 <-- OK", "SADD buyers ada <-- 1"
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def test_a_key_that_was_only_declared_is_not_touched(
     client.set("a", 1)
     client.eval("if ARGV[1] == '1' then redis.call('SET', KEYS[1], 2) end", keys=["a"], args=["2"])
     report = failed(cloud, kv, "a")
-    assert report.touched.direct == report.touched.read == {report.rows[0].number}
+    assert report.marks.touched == report.marks.writers == {report.rows[0].number}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_script_is_refused_if_a_write_of_it_was(
     client.set("a", "text")
     client.eval(script)
     report = failed(cloud, kv, "a")
-    assert (last_row(report) in report.touched.refused) is is_refused
+    assert (last_row(report) in report.marks.refused) is is_refused
 
 
 def test_a_ttl_that_a_script_removed(cloud: Cloud, kv: KVServer, client: Redis) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_fakecloud.reporting.model import ReportRow, Touched
+from pytest_fakecloud.reporting.model import Marks, ReportRow
 from pytest_fakecloud.reporting.select import LAST, MOST, selected
 
-NOTHING = Touched()
+NOTHING = Marks()
 
 
 def row(number: int, **fields: Any) -> ReportRow:
@@ -23,37 +23,37 @@ def numbers(*kept: int, of: int, last: int = LAST) -> set[int]:
 
 
 def test_a_run_of_sixty_rows_is_listed_whole() -> None:
-    assert selected(run(MOST), Touched(frozenset({1}))) == set(range(1, MOST + 1))
+    assert selected(run(MOST), Marks(frozenset({1}))) == set(range(1, MOST + 1))
 
 
 def test_a_longer_run_has_the_three_kinds_and_the_last_rows() -> None:
-    marks = Touched(frozenset({10}), frozenset({20}), frozenset({30}))
+    marks = Marks(frozenset({10}), frozenset({20}), frozenset({30}))
     assert selected(run(100), marks) == numbers(10, 20, 30, of=100)
 
 
 def test_a_longer_run_without_touched_rows_has_more_of_the_last_ones() -> None:
-    assert selected(run(100), Touched(refused=frozenset({9}))) == numbers(9, of=100, last=MOST)
+    assert selected(run(100), Marks(refused=frozenset({9}))) == numbers(9, of=100, last=MOST)
 
 
 def test_refused_rows_are_all_listed_and_of_the_other_kinds_the_newest() -> None:
     every = frozenset(range(51, 151))
-    assert selected(run(400), Touched(frozenset({60}), refused=every)) == numbers(*every, of=400)
+    assert selected(run(400), Marks(frozenset({60}), refused=every)) == numbers(*every, of=400)
     kept = numbers(*range(91, 151), of=400)
-    assert selected(run(400), Touched(every)) == kept
-    assert selected(run(400), Touched(frozenset({400}), every)) == kept
+    assert selected(run(400), Marks(every)) == kept
+    assert selected(run(400), Marks(frozenset({400}), every)) == kept
 
 
 def test_a_test_that_never_stops_does_not_fill_the_terminal() -> None:
     every = frozenset(range(1, 1_001))
-    assert len(selected(run(1_000), Touched(frozenset({1}), refused=every))) == 101
+    assert len(selected(run(1_000), Marks(frozenset({1}), refused=every))) == 101
 
 
 def test_the_evidence_of_findings_is_listed() -> None:
-    assert selected(run(100), Touched(frozenset({5})), [42]) == numbers(5, 42, of=100)
+    assert selected(run(100), Marks(frozenset({5})), [42]) == numbers(5, 42, of=100)
 
 
 def test_short_gaps_are_listed() -> None:
-    marks = Touched(frozenset({10, 14, 19}))
+    marks = Marks(frozenset({10, 14, 19}))
     assert selected(run(100), marks) == numbers(10, 11, 12, 13, 14, 19, of=100)
 
 
@@ -62,11 +62,11 @@ def test_rows_around_a_listed_row_and_events_of_listed_calls_are_listed() -> Non
     rows[39] = row(40, cause=30)
     rows[29] = row(30, cause=20)
     rows[40] = row(41, follows=40)
-    assert selected(rows, Touched(frozenset({40}))) == numbers(20, 30, 40, 41, of=100)
+    assert selected(rows, Marks(frozenset({40}))) == numbers(20, 30, 40, 41, of=100)
 
 
 def test_calls_of_a_library_are_not_the_applications_own() -> None:
     rows = [*run(MOST), *(row(number, library="rq") for number in range(101, 201))]
     rows[70] = row(171, library="rq", ok=False)
     assert selected(rows, NOTHING) == {*range(1, MOST + 1), 171}
-    assert selected(rows, Touched(frozenset({180}))) == {*range(1, MOST + 1), 171, 180}
+    assert selected(rows, Marks(frozenset({180}))) == {*range(1, MOST + 1), 171, 180}

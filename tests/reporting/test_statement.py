@@ -69,7 +69,7 @@ def names(cloud: Cloud, fail: Callable[[], None]) -> list[str]:
 def read(result: Report) -> list[str]:
     """Return the rows whose values the failing statement read."""
     return [describe(row, result.lookups).what for row in result.rows
-            if row.number in result.touched.read]  # fmt: skip
+            if row.number in result.marks.writers]  # fmt: skip
 
 
 # -- looks and calls -------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_deliveries_to_a_handler_that_changes_what_is_compared(
     assert result.statement.by == (by,)
     assert [sought.subject.name for sought in result.statement.sought] == ids
     delivered = [row.delivery.data["message_id"] for row in result.rows
-                 if row.delivery is not None and row.number in result.touched.direct]  # fmt: skip
+                 if row.delivery is not None and row.number in result.marks.touched]  # fmt: skip
     assert delivered == ids
 
 
@@ -487,7 +487,7 @@ def test_the_last_effective_write_was_read(cloud: Cloud, kv: KVServer, client: R
 
     result = report(cloud, fail)
     assert read(result) == ['SET a "value of a"']
-    refused = [row.operation for row in result.rows if row.number in result.touched.refused]
+    refused = [row.operation for row in result.rows if row.number in result.marks.refused]
     assert refused == ["LPUSH", "SET", "APPEND"]
 
 
@@ -544,7 +544,7 @@ def test_of_a_namespace_only_the_vectors_that_a_query_returned_were_read(cloud: 
 
     result = report(cloud, fail)
     assert read(result) == ["upsert tea"]
-    assert len(result.touched.direct) == 3
+    assert len(result.marks.touched) == 3
 
 
 def test_data_that_nothing_wrote_before_it_was_read(
@@ -651,7 +651,7 @@ def test_the_handler_around_a_helper_in_a_loop(
         assert kv.value("a") == "1"
 
     result = report(cloud, fail)
-    [refused] = [row for row in result.rows if row.number in result.touched.refused and row.where]
+    [refused] = [row for row in result.rows if row.number in result.marks.refused and row.where]
     assert refused.where is not None
     handlers = [
         handler_at(place.file, place.line) for place in (refused.where, *refused.where.callers)

@@ -57,7 +57,7 @@ def data(cloud: Cloud, *read: object) -> list[str]:
 def written_values(result: Report) -> list[str]:
     """Return the rows that wrote the values which were read."""
     return [describe(row, result.lookups).what for row in result.rows
-            if row.number in result.touched.read]  # fmt: skip
+            if row.number in result.marks.writers]  # fmt: skip
 
 
 @pytest.mark.parametrize(

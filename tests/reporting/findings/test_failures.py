@@ -16,11 +16,11 @@ from pytest_fakecloud.reporting.findings import concerning
 from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
+    Marks,
     ReadByStatement,
     ReportRow,
     ReportSubject,
     Sought,
-    Touched,
 )
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.uses import Use
@@ -195,7 +195,7 @@ def test_findings_that_a_touched_row_decided_come_first() -> None:
     rows = [ReportRow(number, 0, "call", "client", "kv", "") for number in (3, 4)]
     rows += [ReportRow(number, 0, "request", "client", "app", "POST /x") for number in (10, 20)]
     rows += [ReportRow(21, 0, "call", "client", "kv", "", cause=20)]
-    marks = Touched(direct=frozenset({3}), linked=frozenset({4, 10}))
+    marks = Marks(touched=frozenset({3}), linked=frozenset({4, 10}))
     uses = [Use(4, rows[1], DataAccess(subjects["c"], True)),
             Use(21, rows[4], DataAccess(subjects["d"], False))]  # fmt: skip
 

@@ -9,18 +9,18 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
     DataAccess,
     Kind,
+    Marks,
     ReadByStatement,
     ReportRow,
     ReportSubject,
     Sought,
-    Touched,
 )
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.touched import touched
 from pytest_fakecloud.reporting.uses import Use
 
 
@@ -51,12 +51,12 @@ class Scene:
             self.lines[number] = line
         return number
 
-    def marks(self, *sought: str, **fields: Any) -> Touched:
+    def marks(self, *sought: str, **fields: Any) -> Marks:
         every = tuple(Sought(subject(name), part) for name, _, part in
                       (text.partition(" ") for text in sought))  # fmt: skip
         until = dict.fromkeys(every, fields.pop("until", 1_000))
         found = ReadByStatement("called", every, until=until, **fields)
-        return touched(self.rows, self.uses, found, self.lines)
+        return marks_of_rows(self.rows, self.uses, found, self.lines)
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def test_rows_that_accessed_what_was_read_are_touched(scene: Scene) -> None:
     scene.add("w key:b")
     asked = scene.add()
     marks = scene.marks("key:a", rows=(asked,))
-    assert marks.direct == own | {asked}
+    assert marks.touched == own | {asked}
     assert (marks.linked, marks.refused) == (set(), set())
 
 
 def test_a_field_is_not_another_field(scene: Scene) -> None:
     own = {scene.add("w key:h f"), scene.add("w key:h")}
     scene.add("w key:h g")
-    assert scene.marks("key:h f").direct == own
+    assert scene.marks("key:h f").touched == own
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_rows_with_the_id_of_a_linked_row_are_linked(scene: Scene, first: str, s
     last = scene.add("r message:n")
     scene.add("w message:other", "w topic:t t-0@2", "w namespace:n u")
     marks = scene.marks("key:a")
-    assert marks.direct == {direct}
+    assert marks.touched == {direct}
     assert marks.linked == {near, far, further, last}
 
 
 def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> None:
     named = scene.add(subjects=(ReportSubject("message", "m", "other"),))
     direct = scene.add("r key:a", "w message:m")
-    assert scene.marks("key:a") == Touched(frozenset({direct}), frozenset({named}))
+    assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({named}))
 
 
 @pytest.mark.parametrize("kind", ["attempt", "request"])
@@ -113,7 +113,7 @@ def test_the_delivery_or_request_around_a_row_and_all_that_it_did(scene: Scene, 
     inner = scene.add("r key:c", cause=other)
     scene.add("w key:d", cause=outer)
     marks = scene.marks("key:a")
-    assert marks.direct == {direct}
+    assert marks.touched == {direct}
     assert marks.linked == {outer, around, other, inner}
 
 
@@ -121,7 +121,7 @@ def test_all_calls_of_one_line_of_the_test(scene: Scene) -> None:
     first, direct = scene.add("r key:b", line="x"), scene.add("r key:a", line="x")
     scene.add("r key:c", line="y")
     scene.add("r key:c")
-    assert scene.marks("key:a") == Touched(frozenset({direct}), frozenset({first}))
+    assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({first}))
 
 
 def test_keys_that_the_activity_of_a_touched_row_accessed(scene: Scene) -> None:
@@ -134,7 +134,7 @@ def test_keys_that_the_activity_of_a_touched_row_accessed(scene: Scene) -> None:
     scene.add("w key:y", cause=reader)  # A reader of the cache changed nothing.
     scene.add("r key:x")  # The key of a row that is only linked.
     marks = scene.marks("key:a")
-    assert marks.direct == {direct}
+    assert marks.touched == {direct}
     assert marks.linked == {around, cached, writer, wrote, beside, reader, has_read}
 
 
@@ -144,7 +144,7 @@ def test_an_event_has_the_marks_of_its_call(scene: Scene) -> None:
     linked = scene.add(line="x")
     other = scene.add(kind="event", follows=linked)
     marks = scene.marks("group:g")
-    assert (marks.direct, marks.linked) == ({direct, event}, {linked, other})
+    assert (marks.touched, marks.linked) == ({direct, event}, {linked, other})
 
 
 def test_refused_rows(scene: Scene) -> None:
@@ -153,7 +153,7 @@ def test_refused_rows(scene: Scene) -> None:
     faulty = scene.add(faults=(AppliedFault("delay", "delay 1 s"),))
     nothing = scene.add("r key:a", "W key:b")
     assert scene.marks("key:a").refused == {failed, faulty, nothing}
-    assert touched(scene.rows, scene.uses, None, {}) == Touched(
+    assert marks_of_rows(scene.rows, scene.uses, None, {}) == Marks(
         refused=frozenset({failed, faulty, nothing})
     )
 
@@ -164,17 +164,17 @@ def test_the_last_write_before_the_read_was_read(scene: Scene) -> None:
     scene.add("W key:a")
     until = len(scene.rows)
     scene.add("w key:a")
-    assert scene.marks("key:a", until=until).read == {last}
-    assert scene.marks("key:a", until=until, is_read=False).read == set()
+    assert scene.marks("key:a", until=until).writers == {last}
+    assert scene.marks("key:a", until=until, is_read=False).writers == set()
 
 
 def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
     first, second = scene.add("w key:h f"), scene.add("w key:h g")
-    assert scene.marks("key:h").read == {first, second}
+    assert scene.marks("key:h").writers == {first, second}
     whole = scene.add("w key:h")
-    assert scene.marks("key:h").read == {whole}
+    assert scene.marks("key:h").writers == {whole}
     flushed = scene.add("w key:*")
-    assert scene.marks("key:h").read == {flushed}
+    assert scene.marks("key:h").writers == {flushed}
 
 
 # -- answers that say that nothing happened ---------------------------------------------------------
@@ -212,7 +212,7 @@ def test_commands_of_streams_that_returned_no_entry_are_refused(
     else:
         with redis.Redis.from_url(kv.database_url, protocol=protocol) as connection:
             connection.execute_command(*words, parse_justid="JUSTID" in words)
-    assert bool(report_of(cloud).touched.refused) is is_refused
+    assert bool(report_of(cloud).marks.refused) is is_refused
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_commands_that_did_nothing_are_refused(cloud: Cloud, line: str, is_refus
             client.execute(words)
     else:
         client.execute(words)
-    assert bool(report_of(cloud).touched.refused) is is_refused
+    assert bool(report_of(cloud).marks.refused) is is_refused
 
 
 def cancels_twice(cloud: Cloud) -> None:
@@ -297,7 +297,7 @@ def test_the_second_request_of_each_service_did_nothing(
     use(cloud)
     report = report_of(cloud)
     calls = [row.number for row in report.rows if row.kind == "call"]
-    assert report.touched.refused == {calls[-1]}
+    assert report.marks.refused == {calls[-1]}
 
 
 def test_requests_about_a_message_access_this_message(cloud: Cloud) -> None:
@@ -315,6 +315,6 @@ def test_requests_about_a_message_access_this_message(cloud: Cloud) -> None:
     with pytest.raises(AssertionError) as failed:
         fail()
     report = report_of(cloud, raised=failed.value)
-    shown = [row.operation for row in report.rows if row.number in report.touched.direct]
+    shown = [row.operation for row in report.rows if row.number in report.marks.touched]
     assert shown[:1] == ["publish"]
     assert len(shown) == 3

@@ -1,4 +1,4 @@
-"""The rows that concern what a failing statement read.
+"""The marks of rows: what each has to do with the data that a failing statement read.
 
 A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by the id
 of a message, a record, a workflow run, a vector or a schedule, because the same request, delivery or
@@ -11,31 +11,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-from .model import ReadByStatement, ReportRow, ReportSubject, Touched
+from .model import Marks, ReadByStatement, ReportRow, ReportSubject
 from .uses import Use
 
 
-def touched(
+def marks_of_rows(
     rows: Sequence[ReportRow],
     uses: Sequence[Use],
     statement: ReadByStatement | None,
     lines: Mapping[int, Hashable],
-) -> Touched:
-    """Return the numbers of the rows that concern what a statement read; without a statement, only
-    those that were refused. ``lines`` are the lines of the test that called the application's
-    functions, by the number of the row that these made.
+) -> Marks:
+    """Return the marks of rows for what a statement read; without a statement, only of those that were
+    refused. ``lines`` are the lines of the test that called the application's functions, by the number
+    of the row that these made.
     """
     refused = frozenset(_refused(rows, uses))
     if statement is None:
-        return Touched(refused=refused)
-    direct = {use.row.number for use in uses if statement.covers(use.access)}
-    direct.update(statement.rows)
-    reached = _Links(rows, uses, lines).reached_from(direct)
+        return Marks(refused=refused)
+    touched = {use.row.number for use in uses if statement.covers(use.access)}
+    touched.update(statement.rows)
+    reached = _Links(rows, uses, lines).reached_from(touched)
     effects = [row for row in rows if row.follows]
-    direct.update(row.number for row in effects if row.follows in direct)
+    touched.update(row.number for row in effects if row.follows in touched)
     reached.update(row.number for row in effects if row.follows in reached)
-    read = frozenset(_read(uses, statement))
-    return Touched(frozenset(direct), frozenset(reached - direct), refused, read)
+    writers = frozenset(_writers(uses, statement))
+    return Marks(frozenset(touched), frozenset(reached - touched), refused, writers)
 
 
 def _refused(rows: Iterable[ReportRow], uses: Iterable[Use]) -> Iterator[int]:
@@ -47,7 +47,7 @@ def _refused(rows: Iterable[ReportRow], uses: Iterable[Use]) -> Iterator[int]:
             yield use.row.number
 
 
-def _read(uses: Iterable[Use], statement: ReadByStatement) -> Iterator[int]:
+def _writers(uses: Iterable[Use], statement: ReadByStatement) -> Iterator[int]:
     """Yield the numbers of the last rows that wrote the values which a statement read."""
     last: dict[tuple[ReportSubject, str], int] = {}
     for use in uses if statement.has_value else ():
@@ -107,12 +107,12 @@ class _Links:
             self._by_id[data].add(number)
             self._ids[number].add(data)
 
-    def reached_from(self, direct: Iterable[int]) -> set[int]:
+    def reached_from(self, touched: Iterable[int]) -> set[int]:
         """Return the numbers of the rows that are connected with others, and of these."""
         reached: set[int] = set()
-        direct = list(direct)
-        self._spread(direct, reached)
-        activities = {self._activities[number] for number in direct if number in self._rows}
+        touched = list(touched)
+        self._spread(touched, reached)
+        activities = {self._activities[number] for number in touched if number in self._rows}
         keys = [key for key, accesses in self._by_key.items()
                 if any(self._activities[number] in activities for number, _ in accesses)]  # fmt: skip
         accesses = {access for key in keys for access in self._by_key[key]}
