@@ -60,8 +60,8 @@ class TrialPlan:
     """The schedule and the strategy of one trial, and what the trial records.
 
     ``stacks``: the application's lines that make each call; ``notes``: where disturbances are
-    possible; ``state``: the data that the trial leaves. ``left_out``: the number of the call whose
-    effect on its fake is undone; -1 for none.
+    possible; ``state``: the data that the trial leaves. ``left_out``: the strand and the point of the
+    call whose effect on its fake is undone, if any.
     """
 
     schedule: Schedule
@@ -69,7 +69,7 @@ class TrialPlan:
     stacks: bool = False
     notes: bool = True
     state: bool = False
-    left_out: int = -1
+    left_out: tuple[str, int] | None = None
 
 
 class DueDelivery:

@@ -6,6 +6,7 @@ import itertools
 import queue
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from json import loads
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from upstash_redis import Redis
+from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import (
     Cloud,
@@ -290,6 +292,25 @@ def test_a_key_that_no_run_wrote_is_explained(
 
     result = cloud.explore(lambda: redis.set("stock", "1"), check, kinds="respond", trust=True)
     assert f"no trial wrote a key that the promise read: {hint}" in str(result).splitlines()
+
+
+def test_the_write_that_is_left_out_is_the_one_that_is_named(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    stranger = Redis(kv.url, "no such token", rest_retries=0, allow_telemetry=False)
+
+    def run() -> None:
+        with suppress(UpstashError):
+            stranger.get("a")
+        redis.set("a", "1")
+        redis.set("b", "1")
+
+    def check(history: History) -> None:
+        assert kv.value("a") == "1" or history.errors
+
+    result = cloud.explore(run, check, kinds="respond", trust=True)
+    (unnoticed,) = result.unnoticed
+    assert unnoticed.startswith("SET b 1 ")
 
 
 def test_a_key_that_the_check_empties_is_not_named(

@@ -8,7 +8,7 @@ from ..assertions import may_assert
 from ..clients import functions_of
 from ..result.story import line_text, lookups_of_trial
 from ..schedule import Schedule
-from ..trial import Trial
+from ..trial import Line, Trial
 from ..trust import Trust, names_data
 from .player import Player
 
@@ -34,9 +34,9 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
     )
     missed: list[str] = []
     lookups = lookups_of_trial(undisturbed)
-    writes = [(index, line) for index, line in enumerate(undisturbed.call_lines) if line.writes]
-    for index, line in writes[:MOST_LEFT_OUT]:
-        is_noticed = _notices(player, index, undisturbed)
+    writes = [line for line in undisturbed.call_lines if line.writes]
+    for line in writes[:MOST_LEFT_OUT]:
+        is_noticed = _notices(player, line, undisturbed)
         if is_noticed is None:
             continue
         trust.writes += 1
@@ -65,10 +65,10 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
     return trust
 
 
-def _notices(player: Player, index: int, undisturbed: Trial) -> bool | None:
+def _notices(player: Player, line: Line, undisturbed: Trial) -> bool | None:
     """Return whether the promise breaks without the effect of a call; None if that is unknown."""
     try:
-        trial = player.play(Schedule(), left_out=index)
+        trial = player.play(Schedule(), left_out=(line.strand, line.point))
     except Exception:
         return True  # The promise, or the code, cannot handle the data.
     if "left out" not in trial.flags:

@@ -71,7 +71,7 @@ class Player:
         keep: bool = False,
         stacks: bool = False,
         notes: bool = False,
-        left_out: int = -1,
+        left_out: tuple[str, int] | None = None,
         shows: bool = False,
     ) -> Trial:
         """Reset the fakes, run the programs under a schedule, and check the promise.
@@ -79,8 +79,8 @@ class Player:
         ``notes`` makes the trial record the points at which disturbances are possible, and
         ``stacks`` the lines of the application that make each call. Journal and observers forget
         the trial unless ``keep`` is true; with ``shows``, pytest shows its log, warnings and
-        output until then. ``left_out`` is the number of a call whose effect is undone, in a trial
-        that does not count. A trial that its strategy ends is not checked.
+        output until then. ``left_out`` is a call whose effect is undone, by its strand and
+        point, in a trial that does not count. A trial that its strategy ends is not checked.
         """
         plan = TrialPlan(schedule, strategy, stacks, notes, keep, left_out)
         with self._collected(keep=keep, shows=shows):
@@ -88,7 +88,7 @@ class Player:
             if "redundant" in trial.flags:
                 return trial
             trial = replace(trial, verdict=self._judge(trial, history, plan))
-        if left_out < 0:
+        if left_out is None:
             self._count(trial, plan)
         return trial
 
@@ -116,9 +116,9 @@ class Player:
         applied = plan.schedule if plan.strategy is None else Schedule(trial.fired)
         history.schedule = str(applied)
         is_examined = (
-            self.examines_promise and plan.stacks and plan.left_out < 0 and not trial.fired
+            self.examines_promise and plan.stacks and plan.left_out is None and not trial.fired
         )
-        is_disturbed = bool(trial.fired) or plan.left_out >= 0
+        is_disturbed = bool(trial.fired) or plan.left_out is not None
         with self.world.reads.recorded() if is_examined else contextlib.nullcontext():
             for check in promises.at_end:
                 broken = broken or self._broken_promise(
@@ -130,7 +130,7 @@ class Player:
             for entry in (recorder.entries if plan.stacks else ())
             if isinstance(entry, Call) and entry.number > number
         ]
-        anomalies = self._anomalies(trial) if plan.left_out < 0 else []
+        anomalies = self._anomalies(trial) if plan.left_out is None else []
         reported = [anomaly for anomaly in anomalies if self.is_last or anomaly.name not in LAST]
         if broken is None and reported and not self.tally.has_promise:
             broken = AnomalyError(reported[0])

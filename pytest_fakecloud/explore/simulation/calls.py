@@ -323,7 +323,7 @@ class Calls:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
-            if self._served - 1 == self._state.plan.left_out:
+            if (strand.name, point) == self._state.plan.left_out:
                 return self._serve_without_effect(fake, proceed, line)
             return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
         finally:
