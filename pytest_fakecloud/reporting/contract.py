@@ -27,7 +27,6 @@ Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 CommandExchange: TypeAlias = "tuple[Sequence[str], Any, Sequence[DataAccess]]"
 """A command, its result, and what it accessed."""
-
 Steps: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 """Steps of workflow runs as clients send them, by the ID of a message."""
 
@@ -91,12 +90,12 @@ class ReportFunctions:
     """The functions of the application that received messages, with the ids of these: needed if a fake
     calls functions of the application.
     """
-    attempt_summary: Callable[[ReportRow, ReportRow, Lookups], Summary] | None = None
-    """The words of a delivery attempt, and of the last of equal ones: needed if it delivers."""
-    attempt_name: Callable[[ReportRow, ReportRow, Lookups], str] = lambda row, last, lookups: ""
-    """The name of an attempt that a fake received: needed if it delivers."""
-    exchange_lines: Callable[[Mapping[str, Any], Lookups], Iterable[str]] = _nothing
-    """The body and headers of a failed attempt, given its data: needed if it delivers."""
+    attempt_summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary] | None = (
+        None
+    )
+    """The words of a delivery attempt, and of the last of equal ones, given those of the call if a fake
+    received it: needed if it delivers.
+    """
 
 
 _NONE = ReportFunctions(accesses=_nothing, sought=_nothing, summary=lambda call, lookups: None)

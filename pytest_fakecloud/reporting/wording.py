@@ -81,10 +81,7 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
         return Summary(what, "" if entry.status is None else str(entry.status), note=entry.raised)
     if isinstance(entry, Event):
         if row.kind == "attempt":
-            assert row.delivery is not None
-            summary = functions_of(row.delivery.service).attempt_summary
-            assert summary is not None
-            return summary(row, last, lookups)
+            return _attempt(row, last, lookups)
         if row.kind == "action":
             return Summary(_action(entry, row.words, last.entry, lookups))
         what = functions_of(row.service).event_text(entry, lookups)
@@ -99,16 +96,18 @@ def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
 
 def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups) or _raw(call)
-    what, remarks = summary.what, list(summary.remarks)
-    if row.delivery is not None:
-        delivering = functions_of(row.delivery.service)
-        what = f"{delivering.attempt_name(row, last, lookups)} {what}"
-        # If a fake received the delivery, the fake's own row shows the body.
-        if "answer" in row.delivery.data:
-            remarks += delivering.exchange_lines(row.delivery.data, lookups)
     note = "" if call.violation == "bug" else call.note
-    answer = _answer(call, summary)
-    return Summary(what, answer, summary.below, summary.script, tuple(remarks), note)
+    summary = replace(summary, answer=_answer(call, summary), note=note)
+    return summary if row.delivery is None else _attempt(row, last, lookups, summary)
+
+
+def _attempt(
+    row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None = None
+) -> Summary:
+    assert row.delivery is not None
+    summary = functions_of(row.delivery.service).attempt_summary
+    assert summary is not None
+    return summary(row, last, lookups, received)
 
 
 def _answer(call: Call, summary: Summary) -> str:

@@ -19,7 +19,5 @@ FUNCTIONS = replace(
     unfinished=findings.unfinished,
     steps_of_messages=steps.steps_of_messages,
     attempt_summary=wording.attempt_summary,
-    attempt_name=wording.attempt_name,
-    exchange_lines=wording.exchange_lines,
     sentences=wording.SENTENCES,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...core.calls import Call
@@ -200,10 +201,18 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def attempt_summary(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
+def attempt_summary(
+    row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None
+) -> Summary:
     assert row.delivery is not None
     data = row.delivery.data
-    what = f"{attempt_name(row, last, lookups)} {data.get('method', '')} {data.get('url', '')}"
+    name = _attempt_name(row, last, lookups)
+    if received is not None:
+        # The row shows the body that the fake received.
+        remarks = _exchange_lines(data, lookups) if "answer" in data else ()
+        what = f"{name} {received.what}"
+        return replace(received, what=what, remarks=[*received.remarks, *remarks])
+    what = f"{name} {data.get('method', '')} {data.get('url', '')}"
     status, note, answer = data.get("status"), str(data.get("note") or ""), ""
     if note and status is None:
         answer, note = note, ""
@@ -211,11 +220,11 @@ def attempt_summary(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summar
         outcome = status if status is not None else data.get("error") or "no answer"
         answer = f"{outcome} {_answered(data)}".strip()
     return Summary(
-        " ".join(what.split()), answer, remarks=tuple(exchange_lines(data, lookups)), note=note
+        " ".join(what.split()), answer, remarks=tuple(_exchange_lines(data, lookups)), note=note
     )
 
 
-def attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
+def _attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
     assert row.delivery is not None
     data = row.delivery.data
@@ -259,7 +268,7 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     return f"{text} of {lookups.short(run)}, "
 
 
-def exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
+def _exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
     """Yield the body and headers of a failed attempt, and the exceptions logged during it."""
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
     with_headers = f"with {plural('header', len(headers))} {', '.join(headers)}" if headers else ""
