@@ -24,13 +24,19 @@ __all__ = ["run"]
 TOY = '''
 """A service of two endpoints: it stores notes."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.settings import FakeConfig, setting, text
 from pytest_fakecloud.cloud.fake import Fake, Snapshot
 from pytest_fakecloud.http.app import App, Instruments, Request
 from pytest_fakecloud.http.routing import Route
+from pytest_fakecloud.reporting.calls import has_full_answer, success_of
+from pytest_fakecloud.reporting.contract import ReportFunctions
+from pytest_fakecloud.reporting.lookups import Lookups
+from pytest_fakecloud.reporting.model import DataAccess, ReportRow, ReportSubject, Summary
 
 
 class Notes:
@@ -89,6 +95,21 @@ class Toy(Fake):
         return list(self._engine.notes)
 
 
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
+    if isinstance(call := row.entry, Call):
+        notes = ReportSubject("key", "notes", call.fake)
+        yield DataAccess(notes, writes=True, succeeded=success_of(call))
+
+
+def summary(call: Call, lookups: Lookups) -> Summary:
+    return Summary(f"add {call.request_body.decode()}", "added" if has_full_answer(call) else "")
+
+
+REPORT = ReportFunctions(
+    accesses=accesses, sought=lambda fake, method, arguments: (), summary=summary
+)
+
+
 def view(fake: Toy) -> dict[str, Any]:
     return {"count": len(fake.notes()), "notes": [{"text": note} for note in fake.notes()]}
 '''
@@ -109,7 +130,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     package = f"toys_{tmp_path.name}"
     (tmp_path / f"{package}.py").write_text(TOY)
     monkeypatch.syspath_prepend(str(tmp_path))
-    service = Service("toy", f"{package}:Toy", word="toy", in_process=True, view=f"{package}:view")
+    service = Service(
+        "toy", f"{package}:Toy", word="toy", in_process=True, report=f"{package}:REPORT",
+        view=f"{package}:view",
+    )  # fmt: skip
     monkeypatch.setitem(SERVICES, "toy", service)  # type: ignore[arg-type]
     __import__(package)
     yield package
@@ -189,7 +213,7 @@ def test_marker_strictness_and_report_know_it(
             "*with 1 strict-mode violation",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
-            "*POST /notes*",
+            "> * toy add x <-- added",
         ]
     )
 
