@@ -129,10 +129,7 @@ def row_json(
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
-        "subjects": [
-            {"kind": subject.kind, "name": subject.name, "fake": subject.fake}
-            for subject in row.subjects
-        ],
+        "subjects": [asdict(subject) for subject in row.subjects],
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
         "marks": list(marks.of(row.number)),

@@ -7,21 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cloud.services import imported, named
-from ..core.calls import Arguments, Call, Entry, Event
+from ..core.calls import Action, Arguments, Call, Entry, Event
 
 if TYPE_CHECKING:
     from .findings import ObservedTest
     from .lookups import Lookups
-    from .model import (
-        DataAccess,
-        Finding,
-        ReportRow,
-        ReportSubject,
-        Sentences,
-        Sought,
-        SubjectKind,
-        Summary,
-    )
+    from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
@@ -52,8 +43,8 @@ class ReportFunctions:
     """What a call is about: needed if the page should filter rows by it."""
     subjects_of_event: Callable[[Event], Iterable[ReportSubject]] = _nothing
     """What an event is about: needed if its fake records events."""
-    subjects_of_actions: Sequence[SubjectKind] = ()
-    """The kinds that arguments of methods name: needed if the test acts on them."""
+    subjects_of_action: Callable[[Action], Iterable[ReportSubject]] = _nothing
+    """What an action is about: needed if the arguments of the test's actions name subjects."""
     findings: Sequence[Detector] = ()
     """The detectors: needed if mistakes are possible that no row shows."""
     sentences: Sentences = field(default_factory=dict)

@@ -6,9 +6,7 @@ Rows are data; `wording` describes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -131,11 +129,10 @@ class _Builder:
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
         self._lookups, self._mask = lookups, mask
-        self._fakes = {fake.name: fake for fake in context_of(cloud).fakes}
         self._stacks = records_of(cloud).stacks
         self._places = places_of(records_of(cloud))
         self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
-        self._names.update((fake.url, fake.name) for fake in self._fakes.values())
+        self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
         self._attempts = _attempts_of_calls(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
@@ -215,13 +212,16 @@ class _Builder:
 
     def action_row(self, action: Action) -> ReportRow:
         masked = self._mask.event(action)
-        subjects = _subjects_of_action(action, self._fakes.get(action.fake), self._mask)
+        subjects = [
+            replace(subject, name=self._mask.text(subject.name))
+            for subject in functions_of(action.service).subjects_of_action(action)
+        ]
         details = {name: value for name, value in masked.data.items() if name != "message_id"}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
         return replace(
             _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
-            subjects=tuple(dict.fromkeys(subjects)), where=where and Place(**where),
+            subjects=tuple(subjects), where=where and Place(**where),
             words=tuple(words), same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
 
@@ -358,25 +358,3 @@ def _subjects_of(call: Call) -> Iterator[ReportSubject]:
     message = call.request_headers.get("Upstash-Message-Id")
     if message:
         yield ReportSubject("message", message, call.fake)
-
-
-def _subjects_of_action(action: Action, fake: Any, mask: Mask) -> Iterator[ReportSubject]:
-    """Yield the subjects that the arguments of a method name which the test called."""
-    kinds = functions_of(action.service).subjects_of_actions
-    if action.call is None or fake is None or not kinds:
-        return
-    positional, named = action.call
-    owner, _, name = action.kind.rpartition(".")
-    for kind in kinds:
-        if kind == owner:
-            yield ReportSubject(kind, mask.text(positional[0]), action.fake)
-            return
-    method = getattr(getattr(fake, owner) if owner else fake, name, None)
-    if method is None:
-        return
-    with suppress(TypeError, ValueError):
-        arguments = signature(method).bind(*positional, **named).arguments
-        for kind in kinds:
-            value = arguments.get(kind)
-            if isinstance(value, str):
-                yield ReportSubject(kind, mask.text(value), action.fake)

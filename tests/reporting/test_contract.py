@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from inspect import signature
+from operator import attrgetter
 
 import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.services import SERVICES, Service
 from pytest_fakecloud.reporting.contract import ReportFunctions, functions_of
 from pytest_fakecloud.reporting.model import Report
@@ -78,3 +81,9 @@ def test_an_error_is_expected_of_a_request_that_was_rejected_or_cut(
     report, shown = report_of_broken(cloud, monkeypatch, name, error)
     assert [row.ok for row in report.rows if row.kind == "call"] == [True, False]
     assert (report.failures, "cannot be described" in shown) == ([], False)
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_actions_on_a_broker_have_these_arguments(cloud: Cloud, kind: str) -> None:
+    method = attrgetter(kind)(cloud.broker())
+    assert list(signature(method).parameters)[: len(ARGUMENTS[kind])] == ARGUMENTS[kind]

@@ -74,20 +74,30 @@ def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess
 
 
 def _of_action(action: Action) -> Iterator[DataAccess]:
-    positional, named = action.call or ((), {})
-    arguments = dict(zip(_ARGUMENTS.get(action.kind, ()), positional, strict=False)) | dict(named)
+    arguments = _arguments(action)
     if action.kind == "produce":
         yield DataAccess(ReportSubject("topic", str(arguments.get("topic")), action.fake), True)
     elif action.kind == "commit":
         subject = ReportSubject("group", str(arguments.get("group")), action.fake)
         yield DataAccess(subject, True, f"{arguments.get('topic')}-{arguments.get('partition')}")
     elif action.kind.startswith(("topic.", "group.")):
-        kind: SubjectKind = "topic" if action.kind.startswith("topic.") else "group"
-        yield DataAccess(ReportSubject(kind, str(positional[0]), action.fake), True)
+        yield from (DataAccess(subject, True) for subject in subjects_of_action(action))
 
 
-_ARGUMENTS = {"produce": ("topic", "value"), "commit": ("group", "topic", "partition", "offset")}
-"""The names of the positional arguments of the actions."""
+def _arguments(action: Action) -> dict[str, Any]:
+    """Return the arguments of an action by their names."""
+    positional, named = action.call or ((), {})
+    names = ARGUMENTS.get(action.kind) or [action.kind.partition(".")[0]]
+    return dict(zip(names, positional, strict=False)) | dict(named)
+
+
+ARGUMENTS = {
+    "create_topic": ["topic"], "produce": ["topic"], "commit": ["group", "topic", "partition"],
+    "join": ["group"], "faults.crash": ["group"], "faults.redeliver": ["group"],
+}  # fmt: skip
+"""The names of the first positional arguments of actions on a broker. The first argument of those on a
+topic or a group is its name.
+"""
 
 
 def subjects(call: Call) -> Iterator[ReportSubject]:
@@ -101,6 +111,14 @@ def subjects(call: Call) -> Iterator[ReportSubject]:
 def subjects_of_event(event: Event) -> Iterator[ReportSubject]:
     if event.data.get("group"):
         yield ReportSubject("group", str(event.data["group"]), event.fake)
+
+
+def subjects_of_action(action: Action) -> Iterator[ReportSubject]:
+    arguments = _arguments(action)
+    kinds: tuple[SubjectKind, ...] = ("topic", "group")
+    for kind in kinds:
+        if isinstance(name := arguments.get(kind), str):
+            yield ReportSubject(kind, name, action.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
