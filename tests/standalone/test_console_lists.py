@@ -200,3 +200,13 @@ def test_what_options_name_is_there_beside_a_kept_state(serve: Serve, tmp_path: 
     assert {topic["name"]: topic["records"] for topic in found}["orders"] == 1
     destinations = again.ask("GET", "/fakes/queue/destinations")[1]
     assert [one["url"] for one in destinations] == ["https://app.example"]
+
+
+@pytest.mark.parametrize("name", ["kv_server", "vector_index", "broker", "queue"])
+def test_the_page_of_a_fake_has_the_address_of_its_first_list(
+    page: Any, server: Server, name: str
+) -> None:
+    at(page, f"fake/{name}", ".fake input[type=search]")
+    holds(page, f"location.hash.startsWith('#/fake/{name}/')")
+    page.fill(".fake input[type=search]", "wanted")
+    holds(page, "location.hash.includes('wanted')")

@@ -34,6 +34,8 @@ class FakePage {
 
   async go(route) {
     const name = this.tabs.some((tab) => tab.name === route.parts[2]) ? route.parts[2] : this.tabs[0].name;
+    // The address of a fake alone is that of its first tab, whose list writes its filters into its own address only.
+    if (name !== route.parts[2]) { history.replaceState(null, "", link(["fake", this.fake.name, name], route.query)); dispatchEvent(new HashChangeEvent("hashchange")); return; }
     if (name !== this.current) {
       this.inner?.leave?.();
       this.current = name;
