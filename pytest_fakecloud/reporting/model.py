@@ -169,7 +169,8 @@ class Finding:
     """A fact about what happened that may explain the failure.
 
     ``kind`` determines its sentence, ``rows`` are the numbers of the rows it is about, the most
-    important one first, ``values`` are the JSON values in its sentence.
+    important one first (until ``report_of()`` replaces them, those of their entries in the journal),
+    ``values`` are the JSON values in its sentence.
     """
 
     kind: str
@@ -358,8 +359,9 @@ class ScriptSource(NamedTuple):
 class Summary:
     """The description of a row.
 
-    ``what`` describes the request or event, ``answer`` the response. ``below`` are lines of
-    explanation, ``remarks`` are short explanations that may share a line.
+    ``what`` describes the request or event, ``answer`` a response without error; the row of an error
+    shows that instead. ``below`` are lines of explanation, ``remarks`` are short explanations that may
+    share a line.
     """
 
     what: str

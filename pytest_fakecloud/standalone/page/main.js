@@ -136,7 +136,7 @@ function askForToken() {
 }
 
 // -- keys --
-const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to a page, by its first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
+const SHORTCUTS = {"/": "search, or the command box; all fakes on a page without", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to a page, by its first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
   "n p": "next or previous problem in Activity", "← →": "cause or first effect of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command or a key in the command box", "Shift Enter": "add a line in the command box"};
 function showShortcuts() {
   opened("keys", {}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
@@ -154,7 +154,7 @@ addEventListener("keydown", (event) => {
     if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); return; }
   }
   if (event.key === "g") going = Date.now();
-  else if (event.key === "/") { const search = document.querySelector("main input[type=search]") ?? $("command"); if (search) { event.preventDefault(); search.focus(); } }
+  else if (event.key === "/") { const search = document.querySelector("main input[type=search]") ?? $("command"); event.preventDefault(); if (search) search.focus(); else go(link(["find"])); }
   else if (event.key === "?") showShortcuts();
 });
 

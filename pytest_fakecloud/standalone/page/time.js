@@ -64,7 +64,7 @@ export function snapshotsPage(state) {
 function differences({count: many, sums, changes, not_compared: missing}) {
   const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
-  return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
+  return [el("p", {role: "status"}, many ? `${told.join(" · ")}.${gone.length ? " Removed items may have expired." : ""}` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
     missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, ({fake, section, item}) => own(KINDS, section) && link(["fake", fake, section, item])) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= 20) : null];
 }
 
