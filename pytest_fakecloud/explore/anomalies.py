@@ -30,6 +30,11 @@ def _description(*accesses: Access) -> str:
     return ", then ".join(f"{access.client}: {access.summary}" for access in accesses)
 
 
+def _not_serializable(evidence: Evidence) -> Findings:
+    if evidence.serial is not None:
+        yield from evidence.serial.differences(evidence.trial)
+
+
 # -- locks -----------------------------------------------------------------------------------------
 
 
@@ -213,10 +218,7 @@ def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
 
 
 PATTERNS: dict[str, tuple[Callable[[Evidence], Findings], str]] = {
-    "not serializable": (
-        lambda evidence: evidence.serial.differences(evidence.trial),
-        "no rule connects what the clients leave",
-    ),
+    "not serializable": (_not_serializable, "no rule connects what the clients leave"),
     "foreign release": (_foreign_release, "the holder does not rely on the lock"),
     "expired lock": (_expired_lock, "the late write repeats one that another holder made"),
     "early commit": (partial(_early_end, of_delivery=False), "the effect may be lost"),

@@ -38,7 +38,7 @@ class Evidence:
     """
 
     def __init__(
-        self, trial: Trial, usual: Evidence | None, workers: frozenset[str], serial: Serial
+        self, trial: Trial, usual: Evidence | None, workers: frozenset[str], serial: Serial | None
     ) -> None:
         self.trial = trial
         self.usual = self if usual is None else usual
@@ -47,7 +47,7 @@ class Evidence:
         self.workers = workers
         """The names of the clients that start again when they fail."""
         self.serial = serial
-        """The trials in which each client runs in one piece."""
+        """The trials in which each client runs in one piece; None if there are none."""
         self.commands = [access for access in trial.effects.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""

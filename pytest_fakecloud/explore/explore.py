@@ -245,8 +245,12 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     tally = player.tally
     tally.only_schedule = schedule
     player.is_last = True
+    # Nothing else runs for a promise, nor after the trial whose calls are kept.
+    player.compares_orders = not tally.has_promise
     if not tally.has_promise and [*schedule]:
         player.play(Schedule())  # with which patterns compare the trial
+        player.play(schedule)
+        tally.coverage.kinds.clear()
     trial = player.play(schedule, keep=True, stacks=True)
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:

@@ -24,7 +24,7 @@ from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
 from pytest_fakecloud.explore.simulation.turns import Threads
-from pytest_fakecloud.explore.trial import Place, Program, Step, Trial, TrialPlan
+from pytest_fakecloud.explore.trial import Pieces, Place, Program, Step, Trial, TrialPlan
 
 from ..budget import cases
 from .conftest import expects
@@ -38,6 +38,7 @@ class Everything:
     """A strategy that runs every interleaving, for comparison with the reduction."""
 
     records = True
+    pieces: Pieces = ""
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.moves_time = moves_time
@@ -79,6 +80,7 @@ class Reduced:
     """A strategy that runs each distinct interleaving once."""
 
     records = True
+    pieces: Pieces = ""
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.tree = Interleavings(Branch(late=late, moves_time=moves_time))

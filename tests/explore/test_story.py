@@ -614,7 +614,7 @@ def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(
     result = apart(pytester)
     result.assert_outcomes(failed=2)
     output = result.stdout.str()
-    assert "anomaly: not serializable (views): views is 2" in output
+    assert "anomaly: not serializable (views): views is 8" in output
     assert "the promise was broken" in output, "the assertion of the application is its promise"
     assert 'GET views → "7" (shop.py:2)' in output
     assert "http.py" not in output

@@ -44,6 +44,8 @@ class Player:
     """
     is_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+    compares_orders: bool = True
+    """Whether to play trials in one piece, with which those of other orders are compared."""
     examines_promise: bool = False
     """Whether to record what the promise reads in undisturbed trials."""
     tally: Tally = field(default_factory=Tally)
@@ -141,7 +143,8 @@ class Player:
         disturbances.
         """
         workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
-        evidence = Evidence(trial, self.usual, workers, self._serial)
+        serial = self._serial if self.compares_orders else None
+        evidence = Evidence(trial, self.usual, workers, serial)
         self.usual = evidence.usual
         if self.usual.trial.fired:
             return []
@@ -152,11 +155,15 @@ class Player:
         programs = [program for program in self.subject.programs if program.name not in absent]
         subject = replace(self.subject, programs=programs, promises=Promises(None))
         plan = TrialPlan(Schedule(), strategy, notes=False)
+        # What looks for the cause of a failure reads the data that the judged trial has left.
+        left = self.world.cloud.snapshot()
         with self._collected(keep=False, shows=False):
             try:
                 return self.world.play(subject, plan, self.setup)[0]
             except ContractError:
                 return None
+            finally:
+                self.world.cloud.restore(left)
 
     def _count(self, trial: Trial, plan: TrialPlan) -> None:
         """Add a trial to the tally, and remember what its schedule led to."""

@@ -5,18 +5,15 @@ They have no promises, because exploration names the anomaly without one.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import redis as redispy
 from upstash_redis import Redis
 
-from pytest_fakecloud import Broker, Cloud, DeliveredRequest
+from pytest_fakecloud import Cloud, DeliveredRequest
 
 from . import Make, Scenario
 from .queues import HOOK, parts
@@ -174,36 +171,6 @@ def announced_twice(cloud: Cloud, corrected: bool) -> Scenario:
             qstash.message.publish_json(url=HOOK, body={"news": "open"})
 
     return Scenario({"one": announce, "two": announce}, lambda: None)
-
-
-def produced_again(cloud: Cloud, corrected: bool) -> Scenario:
-    """A terminal produces a top-up again after an error; corrected, the top-up has an ID."""
-    http = cloud.broker(topics={"top-ups": 1}).client()
-    top_up = {"card": "ann", "cents": 500, **({"id": "A-1"} if corrected else {})}
-
-    def send() -> None:
-        for _ in range(2):
-            with suppress(httpx.HTTPError):
-                body = {"key": "ann", "value": json.dumps(top_up)}
-                http.post("/produce/top-ups", json=body).raise_for_status()
-                return
-
-    return Scenario({"terminal": send}, lambda: None)
-
-
-def produced_for_a_store(cloud: Cloud) -> Scenario:
-    """A consumer stores what a record says, so a second one changes nothing."""
-    scenario, kv = produced_again(cloud, False), cloud.kv_server()
-    (broker,) = (fake for fake in cloud.fakes() if isinstance(fake, Broker))
-    redis, http = Redis(kv.url, kv.token, rest_retries=0), broker.client()
-    http.headers["Kafka-Auto-Offset-Reset"] = "earliest"
-
-    def store() -> None:
-        while records := http.get("/consume/group/one/top-ups").raise_for_status().json():
-            for record in records:
-                redis.set("last", record["value"])
-
-    return Scenario(scenario.run, lambda: None, workers={"clerk": store})
 
 
 def retagged(cloud: Cloud, corrected: bool) -> Scenario:
