@@ -14,7 +14,7 @@ import redis
 from ..clients.node import need
 from ..clients.test_other_languages import GO_SETTINGS, build_go, files, node_folder, run, written
 from ..harness import wait_until
-from .conftest import Server
+from .conftest import Server, fetch
 from .test_console import CHROMIUM, at, browser, fake, page, sent, window
 from .test_console_work import kv
 
@@ -27,8 +27,12 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 WRITE = """async ([language, row]) => {
     const {WRITERS, nameOf, testOf} = await import("/console/tests.js");
+    const {whyNoTest} = await import("/console/sending.js");
     const {ask} = await import("/console/api.js");
     const {fakes} = await ask("GET", "/state");
+    const fake = fakes.find(({name}) => name === (row.kind === "attempt" ? row.fake : row.peer));
+    const why = whyNoTest(fake, row);
+    if (why) return why;
     return WRITERS[language](await testOf(row, fakes), `${nameOf(row)}_${row.number}`);
 }"""
 
@@ -63,22 +67,123 @@ def rows(server: Server) -> list[Any]:
         server.ask("POST", "/fakes/queue/destinations", {"url": url, "answer": code})
         sent(server, "queue", f"/v2/publish/{url}", "hello", Upstash_Retries="0", X_Trace="7")
     server.ask("POST", "/fakes/queue/requests", {"method": "GET", "target": "/v2/messages/none"})
+    published = {"destination": "https://app.example/200", "body": "hello"}
+    sent(server, "queue", "/v2/batch", [published])
+    sent(server, "queue", "/v2/enqueue/ordered/https://app.example/200", "hello")
+    answered_by_faults(server)
+    without_credentials(server)
+    with_subscribers(server)
 
     def attempts() -> list[Any]:
         return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt"]
 
-    wait_until(lambda: len(attempts()) == 2)
+    wait_until(lambda: len(attempts()) == 4)
     return [
         row
         for row in server.ask("GET", "/journal")[1]
-        if row["operation"] not in ("HELLO", "CLIENT SETINFO", "CLIENT MAINT_NOTIFICATIONS")
+        if row["operation"] not in UNTESTABLE
     ]
+
+
+UNTESTABLE = ("HELLO", "CLIENT SETINFO", "CLIENT MAINT_NOTIFICATIONS", "SUBSCRIBE", "UNSUBSCRIBE")
+
+
+def answered_by_faults(server: Server) -> None:
+    """Make calls of every service that an injected fault answers, with its own body and another."""
+    url = fake(server, "kv_server")["env"]["REDIS_URL"]
+    for args in ([503], [429, "slow down"]):
+        for name, target in (
+            ("kv_server", "/get/session"),
+            ("vector_index", "/info"),
+            ("broker", "/topics"),
+            ("queue", "/v2/schedules"),
+        ):
+            fault = {"kind": "respond", "args": args, "times": 1}
+            server.ask("POST", f"/fakes/{name}/faults", fault)
+            again = {"method": "GET", "target": target}
+            server.ask("POST", f"/fakes/{name}/requests", again)
+        fault = {"kind": "respond", "args": args, "times": 1, "command": "GET"}
+        server.ask("POST", "/fakes/kv_server/faults", fault)
+        with redis.Redis.from_url(url) as client, pytest.raises(redis.ResponseError):
+            client.get("session")
+    limit = {"kind": "rate_limit", "args": [0, "1s"], "times": 1, "command": "GET"}
+    server.ask("POST", "/fakes/kv_server/faults", limit)
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["GET", "session"]})
+
+
+def without_credentials(server: Server) -> None:
+    """Make a call of every service with a wrong token, and one without a token."""
+    for name, method, target in (
+        ("kv_server", "GET", "/get/session"),
+        ("vector_index", "GET", "/info"),
+        ("broker", "GET", "/topics"),
+        ("queue", "GET", "/v2/schedules"),
+    ):
+        for headers in ({"Authorization": "Bearer of-another"}, {}):
+            answer = fetch(method, fake(server, name)["url"] + target, headers=headers)
+            assert answer.status == 401
+
+
+def with_subscribers(server: Server) -> None:
+    """Publish to channels with one subscriber, two and none."""
+    client = redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"])
+    with client, client.pubsub() as one, client.pubsub() as other:
+        for subscriber, channels in ((one, ("news", "mail")), (other, ("news",))):
+            subscriber.subscribe(*channels)
+            for _ in channels:
+                assert subscriber.get_message(timeout=10)
+        for channel, count in (("news", 2), ("mail", 1), ("empty", 0)):
+            assert client.publish(channel, "kettles") == count
+            assert kv(server, "PUBLISH", channel, "kettles") == count
 
 
 def texts(page: Any, language: str, rows: list[Any]) -> list[str]:
     at(page, "activity", ".trace-row")
     found = [page.evaluate(WRITE, [language, row]) for row in rows]
     return [text for text in found if text]
+
+
+def test_calls_without_an_honest_test_have_the_reason_instead(page: Any, server: Server) -> None:
+    kv(server, "SET", "session", "ada")
+    kv(server, "DBSIZE")
+    for kind in ("drop", "lose_response", "hang"):
+        fault = {"kind": kind, "times": 1, "command": "GET"}
+        server.ask("POST", "/fakes/kv_server/faults", fault)
+        ended = server.ask("POST", "/fakes/kv_server/requests", {"body": ["GET", "session"]})
+        assert ended[1]["broken"]
+    delay = {"kind": "delay", "args": ["1ms"], "times": 1, "command": "GET"}
+    server.ask("POST", "/fakes/kv_server/faults", delay)
+    kv(server, "GET", "session")
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "one kettle"})
+    server.ask("POST", "/fakes/queue/destinations", {"url": "https://app.example", "answer": 200})
+    run = {"Upstash-Workflow-Init": "true", "Upstash-Workflow-RunId": "wfr_1"}
+    target = "/v2/publish/https://app.example/flow"
+    sent(server, "queue", target, "{}", **{name.replace("-", "_"): run[name] for name in run})
+    sent(server, "queue", "/v2/schedules/https://app.example", Upstash_Cron="0 9 * * *")
+    server.ask("POST", "/fakes/queue/requests", {"method": "GET", "target": "/v2/schedules"})
+    rows = server.ask("GET", "/journal")[1]
+    calls = [row for row in rows if row["kind"] == "call"]
+    at(page, "activity", ".trace-row")
+    reasons = [page.evaluate(WRITE, ["pytest", row]) for row in calls]
+    assert "\ndef test_set_" in reasons[0]
+    assert "depends on more than the data of keys" in reasons[1]
+    assert all("does not show in an answer" in reason for reason in reasons[2:6])
+    assert "records and offsets" in reasons[6]
+    assert "belongs to a workflow run" in reasons[7]
+    assert "what the queue held" in reasons[-1]
+    at(page, f"activity/{calls[1]['number']}", ".trace-pane h3")
+    page.locator(".trace-pane p", has_text="the reply of DBSIZE").wait_for()
+    assert "Copy as a test" not in page.inner_text(".trace-pane")
+
+
+def test_an_error_is_asserted_to_contain_the_recorded_text(page: Any, server: Server) -> None:
+    kv(server, "SET", "session", "ada")
+    with redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client:
+        with pytest.raises(redis.ResponseError):
+            client.incr("session")
+    row = next(row for row in server.ask("GET", "/journal")[1] if row["operation"] == "INCRBY")
+    (text,) = texts(page, "pytest", [row])
+    assert 'assert "value is not an integer or out of range" in str(raised.value)' in text
 
 
 def test_with_pytest(page: Any, rows: list[Any], tmp_path: Path) -> None:
@@ -134,4 +239,5 @@ def test_with_go(page: Any, rows: list[Any], tmp_path: Path) -> None:
         (folder / f"copied{number}_test.go").write_text(text, encoding="utf-8")
     build_go(folder)
     output = with_all_fakes("go", "test", "-v", "./...", cwd=folder, **GO_SETTINGS)
-    assert output.count("--- PASS") == len(written_texts) == len(rows) - 2
+    calls = [row for row in rows if row["kind"] == "call"]
+    assert output.count("--- PASS") == len(written_texts) == len(calls)

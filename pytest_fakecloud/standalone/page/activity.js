@@ -5,7 +5,7 @@ import {askText} from "./api.js";
 import {changesElement} from "./history.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
-import {requestTo, sendAgain} from "./sending.js";
+import {sendAgain, whyNoTest} from "./sending.js";
 import {columnsElement} from "./spans.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
@@ -77,7 +77,9 @@ export class ActivityPage {
   // Tests that make the call again, or the delivery, from the data that was there before it.
   testCopies(row) {
     const fakes = this.state().fakes, isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
-    if (!fake || !row.done || !row.request || !isDelivery && (row.kind !== "call" || !row.response) || row.request.cut || row.response?.cut || !isDelivery && !row.data.words && !requestTo(fake, row)) return null;
+    if (!fake || !row.done || !isDelivery && row.kind !== "call") return null;
+    const why = whyNoTest(fake, row);
+    if (why) return el("p", {class: "soft"}, why);
     return tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].map((language) => isDelivery && language === "Go" ? null : el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => { const {WRITERS, nameOf, testOf} = await import("./tests.js"); await copy(WRITERS[language](await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`); })}, language)));
   }
   // The fakes whose oldest rows were dropped, by the server or by this page, and from which time on their rows exist.

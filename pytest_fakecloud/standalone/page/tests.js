@@ -2,11 +2,12 @@
 
 import {ask, query} from "./api.js";
 import {literal, prefixOf} from "./copying.js";
-import {publishOf, requestTo} from "./sending.js";
+import {destinationsOf, publishOf, requestTo, subscribersOf} from "./sending.js";
 
 // -- what a test does, as data --
-// {fake, now, setup: [command], steps: [{words, reply | error}]} of a key-value server; {fake, now, request, status, answer} of other calls;
-// {fake, now, request, url, code} of a delivery. `answer` is undefined if it differs each time.
+// {fake, now, setup: [command], steps: [{words, reply | error}], status} of a database connection; {fake, now, setup: [request], request,
+// status, answer, text} of HTTP calls; {fake, now, request, url, code} of a delivery. `answer` is undefined if it differs each time. Calls
+// also have the injected `fault` [status, body] that answered, the `channel` with its `subscribers`, and the URLs that get a message.
 const iso = (us) => new Date(us / 1000).toISOString();
 const words = (value) => value.map(String);
 const MAKERS = {
@@ -27,6 +28,8 @@ function repliesOf({data, ok, response}) {
   if (response.line === "reply") return [ok ? {reply: flat(read)} : {error: String(read)}];
   return [read].flat().slice(0, data.words.length).map(({result, error}) => error === undefined ? {reply: flat(result)} : {error});
 }
+// The reply of these differs each time.
+const RANDOM = /^(SPOP|SRANDMEMBER|HRANDFIELD|ZRANDMEMBER)$/i;
 const VOLATILE = /messageId|workflowRunId|scheduleId|^id$|createdAt|timestamp/i;
 const isVolatile = (value, name = "") => VOLATILE.test(name) || value !== null && typeof value === "object" && Object.entries(value).some(([key, inner]) => isVolatile(inner, Array.isArray(value) ? "" : key));
 
@@ -34,41 +37,59 @@ export async function testOf(row, fakes) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), now = iso(row.at_us);
   const before = (section, items) => ask("GET", `/journal/${row.number}/data${query({section, items: JSON.stringify(items)})}`).then((found) => Object.entries(found.items));
   if (isDelivery) return {kind: "delivery", fake, now, request: publishOf(row), url: row.data.url, code: row.status};
-  if (fake.fixture === "kv_server" && row.data.words) {
-    const keys = row.subjects.filter(({kind}) => kind === "key").map(({name}) => name), replies = repliesOf(row);
-    return {kind: "commands", fake, now, setup: (keys.length ? await before("keys", keys) : []).flatMap(remade), steps: row.data.words.map((line, at) => ({words: line, ...hasFraction(replies[at]?.reply) ? {} : replies[at]}))};
+  const {words: lines} = row.data, isKv = fake.fixture === "kv_server" && lines, hasReply = row.response.line === "reply", answered = row.response.decoded, {body} = row.response;
+  const [fault] = row.faults, isRejected = fault || row.status === 401, [channel, subscribers] = isRejected ? ["", 0] : subscribersOf(row), made = {fake, now, status: row.status, channel, subscribers, urls: row.status < 300 ? destinationsOf(row) : []};
+  // What the fault answered, which is an error reply with the code ERR on a database connection.
+  if (fault) made.fault = [row.status, hasReply ? String(answered ?? JSON.parse(body)).replace(/^ERR /, "") : body];
+  const keys = isKv && !isRejected ? row.subjects.filter(({kind}) => kind === "key").map(({name}) => name) : [], commands = keys.length ? (await before("keys", keys)).flatMap(remade) : [];
+  if (isKv && hasReply) {
+    const replies = repliesOf(row);
+    return {...made, kind: "commands", setup: commands, steps: lines.map((line, at) => ({words: line, ...hasFraction(replies[at]?.reply) || RANDOM.test(line[0]) ? {} : replies[at]}))};
   }
-  const request = requestTo(fake, row), answer = row.response?.decoded, setup = [];
-  if (fake.fixture === "vector_index") {
+  const request = requestTo(fake, row), setup = commands.map(asRequest);
+  // The credentials were not recorded: those of a rejected call were wrong or missing.
+  if (row.status === 401 && !fault) request.headers.Authorization = !row.request.headers.some(([name]) => /^authorization$/i.test(name)) ? "" : fake.fixture === "broker" ? `Basic ${btoa("wrong:wrong")}` : "Bearer wrong-token";
+  if (fake.fixture === "vector_index" && !isRejected) {
     const namespace = row.subjects.find(({kind}) => kind === "namespace")?.name ?? "", records = (await before(namespace ? `namespace ${namespace}` : "default namespace", [])).map(([, {state, ...record}]) => record);
     if (records.some(({vector}) => typeof vector === "string")) throw new Error("The vectors of this namespace are too long for the text of a test.");
     if (records.length) setup.push({method: "POST", target: `/upsert${namespace ? `/${encodeURIComponent(namespace)}` : ""}`, headers: {}, body: JSON.stringify(records)});
   }
-  return {kind: "request", fake, now, setup, request, status: row.status, answer: fake.fixture === "queue" && isVolatile(answer) ? undefined : answer};
+  const differs = fake.fixture === "queue" && isVolatile(answered) || isKv && lines.some(([name]) => RANDOM.test(name));
+  return {...made, kind: "request", setup, request, answer: differs ? undefined : answered, text: answered === undefined && body ? body : undefined};
 }
+const asRequest = (line) => ({method: "POST", target: "/", headers: {}, body: JSON.stringify(line)});
 
 // -- pytest --
+// The stream of a channel, of which each reader is a subscriber.
+const subscribe = ({channel}) => `/subscribe/${encodeURIComponent(channel)}`;
+// Clients remove some codes from the beginning of errors.
+const withoutCode = (error) => error.replace(/^[A-Z]+ /, "");
 const py = (value) => literal(value), lines = (all, indent) => all.map((line) => line && indent + line).join("\n");
 function pytest(test, name) {
   // A fake with a name of its own has no fixture: the test starts it.
-  const {fixture, name: own} = test.fake, isFixture = own === fixture, variable = isFixture ? fixture : own.replace(/\W/g, "_"), body = {
+  const {fixture, name: own} = test.fake, isFixture = own === fixture, variable = isFixture ? fixture : own.replace(/\W/g, "_");
+  const prepared = [...test.status === 401 && !test.fault ? [`fakecloud.allow("refused", fake=${py(own)})`] : [], ...test.fault ? [`${variable}.faults.respond(${test.fault.map(py).join(", ")}, times=1)`] : [], ...(test.urls ?? []).map((url) => `${variable}.destinations.respond(${py(url)}, 200)`),
+    ...test.subscribers ? [`subscribers = [requests.get(${variable}.url + ${py(subscribe(test))}, headers={**${variable}.headers, "Accept": "text/event-stream"}, stream=True) for _ in range(${test.subscribers})]`] : []];
+  const ended = test.subscribers ? ["for subscriber in subscribers:", "    subscriber.close()"] : [], body = {
     commands: () => [
       `client = redis.Redis.from_url(${variable}.database_url, protocol=2, decode_responses=True)`, "client.response_callbacks.clear()  # replies as the server sends them",
-      ...test.setup.map((command) => `client.execute_command(${command.map(py).join(", ")})`),
+      ...test.setup.map((command) => `client.execute_command(${command.map(py).join(", ")})`), ...prepared,
       ...test.steps.flatMap(({words: line, reply, error}) => {
         const call = `client.execute_command(${line.map(py).join(", ")})`;
-        return error !== undefined ? ["with pytest.raises(redis.ResponseError) as raised:", `    ${call}`, `assert str(raised.value) in ${py(error)}`] : [reply === undefined ? call : `assert ${call} == ${py(reply)}`.replace(" == None", " is None")];
-      }), "client.close()"],
-    request: () => [...test.setup.map((each) => pyRequest(each, variable)), `answer = ${pyRequest(test.request, variable)}`, `assert answer.status_code == ${test.status}`, ...test.answer === undefined ? [] : [`assert answer.json() == ${py(test.answer)}`]],
+        return error !== undefined ? ["with pytest.raises(redis.RedisError) as raised:", `    ${call}`, `assert ${py(withoutCode(error))} in str(raised.value)`] : [reply === undefined ? call : `assert ${call} == ${py(reply)}`.replace(" == None", " is None")];
+      }), ...ended, "client.close()"],
+    request: () => [...test.setup.map((each) => pyRequest(each, variable)), ...prepared, `answer = ${pyRequest(test.request, variable)}`, `assert answer.status_code == ${test.status}`, ...test.text === undefined ? [] : [`assert answer.text == ${py(test.text)}`], ...test.answer === undefined ? [] : [`assert answer.json() == ${py(test.answer)}`],
+      ...test.urls.length ? [`delivered = {attempt.url for attempt in ${variable}.run_until_idle() if attempt.status == 200}`, `assert delivered >= {${test.urls.map(py).join(", ")}}`] : [], ...ended],
     delivery: () => [test.code === null ? `${variable}.destinations.respond(${py(test.url)}, ConnectionRefusedError())` : `${variable}.destinations.respond(${py(test.url)}, ${test.code})`,
       `${variable}.client().message.publish(url=${py(test.url)}, body=${py(test.request.body ?? "")}, headers=${py(test.request.headers)}, retries=0)`, "fakecloud.clock.advance(\"1s\")", `(attempt,) = ${variable}.attempts()`, `assert attempt.status ${test.code === null ? "is None" : `== ${test.code}`}`],
   }[test.kind]();
-  const imports = {commands: ["import pytest", "import redis"], request: ["import pytest", "import requests"], delivery: ["import pytest"]}[test.kind];
+  const imports = {commands: ["import pytest", "import redis", ...test.subscribers ? ["import requests"] : []], request: ["import pytest", "import requests"], delivery: ["import pytest"]}[test.kind];
   return `${imports.join("\n")}\n\n\n@pytest.mark.fakecloud(now=${py(test.now)}, clock="frozen")\ndef test_${name}(fakecloud${isFixture ? `, ${fixture}` : ""}):\n${lines(isFixture ? body : [`${variable} = fakecloud.${fixture}(name=${py(own)})`, ...body], "    ")}\n`;
 }
 const pyRequest = ({method, target, headers, body}, fixture) => `requests.request(${py(method)}, ${fixture}.url + ${py(target)}, headers={**${fixture}.headers${Object.entries(headers).map(([key, value]) => `, ${py(key)}: ${py(value)}`).join("")}}${body ? `, data=${py(body)}.encode()` : ""})`;
 
 // -- Vitest, with the helper of the guide --
+const GUIDES = "https://pytest-fakecloud.github.io/pytest-fakecloud/guides/", NEEDS = `// Needs vitest.config.js beside it: ${GUIDES}javascript.html\n`;
 const js = JSON.stringify, ADDRESS = {vector_index: ["UPSTASH_VECTOR_REST_URL", "UPSTASH_VECTOR_REST_TOKEN"], queue: ["QSTASH_URL", "QSTASH_TOKEN"], kv_server: ["UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN"], broker: ["UPSTASH_KAFKA_REST_URL"]};
 const VECTOR = {upsert: (body) => `index.upsert(${js(body)}`, query: (body) => `index.query(${js(body)}`, delete: (body) => `index.delete(${js(body)}`, fetch: (body) => `index.fetch(${js(body)}`};
 // The call of the official client for a request to a vector index or a queue, or null if it has no method for it.
@@ -81,28 +102,36 @@ function official({fake, request}) {
 const addressOf = (fake) => [...ADDRESS[fake.fixture], ...fake.fixture === "broker" ? ["UPSTASH_KAFKA_REST_USERNAME", "UPSTASH_KAFKA_REST_PASSWORD"] : []].map((variable) => prefixOf(fake) + variable);
 function vitest(test, name) {
   const prefix = prefixOf(test.fake);
-  const move = `  await clock.freeze();\n  await clock.moveTo(${js(test.now)});\n`;
+  const move = `  await clock.freeze();\n  await clock.moveTo(${js(test.now)});\n`, named = js(test.fake.name), [address, token, password] = addressOf(test.fake), isBroker = test.fake.fixture === "broker";
+  const bare = ({method: verb, target, headers, body}, rest = "") => `fetch(process.env.${address} + ${js(target)}, { ${verb === "GET" ? "" : `method: ${js(verb)}, `}headers: { ${Object.entries({...headers.Authorization === undefined && {Authorization: isBroker ? `\`Basic \${btoa(\`\${process.env.${token}}:\${process.env.${password}}\`)}\`` : `\`Bearer \${process.env.${token}}\``}, ...Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, js(value)]))}).map(([key, value]) => `${/^\w+$/.test(key) ? key : js(key)}: ${value}`).join(", ")} }${body ? `, body: ${js(body)}` : ""}${rest} })`;
+  const prepared = `${test.fault ? `  await faults.inject(${named}, "respond", { args: ${js(test.fault)}, times: 1 });\n` : ""}${(test.urls ?? []).map((url) => `  await control("POST", ${js(`/fakes/${encodeURIComponent(test.fake.name)}/destinations`)}, { url: ${js(url)}, answer: 200 });\n`).join("")}`
+    + (test.subscribers ? `  const subscribers = new AbortController();\n  for (let many = 0; many < ${test.subscribers}; many++) await ${bare({method: "GET", target: subscribe(test), headers: {Accept: "text/event-stream"}}, ", signal: subscribers.signal")};\n` : "");
+  const ended = test.subscribers ? "  subscribers.abort();\n" : "", members = ["clock", ...test.fault ? ["faults"] : [], ...test.urls?.length ? ["call", "control"] : []].sort().join(", ");
   if (test.kind === "commands") {
-    const call = (line) => `redis.call(${line.map(js).join(", ")})`, steps = test.steps.map(({words: line, reply, error}) => error !== undefined ? `  await expect(${call(line)}).rejects.toThrow(${js(error.replace(/^[A-Z]+ /, ""))});\n` : reply === undefined ? `  await ${call(line)};\n` : `  expect(await ${call(line)}).toEqual(${js(reply)});\n`);
-    return `import Redis from "ioredis";\nimport { clock } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n  const redis = new Redis(process.env.${prefix}REDIS_URL);\n${move}${test.setup.map((line) => `  await ${call(line)};\n`).join("")}${steps.join("")}  redis.disconnect();\n});\n`;
+    const call = (line) => `redis.call(${line.map(js).join(", ")})`, steps = test.steps.map(({words: line, reply, error}) => error !== undefined ? `  await expect(${call(line)}).rejects.toThrow(${js(withoutCode(error))});\n` : reply === undefined ? `  await ${call(line)};\n` : `  expect(await ${call(line)}).toEqual(${js(reply)});\n`);
+    return `${NEEDS}import Redis from "ioredis";\nimport { ${members} } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n  const redis = new Redis(process.env.${prefix}REDIS_URL);\n${move}${test.setup.map((line) => `  await ${call(line)};\n`).join("")}${prepared}${steps.join("")}${ended}  redis.disconnect();\n});\n`;
   }
-  if (test.kind === "delivery") return `import { Client } from "@upstash/qstash";\nimport { call, clock, control } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${move}  await control("POST", ${js(`/fakes/${encodeURIComponent(test.fake.name)}/destinations`)}, { url: ${js(test.url)}, answer: ${test.code === null ? '"refuse"' : test.code} });\n  await new Client(${prefix && `{ baseUrl: process.env.${prefix}QSTASH_URL, token: process.env.${prefix}QSTASH_TOKEN }`}).publish({ url: ${js(test.url)}, body: ${js(test.request.body ?? "")}, headers: ${js(test.request.headers)}, retries: 0 });\n  const [attempt] = await call(${js(test.fake.name)}, "run_until_idle");\n  expect(attempt.status).toBe(${test.code});\n});\n`;
-  const method = test.status < 300 && official(test), isBroker = test.fake.fixture === "broker", [address, token, password] = addressOf(test.fake);
-  const bare = ({method: verb, target, headers, body}) => `fetch(process.env.${address} + ${js(target)}, { method: ${js(verb)}, headers: { Authorization: ${isBroker ? `\`Basic \${btoa(\`\${process.env.${token}}:\${process.env.${password}}\`)}\`` : `\`Bearer \${process.env.${token}}\``}${Object.entries(headers).map(([key, value]) => `, ${js(key)}: ${js(value)}`).join("")} }${body ? `, body: ${js(body)}` : ""} })`;
+  if (test.kind === "delivery") return `${NEEDS}import { Client } from "@upstash/qstash";\nimport { call, clock, control } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${move}  await control("POST", ${js(`/fakes/${encodeURIComponent(test.fake.name)}/destinations`)}, { url: ${js(test.url)}, answer: ${test.code === null ? '"refuse"' : test.code} });\n  await new Client(${prefix && `{ baseUrl: process.env.${prefix}QSTASH_URL, token: process.env.${prefix}QSTASH_TOKEN }`}).publish({ url: ${js(test.url)}, body: ${js(test.request.body ?? "")}, headers: ${js(test.request.headers)}, retries: 0 });\n  const [attempt] = await call(${js(test.fake.name)}, "run_until_idle");\n  expect(attempt.status).toBe(${test.code});\n});\n`;
+  const method = test.status < 300 && official(test);
   const client = {vector_index: ['import { Index } from "@upstash/vector";\n', `  const index = new Index(${prefix && `{ url: process.env.${address}, token: process.env.${token} }`});\n`], queue: ['import { Client } from "@upstash/qstash";\n', `  const client = new Client(${prefix && `{ baseUrl: process.env.${address}, token: process.env.${token} }`});\n`]}[test.fake.fixture];
   const calls = method ? `  const answer = await ${method};\n${test.answer === undefined ? test.fake.fixture === "queue" ? "  expect(answer.messageId).toMatch(/^msg_/);\n" : "" : /^index\.(upsert|query|fetch|delete)/.test(method) ? `  expect(answer).toEqual(${js(test.answer.result)});\n` : ""}`
-    : `  const answer = await ${bare(test.request)};\n  expect(answer.status).toBe(${test.status});\n${test.answer === undefined ? "" : `  expect(await answer.json()).toEqual(${js(test.answer)});\n`}`;
-  return `${method ? client[0] : ""}import { clock } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${method ? client[1] : ""}${move}${test.setup.map((each) => `  await ${bare(each)};\n`).join("")}${calls}});\n`;
+    : `  const answer = await ${bare(test.request)};\n  expect(answer.status).toBe(${test.status});\n${test.answer === undefined ? "" : `  expect(await answer.json()).toEqual(${js(test.answer)});\n`}${test.text === undefined ? "" : `  expect(await answer.text()).toBe(${js(test.text)});\n`}`;
+  const delivered = test.urls.length ? `  const attempts = await call(${named}, "run_until_idle");\n  expect(attempts.filter(({ status }) => status === 200).map(({ url }) => url)).toEqual(expect.arrayContaining(${js(test.urls)}));\n` : "";
+  return `${NEEDS}${method ? client[0] : ""}import { ${members} } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${method ? client[1] : ""}${move}${test.setup.map((each) => `  await ${bare(each)};\n`).join("")}${prepared}${calls}${delivered}${ended}});\n`;
 }
 
 // -- Go, with the helper of the guide and the REST API of the service --
 function go(test, name) {
   if (test.kind === "delivery") return null;
   const [address, token, password] = addressOf(test.fake), isKv = test.kind === "commands";
-  const requests = isKv ? [...test.setup.map((line) => ({line})), ...test.steps.map(({words: line, reply, error}) => ({line, status: error === undefined ? 200 : 400, answer: error !== undefined ? undefined : reply === undefined ? undefined : {result: reply}}))].map(({line, ...rest}) => ({method: "POST", target: "/", headers: {}, body: js(line), ...rest})) : [...test.setup, {...test.request, status: test.status, answer: test.answer}];
+  const requests = isKv ? [...test.setup.map((line) => ({line})), ...test.steps.map(({words: line, reply, error}) => ({line, status: error === undefined ? 200 : test.status, answer: error !== undefined ? undefined : reply === undefined ? undefined : {result: reply}}))].map(({line, ...rest}) => ({method: "POST", target: "/", headers: {}, body: js(line), ...rest})) : [...test.setup, {...test.request, status: test.status, answer: test.answer}];
   const rows = requests.map(({method, target, headers, body, status = 200, answer}) => `\t\t{${js(method)}, ${js(target)}, map[string]string{${Object.entries(headers).map(([key, value]) => `${js(key)}: ${js(value)}`).join(", ")}}, ${js(body ?? "")}, ${status}, ${answer === undefined ? '""' : js(js(answer))}},\n`).join("");
   const authorize = password ? `request.SetBasicAuth(env[${js(token)}], env[${js(password)}])` : `request.Header.Set("Authorization", "Bearer "+env[${js(token)}])`;
-  return `package shop\n\nimport (\n\t"encoding/json"\n\t"io"\n\t"net/http"\n\t"reflect"\n\t"strings"\n\t"testing"\n)\n\nfunc Test${name.replace(/(^|_)(\w)/g, (_, __, letter) => letter.toUpperCase())}(t *testing.T) {\n\tenv := newCloud(t)\n\task(t, env, "POST", "/clock", map[string]any{"action": "freeze"}, nil)\n\task(t, env, "POST", "/clock", map[string]any{"action": "move_to", "to": ${js(test.now)}}, nil)\n\tfor _, call := range []struct {\n\t\tmethod, target string\n\t\theaders        map[string]string\n\t\tbody           string\n\t\tstatus         int\n\t\tanswer         string\n\t}{\n${rows}\t} {\n\t\trequest, err := http.NewRequest(call.method, env[${js(address)}]+call.target, strings.NewReader(call.body))\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\t${authorize}\n\t\tfor name, value := range call.headers {\n\t\t\trequest.Header.Set(name, value)\n\t\t}\n\t\tresponse, err := http.DefaultClient.Do(request)\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\ttext, _ := io.ReadAll(response.Body)\n\t\tresponse.Body.Close()\n\t\tif response.StatusCode != call.status {\n\t\t\tt.Fatalf("%s: %d %s", call.body, response.StatusCode, text)\n\t\t}\n\t\tvar expected, answer any\n\t\tif call.answer != "" && json.Unmarshal([]byte(call.answer), &expected) == nil {\n\t\t\tif json.Unmarshal(text, &answer) != nil || !reflect.DeepEqual(expected, answer) {\n\t\t\t\tt.Errorf("%s: expected %s, got %s", call.body, call.answer, text)\n\t\t\t}\n\t\t}\n\t}\n}\n`;
+  const post = (path, body) => `\task(t, env, "POST", ${js(path)}, ${body}, nil)\n`, at = `/fakes/${encodeURIComponent(test.fake.name)}`, {urls = []} = test;
+  const prepared = `${test.fault ? post(`${at}/faults`, `map[string]any{"kind": "respond", "args": []any{${test.fault.map(js).join(", ")}}, "times": 1}`) : ""}${urls.map((url) => post(`${at}/destinations`, `map[string]any{"url": ${js(url)}, "answer": 200}`)).join("")}`
+    + (test.subscribers ? `\tfor range make([]int, ${test.subscribers}) {\n\t\tsubscriber, _ := http.NewRequest("GET", env[${js(address)}]+${js(subscribe(test))}, nil)\n\t\tsubscriber.Header.Set("Authorization", "Bearer "+env[${js(token)}])\n\t\tsubscriber.Header.Set("Accept", "text/event-stream")\n\t\tstream, err := http.DefaultClient.Do(subscriber)\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\tdefer stream.Body.Close()\n\t}\n` : "");
+  const delivered = urls.length ? `\tvar attempts struct {\n\t\tValue []struct {\n\t\t\tURL    string\n\t\t\tStatus int\n\t\t}\n\t}\n\task(t, env, "POST", "/call", map[string]any{"object": ${js(test.fake.name)}, "name": "run_until_idle"}, &attempts)\n\tdelivered := map[string]bool{}\n\tfor _, attempt := range attempts.Value {\n\t\tdelivered[attempt.URL] = delivered[attempt.URL] || attempt.Status == 200\n\t}\n\tfor _, url := range []string{${urls.map(js).join(", ")}} {\n\t\tif !delivered[url] {\n\t\t\tt.Error(url, attempts)\n\t\t}\n\t}\n` : "";
+  return `// Needs newCloud and ask of fakecloud_test.go beside it: ${GUIDES}go.html\npackage shop\n\nimport (\n\t"encoding/json"\n\t"io"\n\t"net/http"\n\t"reflect"\n\t"strings"\n\t"testing"\n)\n\nfunc Test${name.replace(/(^|_)(\w)/g, (_, __, letter) => letter.toUpperCase())}(t *testing.T) {\n\tenv := newCloud(t)\n\task(t, env, "POST", "/clock", map[string]any{"action": "freeze"}, nil)\n\task(t, env, "POST", "/clock", map[string]any{"action": "move_to", "to": ${js(test.now)}}, nil)\n${prepared}\tfor _, call := range []struct {\n\t\tmethod, target string\n\t\theaders        map[string]string\n\t\tbody           string\n\t\tstatus         int\n\t\tanswer         string\n\t}{\n${rows}\t} {\n\t\trequest, err := http.NewRequest(call.method, env[${js(address)}]+call.target, strings.NewReader(call.body))\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\t${authorize}\n\t\tfor name, value := range call.headers {\n\t\t\trequest.Header.Set(name, value)\n\t\t}\n\t\tresponse, err := http.DefaultClient.Do(request)\n\t\tif err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n\t\ttext, _ := io.ReadAll(response.Body)\n\t\tresponse.Body.Close()\n\t\tif response.StatusCode != call.status {\n\t\t\tt.Fatalf("%s: %d %s", call.body, response.StatusCode, text)\n\t\t}\n\t\tvar expected, answer any\n\t\tif call.answer != "" && json.Unmarshal([]byte(call.answer), &expected) == nil {\n\t\t\tif json.Unmarshal(text, &answer) != nil || !reflect.DeepEqual(expected, answer) {\n\t\t\t\tt.Errorf("%s: expected %s, got %s", call.body, call.answer, text)\n\t\t\t}\n\t\t}\n\t}\n${delivered}}\n`;
 }
 export const WRITERS = {pytest, Vitest: vitest, Go: go};
 export const nameOf = (row) => row.operation.toLowerCase().replace(/\W+/g, "_").replace(/^_|_$/g, "") || "call";
