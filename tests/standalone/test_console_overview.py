@@ -121,3 +121,56 @@ def test_failures_have_no_words_of_python(page: Any, server: Server) -> None:
         assert name not in overview + violations
     page.click("summary:text-is('As a test with pytest reports it')")
     assert ".wsgi(origin, app)" in page.inner_text("main")
+
+
+def test_counts_and_failures_are_marked_until_all_rows_are_read(page: Any, server: Server) -> None:
+    with redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client:
+        client.set("text", "x")
+        with pytest.raises(redis.ResponseError):
+            client.lpush("text", "y")
+        with client.pipeline(transaction=False) as pipeline:
+            for number in range(1000):
+                pipeline.set(f"key:{number}", "1")
+            pipeline.execute()
+    many = sum(row["fake"] == "kv_server" for row in server.ask("GET", "/journal")[1])
+    held: list[Any] = []
+    passing = [False]
+    latest = server.ask("GET", "/state")[1]["latest"]
+
+    def hold(route: Any) -> None:
+        # The newest rows pass, the older ones are held.
+        if passing[0] or f"after={latest - 100}&" in route.request.url:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/journal?after=*&limit=*", hold)
+    page.reload()
+    runs = "section[aria-label='What runs']"
+    failed = "section[aria-label='What failed']"
+    page.locator(f"{failed} [role=status]", has_text="Loading…").wait_for()
+    assert "Nothing failed." not in page.inner_text(failed)
+    assert " row" not in page.inner_text(f"{runs} tbody")
+    passing[0] = True
+    for route in held:
+        route.continue_()
+    page.locator(f"{runs} td", has_text=f"{many:,} rows").wait_for()
+    page.locator(f"{failed} td", has_text="WRONGTYPE").wait_for()
+    assert page.locator(".overview [role=status]").count() == 0
+    page.unroute("**/journal?after=*&limit=*")
+
+
+def test_what_may_still_happen_is_no_violation(page: Any, server: Server) -> None:
+    fault = {"kind": "respond", "args": [503], "times": 1}
+    server.ask("POST", "/fakes/kv_server/faults", fault)
+    url = fake(server, "vector_index")["url"]
+    at(page, "overview", ".overview section")
+    failed = page.locator("section[aria-label='What failed']")
+    assert "strict-mode violation" not in failed.inner_text()
+    headers = fake(server, "vector_index")["headers"]
+    fetch("POST", f"{url}/none", headers=headers)
+    count = server.ask("GET", "/state")[1]["violations"]
+    assert count == 1
+    failed.locator("a", has_text="1 strict-mode violation").click()
+    page.locator(".violation").wait_for()
+    assert page.locator(".violation").count() == 1

@@ -32,7 +32,7 @@ async function first() {
   behind = false;
   if (!from) return;
   journal.older = true;
-  older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
+  older(from).catch(() => {}).then(() => { journal.older = false; tell(); document.dispatchEvent(new Event("happened")); });
 }
 async function older(until) {
   for (let after; until > entries.cleared; until = after) {

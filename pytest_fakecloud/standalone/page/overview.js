@@ -5,13 +5,16 @@ import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
 import {errorsElement} from "./errors.js";
-import {entries} from "./journal.js";
+import {entries, journal} from "./journal.js";
 
 // So many calls, and so many events and kinds of errors, that all parts are on the first screen.
 const MOST = 6, FEW = 4;
 const NOUNS = {keys: "key", vectors: "vector", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule"};
 const shortened = (text) => withoutSchemes(text).replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
 const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
+
+// Until the older rows are read, the rows that are known are neither all nor those that failed.
+const loading = () => el("span", {class: "soft", role: "status"}, "Loading…");
 
 export class OverviewPage {
   constructor(state) {
@@ -21,9 +24,9 @@ export class OverviewPage {
   }
   async go() { await this.refresh(); }
   async refresh() {
-    const {fakes} = this.state(), [due, env, violations, ...lists] = await Promise.all([ask("GET", "/due"), this.env ?? ask("GET", "/env"), ask("GET", "/violations"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
+    const {fakes, violations} = this.state(), [due, env, ...lists] = await Promise.all([ask("GET", "/due"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
     this.env = env;
-    const last = entries.list.slice(-MOST).reverse(), failed = entries.list.filter((row) => row.done && hasFailed(row)), shape = JSON.stringify([fakes, due, lists, violations.length, last, failed.length]);
+    const last = entries.list.slice(-MOST).reverse(), failed = entries.list.filter((row) => row.done && hasFailed(row)), shape = JSON.stringify([fakes, due, lists, violations, last, failed.length, entries.list.length, journal.older]);
     if (shape === this.shape) return;
     this.shape = shape;
     redraw(this.body, this.running(fakes, lists), this.due(due), this.failed(failed, violations, fakes), this.last(last));
@@ -31,7 +34,7 @@ export class OverviewPage {
   running(fakes, lists) {
     return el("section", {"aria-label": "What runs"}, el("h2", {}, "What runs"), table("fakes", ["fake", "address", "holds", "recorded"], fakes, (fake) => {
       const at = fakes.indexOf(fake), holds = Object.entries(NOUNS).filter(([name]) => lists[at][name]).map(([name, noun]) => count(lists[at][name], noun)).join(", ");
-      return [el("a", {href: link(["fake", fake.name])}, product(fake)), el("span", {class: "nowrap mono"}, fake.url, " ", copyButton(fake.url, `Copy the address of ${fake.name}`)), holds || "nothing yet", el("a", {href: link(["activity"], {fake: fake.name})}, count(entries.list.filter((row) => row.fake === fake.name).length, "row"))];
+      return [el("a", {href: link(["fake", fake.name])}, product(fake)), el("span", {class: "nowrap mono"}, fake.url, " ", copyButton(fake.url, `Copy the address of ${fake.name}`)), holds || "nothing yet", journal.older ? loading() : el("a", {href: link(["activity"], {fake: fake.name})}, count(entries.list.filter((row) => row.fake === fake.name).length, "row"))];
     }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {
@@ -44,8 +47,8 @@ export class OverviewPage {
   }
   failed(rows, violations, fakes) {
     const letters = fakes.filter((fake) => fake.dead_letters);
-    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), tools(violations.length ? el("a", {href: "#/violations"}, count(violations.length, "strict-mode violation")) : null,
+    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), tools(violations ? el("a", {href: "#/violations"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
       letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
-      rows.length ? errorsElement(rows, FEW) : violations.length || letters.length ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."));
+      rows.length ? errorsElement(rows, FEW) : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."));
   }
 }
