@@ -174,3 +174,53 @@ def test_what_may_still_happen_is_no_violation(page: Any, server: Server) -> Non
     failed.locator("a", has_text="1 strict-mode violation").click()
     page.locator(".violation").wait_for()
     assert page.locator(".violation").count() == 1
+
+
+def test_errors_that_clients_ignore_are_last(page: Any, server: Server) -> None:
+    kv(server, "SET", "text", "x")
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["LPUSH", "text", "y"]})
+    with redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client:
+        for words in (
+            ("CLIENT", "SETINFO", "none", "x"),
+            ("CLIENT", "MAINT_NOTIFICATIONS", "ON"),
+            ("HELLO", "9"),
+        ):
+            with pytest.raises(redis.ResponseError):
+                client.execute_command(*words)
+        with pytest.raises(redis.AuthenticationError):
+            client.execute_command("HELLO", "3", "AUTH", "default", "wrong")
+    at(page, "violations", "table")
+    page.locator("td", has_text="WRONGTYPE").first.wait_for()
+    page.locator("td", has_text="ignores this error").first.wait_for()
+    advice = [text.split("\t") for text in page.locator("tbody tr").all_inner_texts()]
+    ignored = ["ignores this error" in row[-1] for row in advice]
+    assert ignored == [False, False, True, True, True]
+
+
+def test_other_kinds_of_errors_are_a_link(page: Any, server: Server) -> None:
+    kv(server, "SET", "text", "x")
+    for kinds, words in ((5, "1 other error"), (6, "2 other kinds of errors")):
+        for command in ("LPUSH", "SADD", "HLEN", "ZCARD", "LLEN", "SCARD")[:kinds]:
+            body = [command, "text", "y"] if command in ("LPUSH", "SADD") else [command, "text"]
+            server.ask("POST", "/fakes/kv_server/requests", {"body": body})
+        at(page, "overview", "section[aria-label='What failed'] td")
+        page.locator(f"section[aria-label='What failed'] a:text-is('{words}')").wait_for()
+    page.click(f"a:text-is('{words}')")
+    page.locator("#view h1", has_text="Violations").wait_for()
+    assert page.locator("tbody tr").count() == 6
+
+
+def test_a_failed_call_has_the_advice_of_its_kind(page: Any, server: Server) -> None:
+    kv(server, "SET", "text", "x")
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["LPUSH", "text", "y"]})
+    wrong = fake(server, "vector_index")["headers"]
+    fetch("POST", fake(server, "kv_server")["url"], json=["GET", "text"], headers=wrong)
+    rows = {row["operation"]: row["number"] for row in server.ask("GET", "/journal")[1]}
+    for operation, advice, opens in (
+        ("GET", "The token belongs to vector_index", 0),
+        ("LPUSH", "another type", 1),
+    ):
+        at(page, f"activity/{rows[operation]}", f".trace-pane .banner:has-text('{advice}')")
+        assert page.locator(".trace-pane a:text-is('Open the key')").count() == opens
+    at(page, f"activity/{rows['SET']}", ".trace-pane h3:has-text('SET text')")
+    assert page.locator(".trace-pane .banner").count() == 0

@@ -5,6 +5,7 @@ import {askText} from "./api.js";
 import {changesElement} from "./history.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
+import {adviceOf} from "./errors.js";
 import {sendAgain, whyNoTest} from "./sending.js";
 import {columnsElement} from "./spans.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
@@ -49,7 +50,7 @@ export class ActivityPage {
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
       onfilter: () => { this.drawChart(); this.keep(); },
-      details: ({row}) => [this.openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, this.state().fakes), this.testCopies(row)],
+      details: ({row}) => [row.done && hasFailed(row) ? this.advice(row) : null, this.openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, this.state().fakes), this.testCopies(row)],
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
       onselect: (row) => go(this.address(row?.number)),
@@ -67,7 +68,13 @@ export class ActivityPage {
     found.log.entries = found.log.entries.filter(({_number, _fake}) => matches.has(calls.get(_fake)?.find(({row}) => row.number >= _number)));
     return JSON.stringify(found, null, 1);
   }
-  openLinks({subjects = []}) {
+  advice(row) {
+    const text = adviceOf(row);
+    return text ? el("p", {class: "banner"}, el("b", {}, "What to do: "), text) : null;
+  }
+  openLinks({kind: what, status, subjects = []}) {
+    // What a call names does not explain its failure if the call was rejected for its token.
+    if (what === "call" && status === 401) return null;
     const links = subjects.flatMap(({kind, name, fake}) => {
       const place = Object.keys(KINDS).find((one) => KINDS[one] === kind);
       return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, `Open the ${kind}`)] : [];

@@ -13,12 +13,16 @@ const ADVICE = {
   404: () => "The fake does not have this path, or what it names does not exist. Compare them with the documentation.", 429: () => "A limit was reached: one of the settings, or an injected fault.",
   413: () => "The request is larger than the limit of the fake.", ConnectionRefusedError: () => "Start your application, or forward the address to where it listens: Destinations of the queue.", UnstubbedDestinationError: () => "Forward the address to your application, or answer it: Violations has both forms.", DestinationTimeoutError: () => TOO_SLOW, TimeoutError: () => TOO_SLOW, dropped: () => "An injected fault closed the connection.", null: () => "The destination did not answer. Open a row for the reason.",
 };
-const adviceOf = (row) => row.faults.length ? "An injected fault answered. Remove it on the tab Faults of the fake." : own(ADVICE, codeOf(row))?.(row) ?? (row.kind === "attempt" ? "The destination failed. Open a row for its answer." : "");
+export const adviceOf = (row) => row.faults.length ? "An injected fault answered. Remove it on the tab Faults of the fake." : own(ADVICE, codeOf(row))?.(row) ?? (isHandshake(row) ? "The client asks for a feature and ignores this error." : row.kind === "attempt" ? "The destination failed. Open a row for its answer." : "");
 
-export function errorsElement(rows, most = 50) {
-  const groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.data.token_of, row.faults.length > 0])).values()].sort((one, other) => other.at(-1).number - one.at(-1).number);
+// Commands with which clients ask for features: they ignore that a server does not have them.
+export const isHandshake = (row) => row.kind === "call" && !row.faults.length && /^(\d+ )?(ERR|NOPROTO) /.test(row.text.answer) && /^(HELLO|COMMAND|COMMAND DOCS|CLIENT (SETINFO|SETNAME|MAINT_NOTIFICATIONS|TRACKING|NO-TOUCH))$/.test(row.operation);
+
+// The first groups are those of the newest rows, errors that clients ignore come last. `all` is the address of all rows.
+export function errorsElement(rows, most = 50, all = link(["activity"], {status: "failed"})) {
+  const groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.data.token_of, row.faults.length > 0])).values()].sort((one, other) => isHandshake(one[0]) - isHandshake(other[0]) || other.at(-1).number - one.at(-1).number);
   return el("div", {}, table("errors", ["what failed", "answer", "times", "last", "advice"], groups.slice(0, most), (group) => {
     const last = group.at(-1);
     return [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}`), el("span", {class: "bad"}, short(last.text.answer, 90)), number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last)];
-  }), groups.length > most ? el("p", {class: "soft"}, `${count(groups.length - most, "other kind")} of errors.`) : null);
+  }), groups.length > most ? el("p", {}, el("a", {href: all}, groups.length - most === 1 ? "1 other error" : `${number(groups.length - most)} other kinds of errors`)) : null);
 }

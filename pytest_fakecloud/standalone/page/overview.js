@@ -49,6 +49,6 @@ export class OverviewPage {
     const letters = fakes.filter((fake) => fake.dead_letters);
     return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), tools(violations ? el("a", {href: "#/violations"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
       letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
-      rows.length ? errorsElement(rows, FEW) : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."));
+      rows.length ? errorsElement(rows, FEW, "#/violations") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."));
   }
 }
