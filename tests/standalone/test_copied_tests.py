@@ -26,8 +26,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 WRITE = """async ([language, row]) => {
-    const {WRITERS, nameOf, testOf} = await import("/console/tests.js");
-    const {whyNoTest} = await import("/console/sending.js");
+    const {WRITERS, nameOf, testOf, whyNoTest} = await import("/console/tests.js");
     const {ask} = await import("/console/api.js");
     const {fakes} = await ask("GET", "/state");
     const fake = fakes.find(({name}) => name === (row.kind === "attempt" ? row.fake : row.peer));

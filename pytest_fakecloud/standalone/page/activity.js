@@ -6,7 +6,7 @@ import {changesElement} from "./history.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
-import {sendAgain, whyNoTest} from "./sending.js";
+import {sendAgain} from "./sending.js";
 import {columnsElement} from "./spans.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
@@ -85,9 +85,12 @@ export class ActivityPage {
   testCopies(row) {
     const fakes = this.state().fakes, isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
     if (!fake || !row.done || !isDelivery && row.kind !== "call") return null;
-    const why = whyNoTest(fake, row);
-    if (why) return el("p", {class: "soft"}, why);
-    return tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].map((language) => isDelivery && language === "Go" ? null : el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => { const {WRITERS, nameOf, testOf} = await import("./tests.js"); await copy(WRITERS[language](await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`); })}, language)));
+    const place = el("div"), copyIn = (language, {WRITERS, nameOf, testOf}) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => copy(WRITERS[language](await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`))}, language);
+    import("./tests.js").then((made) => {
+      const why = made.whyNoTest(fake, row);
+      place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].filter((language) => !isDelivery || language !== "Go").map((language) => copyIn(language, made))));
+    }).catch(({message}) => { place.textContent = message; });
+    return place;
   }
   // The fakes whose oldest rows were dropped, by the server or by this page, and from which time on their rows exist.
   dropped() {

@@ -2,7 +2,45 @@
 
 import {ask, query} from "./api.js";
 import {literal, prefixOf} from "./copying.js";
-import {destinationsOf, publishOf, requestTo, subscribersOf} from "./sending.js";
+import {publishOf, requestTo} from "./sending.js";
+
+// -- which calls a test can make again --
+// The channel of a PUBLISH, and how many subscribers got its message.
+function subscribersOf({data, response}) {
+  const [line] = data.words ?? [];
+  if (!/^PUBLISH$/i.test(line?.[0])) return ["", 0];
+  const read = response.decoded ?? JSON.parse(response.body), many = read?.result ?? read;
+  return [line[1], typeof many === "number" ? many : 0];
+}
+// The URLs to which a request publishes messages, with those of its callbacks.
+function destinationsOf({data, request}) {
+  const [, target] = /^POST \/v2\/(?:publish|enqueue\/[^/]+)\/(\S+)/.exec(request.line) ?? [], isBatch = /^POST \/v2\/batch/.test(request.line);
+  const messages = isBatch ? request.decoded ?? [] : target ? [{destination: target, headers: Object.fromEntries(request.headers)}] : [];
+  return [...new Set(messages.flatMap(({destination, headers = {}}) => [destination, ...Object.entries(headers).filter(([name]) => /^upstash-callback$/i.test(name)).map(([, url]) => url)]))];
+}
+// Commands whose reply depends on more than the data of their keys, which is what a test sets up.
+const OF_SERVER = /^(KEYS|SCAN|DBSIZE|RANDOMKEY|INFO|TIME|CLIENT|CONFIG|COMMAND|ACL|FUNCTION|FCALL|FCALL_RO|SCRIPT|EVALSHA|EVALSHA_RO|PUBSUB|SPUBLISH|P?SUBSCRIBE|P?UNSUBSCRIBE|MONITOR|MULTI|EXEC|WATCH|HELLO|AUTH|SELECT|WAIT|LASTSAVE|SLOWLOG|LATENCY|MEMORY|CLUSTER|SEARCH\.\w+|FT\.\w+)$/i, MOST_SUBSCRIBERS = 100;
+const CREATES = /^POST \/v2\/(publish|enqueue|batch|schedules\/|queues$|topics\/)/;
+// Why no test of a recorded call or delivery would be honest, as a sentence; empty if one can be written.
+export function whyNoTest(fake, row) {
+  const {data, faults, request, response} = row, isDelivery = row.kind === "attempt", [fault] = faults, sent = `${request?.line} ${JSON.stringify(request?.headers)} ${request?.body}`, words = data.words;
+  if (!request || request.cut || response?.cut) return "Only a part of the call was recorded, so no test can make it again.";
+  if (fault && (isDelivery || row.ok || row.outcome !== "answered")) return `No test of this call: the injected fault ${fault.description} does not show in an answer that a test could compare.`;
+  if (data.run || /upstash-workflow-/i.test(sent) || row.subjects.some(({kind}) => kind === "run")) return "No test of this call: it belongs to a workflow run. A test of it starts the workflow.";
+  if (isDelivery) return row.status === null && data.error !== "ConnectionRefusedError" ? `No test of this delivery: it got no answer that a test could set up (${row.text.answer}).` : "";
+  if (!response || row.outcome !== "answered") return "No test of this call: it has no answer.";
+  if (!words && !requestTo(fake, row)) return "No test of this call: its request was not recorded.";
+  if (fault || row.status === 401 && response.line !== "reply") return "";
+  if (/^(\d+ )?(NOAUTH|NOPERM|WRONGPASS) /.test(row.text.answer)) return "No test of this call: its answer depends on the user of the connection, who was not recorded.";
+  if (`${request.line} ${request.body}`.includes("***")) return "No test of this call: secrets in it were not recorded.";
+  const reads = words?.find(([name]) => OF_SERVER.test(name));
+  if (reads) return `No test of this call: the reply of ${reads[0].toUpperCase()} depends on more than the data of keys, which is what a test would set up.`;
+  if (words?.some(([name]) => /^PUBLISH$/i.test(name)) && (words.length > 1 || subscribersOf(row)[1] > MOST_SUBSCRIBERS)) return "No test of this call: its reply depends on subscribers, and the test would need too many of them.";
+  if (fake.fixture === "broker" && row.status < 400) return "No test of this call: its answer depends on the records and offsets of the broker.";
+  if (fake.fixture !== "queue" || row.status >= 300) return "";
+  if (!CREATES.test(request.line)) return "No test of this call: its answer depends on what the queue held.";
+  return destinationsOf(row).every((url) => /^https?:/.test(url)) ? "" : "No test of this call: it publishes to a URL group or an API, which the test does not have.";
+}
 
 // -- what a test does, as data --
 // {fake, now, setup: [command], steps: [{words, reply | error}], status} of a database connection; {fake, now, setup: [request], request,
