@@ -196,11 +196,17 @@ def test_services_have_the_names_that_people_know(page: Any, server: Server) -> 
     }  # fmt: skip
     at(page, "connect", "#view dt")
     for name, product in shown.items():
-        assert page.inner_text(f"#nav a[data-key='fake/{name}']").split("\n") == [product, name]
+        assert page.inner_text(f"#nav a[data-key='fake/{name}']").split("\n") == [name, product]
         assert page.locator(f"#view dt:has-text('{product}'):has-text('{name}')").is_visible()
     for name, product in shown.items():
         at(page, f"fake/{name}", f"h1:has-text('{product}')")
-        holds(page, f"document.title === '{product} {name} · fakecloud'")
+        holds(page, f"document.title === '{name} {product} · fakecloud'")
+    page.set_viewport_size({"width": 390, "height": 800})
+    at(page, "overview", ".overview section")
+    entries = [page.inner_text(f"#nav a[data-key='fake/{name}']").strip() for name in shown]
+    assert entries == list(shown)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    at(page, "fake/queue", "h1:has-text('QStash')")
     tops = page.eval_on_selector_all(".subtabs a", "(all) => all.map((one) => one.offsetTop)")
     assert (len(tops), len(set(tops))) == (11, 1)
 

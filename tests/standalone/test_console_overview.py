@@ -224,3 +224,17 @@ def test_a_failed_call_has_the_advice_of_its_kind(page: Any, server: Server) -> 
         assert page.locator(".trace-pane a:text-is('Open the key')").count() == opens
     at(page, f"activity/{rows['SET']}", ".trace-pane h3:has-text('SET text')")
     assert page.locator(".trace-pane .banner").count() == 0
+
+
+def test_addresses_of_both_protocols_are_shown(page: Any, server: Server) -> None:
+    kv_server = fake(server, "kv_server")
+    protocol, place = kv_server["env"]["REDIS_URL"].split("//")
+    address = f"{protocol}//{place.split('@')[-1]}"
+    for page_name in ("overview", "connect"):
+        at(page, page_name, f"#view div:text('{address}')")
+        assert kv_server["url"] in page.inner_text("main")
+        assert page.locator(f"[aria-label='Copy the address {address} of kv_server']").count() == 1
+    assert "Upstash Redis" in page.inner_text("#view dl")
+    at(page, "overview", "section[aria-label='What runs']")
+    names = page.locator("section[aria-label='What runs'] tbody td:first-child a").all_inner_texts()
+    assert names == [one["name"] for one in server.summary["fakes"]]

@@ -17,6 +17,10 @@ export const fine = (text) => text.slice(11, 23).replace(/[+Z].*/, "");
 export const KINDS = {keys: "key", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule", queues: "queue", "url-groups": "URL group", callbacks: "message", "dead-letters": "message"};
 const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", queue: "QStash, Workflow", broker: "Kafka REST"};
 export const product = ({fixture}) => own(PRODUCTS, fixture) ?? fixture;
+// The addresses of a fake: of its HTTP API, and of its database protocol with the password.
+export const addresses = ({url, env = {}}) => [url, ...Object.entries(env).filter(([name]) => name === "REDIS_URL").map(([, address]) => address)];
+// An address without the user and the password in it.
+export const withoutPassword = (address) => address.replace(/\/\/[^@/]*@/g, "//");
 // A time in a list, without its day if that is the clock's, or where there is little room.
 export const when = (text) => text ? el("time", {datetime: text, title: `${both(text)} UTC${beside(text)}`}, day(text) === day(clock.now ?? "") ? null : el("span", {class: "day"}, `${day(text)} `), time(text)) : "";
 // A time in full, with the distance from the clock and the local time; showClock() keeps the distance current.

@@ -28,7 +28,7 @@ class FakePage {
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${fake.name}`});
     this.place = el("div");
     this.counts = {};
-    this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, product(fake), " ", el("small", {class: "mono soft"}, fake.name)), el("span", {class: "mono soft"}, fake.url), copyButton(fake.url, "Copy the address", "Copy")), this.nav, this.place);
+    this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, fake.name, " ", el("small", {class: "soft"}, product(fake))), el("span", {class: "mono soft"}, fake.url), copyButton(fake.url, "Copy the address", "Copy")), this.nav, this.place);
   }
   leave() { this.inner?.leave?.(); }
 
