@@ -182,6 +182,42 @@ def test_a_run_that_waits_does_not_look_like_one_that_runs(page: Any, server: Se
         })"""
     )
     assert len(set(looks)) == 2
+    chip = page.locator(".facet[data-key='facet started']")
+    assert chip.inner_text() == "running or waiting 2"
+
+
+def test_a_run_and_its_rerun_differ_in_the_list_beside_details(page: Any, server: Server) -> None:
+    ids = []
+    server.ask("POST", "/clock", {"action": "move_to", "to": "2026-01-01T09:30:00Z"})
+    server.ask(
+        "POST", "/fakes/queue/destinations", {"url": "http://127.0.0.1:9/flow", "answer": 500}
+    )
+    for _ in range(2):
+        made = sent(
+            server, "queue", "/v2/trigger/http://127.0.0.1:9/flow", Upstash_Retries="0",
+            Upstash_Forward_Upstash_Workflow_Sdk_Version="1",
+        )  # fmt: skip
+        ids.append(made["workflowRunId"])
+        server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    at(page, f"fake/queue/runs/{ids[0]}", ".detail .span-item, .detail h2")
+    heads = page.locator("table.rows thead th:visible").all_inner_texts()
+    assert [head.split()[0] for head in heads if head.strip()] == [
+        "workflow", "run", "state", "now", "started", "took",
+    ]  # fmt: skip
+    texts = page.locator("table.rows tbody tr").all_inner_texts()
+    for run_id, time in zip(reversed(ids), ("09:31:00", "09:30:00"), strict=True):
+        (shown,) = (text for text in texts if run_id[-6:] in text)
+        assert time in shown
+
+
+def test_a_group_without_committed_offsets_has_a_note(page: Any, server: Server) -> None:
+    server.ask("POST", "/call", {"object": "broker", "name": "create_topic", "args": ["orders"]})
+    request = "/fakes/broker/requests"
+    server.ask("POST", request, {"method": "GET", "target": "/consume/billing/one/orders"})
+    leave = {"object": "broker", "name": "group.leave", "args": ["billing", "one"]}
+    server.ask("POST", "/call", leave)
+    at(page, "fake/broker/groups/billing", ".detail h2")
+    page.locator(".detail p", has_text="Nothing committed").wait_for()
 
 
 def test_what_options_name_is_there_beside_a_kept_state(serve: Serve, tmp_path: Any) -> None:

@@ -7,7 +7,7 @@ import {offerUndo} from "./history.js";
 
 const LIMIT = 100;
 
-// `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
+// `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
 // `always` are parameters of each request, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
@@ -132,7 +132,7 @@ export class ListPage {
     if (!this.spec.facet || !page.facets) return;
     const chosen = this.values[this.spec.facet] ?? "", all = Object.values(page.facets).reduce((sum, one) => sum + one, 0);
     redraw(this.facets, [["", all], ...Object.entries({...chosen && {[chosen]: 0}, ...page.facets})].map(([value, many]) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `facet ${value}`,
-      onclick: () => this.change({[this.spec.facet]: value})}, `${value ? words(value) : "all"} `, el("small", {}, number(many)))));
+      onclick: () => this.change({[this.spec.facet]: value})}, `${value ? own(this.spec.facetNames ?? {}, value) ?? words(value) : "all"} `, el("small", {}, number(many)))));
   }
 
   bulkTools(page) {
