@@ -199,7 +199,7 @@ def test_errors_that_clients_ignore_are_last(page: Any, server: Server) -> None:
 
 def test_other_kinds_of_errors_are_a_link(page: Any, server: Server) -> None:
     kv(server, "SET", "text", "x")
-    for kinds, words in ((5, "1 other error"), (6, "2 other kinds of errors")):
+    for kinds, words in ((5, "1 other kind of error"), (6, "2 other kinds of errors")):
         for command in ("LPUSH", "SADD", "HLEN", "ZCARD", "LLEN", "SCARD")[:kinds]:
             body = [command, "text", "y"] if command in ("LPUSH", "SADD") else [command, "text"]
             server.ask("POST", "/fakes/kv_server/requests", {"body": body})

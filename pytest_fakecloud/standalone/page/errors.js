@@ -24,5 +24,5 @@ export function errorsElement(rows, most = 50, all = link(["activity"], {status:
   return el("div", {}, table("errors", ["what failed", "answer", "times", "last", "advice"], groups.slice(0, most), (group) => {
     const last = group.at(-1);
     return [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}`), el("span", {class: "bad"}, short(last.text.answer, 90)), number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last)];
-  }), groups.length > most ? el("p", {}, el("a", {href: all}, groups.length - most === 1 ? "1 other error" : `${number(groups.length - most)} other kinds of errors`)) : null);
+  }), groups.length > most ? el("p", {}, el("a", {href: all}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
 }
