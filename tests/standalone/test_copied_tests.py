@@ -77,11 +77,7 @@ def rows(server: Server) -> list[Any]:
         return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt"]
 
     wait_until(lambda: len(attempts()) == 4)
-    return [
-        row
-        for row in server.ask("GET", "/journal")[1]
-        if row["operation"] not in UNTESTABLE
-    ]
+    return [row for row in server.ask("GET", "/journal")[1] if row["operation"] not in UNTESTABLE]
 
 
 UNTESTABLE = ("HELLO", "CLIENT SETINFO", "CLIENT MAINT_NOTIFICATIONS", "SUBSCRIBE", "UNSUBSCRIBE")
@@ -160,6 +156,11 @@ def test_calls_without_an_honest_test_have_the_reason_instead(page: Any, server:
     sent(server, "queue", target, "{}", **{name.replace("-", "_"): run[name] for name in run})
     sent(server, "queue", "/v2/schedules/https://app.example", Upstash_Cron="0 9 * * *")
     server.ask("POST", "/fakes/queue/requests", {"method": "GET", "target": "/v2/schedules"})
+
+    def deliveries() -> list[Any]:
+        return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt"]
+
+    wait_until(deliveries)
     rows = server.ask("GET", "/journal")[1]
     calls = [row for row in rows if row["kind"] == "call"]
     at(page, "activity", ".trace-row")
@@ -170,6 +171,8 @@ def test_calls_without_an_honest_test_have_the_reason_instead(page: Any, server:
     assert "records and offsets" in reasons[6]
     assert "belongs to a workflow run" in reasons[7]
     assert "what the queue held" in reasons[-1]
+    (delivery,) = deliveries()
+    assert "workflow run" in page.evaluate(WRITE, ["Vitest", delivery])
     at(page, f"activity/{calls[1]['number']}", ".trace-pane h3")
     page.locator(".trace-pane p", has_text="the reply of DBSIZE").wait_for()
     assert "Copy as a test" not in page.inner_text(".trace-pane")
@@ -177,9 +180,9 @@ def test_calls_without_an_honest_test_have_the_reason_instead(page: Any, server:
 
 def test_an_error_is_asserted_to_contain_the_recorded_text(page: Any, server: Server) -> None:
     kv(server, "SET", "session", "ada")
-    with redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client:
-        with pytest.raises(redis.ResponseError):
-            client.incr("session")
+    url = fake(server, "kv_server")["env"]["REDIS_URL"]
+    with redis.Redis.from_url(url) as client, pytest.raises(redis.ResponseError):
+        client.incr("session")
     row = next(row for row in server.ask("GET", "/journal")[1] if row["operation"] == "INCRBY")
     (text,) = texts(page, "pytest", [row])
     assert 'assert "value is not an integer or out of range" in str(raised.value)' in text

@@ -2,7 +2,7 @@
 
 import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
-import {lasted, shortName, withoutScheme} from "./elements.js";
+import {lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 import {destinationsPage} from "./destinations.js";
 import {versionsElement} from "./history.js";
