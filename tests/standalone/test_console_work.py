@@ -893,8 +893,8 @@ def test_one_search_finds_what_all_fakes_hold(page: Any, server: Server) -> None
     titles = page.locator("#view h2 a")
     page.locator("#view h2", has_text="runs").wait_for()
     assert titles.all_inner_texts() == [
-        "Upstash Redis · keys", "Upstash Vector · vectors · films", "Kafka REST · records · orders",
-        "QStash, Workflow · messages", "QStash, Workflow · runs", "Recorded calls",
+        "kv_server · keys", "vector_index · vectors · films", "broker · records · orders",
+        "queue · messages", "queue · runs", "Recorded calls",
     ]  # fmt: skip
     hits = page.eval_on_selector_all("#view li a", "(all) => all.map((one) => one.hash)")
     assert len(hits) == 10

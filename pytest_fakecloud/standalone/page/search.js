@@ -1,6 +1,6 @@
 // One search over the data of all fakes and over the recorded calls.
 
-import {el, empty, go, link, number, own, pageHead, product, redraw, short, soft} from "./dom.js";
+import {el, empty, go, link, number, own, pageHead, redraw, short, soft} from "./dom.js";
 import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
@@ -75,7 +75,7 @@ export class SearchPage {
     if (turn !== this.turn) return;
     this.drawn = words;
     const callGroup = (title, values, rows) => groupElement(title, link(["activity"], {search: words, ...values}), rows.length, rows.slice(0, RANKED).map((row) => callElement(row, words)), words);
-    const groups = [...found.map((hit) => groupElement([product(hit.fake), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)), words)),
+    const groups = [...found.map((hit) => groupElement([hit.fake.name, hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)), words)),
       groupElement("Violations", "#/violations", violations.length, violations.map(({kind, text}) => resultElement("#/violations", kind, text, words, "bad")), words),
       callGroup("Failed calls", {status: "failed"}, failed), callGroup(failed.length ? "Other calls" : "Recorded calls", {}, others)].filter(({rank}) => rank !== undefined).sort((one, other) => one.rank - other.rank);
     redraw(this.found, groups.map(({parts}) => parts),
