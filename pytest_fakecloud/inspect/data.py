@@ -412,6 +412,15 @@ def state_of(fake: Fake) -> State:
     return state
 
 
+def item_reader(fake: Fake, section: str, item: str) -> Callable[[], Item | None] | None:
+    """Return a function that reads one item as its state contains it, without the rest of the state;
+    None if only the whole state can be read.
+    """
+    make = getattr(data_module(fake.fixture), "item_reader", None)
+    reader: Callable[[], Item | None] | None = make and make(fake, section, item)
+    return reader
+
+
 def changes_of(name: str, before: State, after: State) -> Iterator[StateChange]:
     """Yield the items of a fake that differ between two states, with all of their data."""
     for section in {**before, **after}:

@@ -20,7 +20,7 @@ from ..core.calls import Call, Entry, Event, began
 from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import to_datetime
-from ..inspect.data import Item, State, StateChange, changes_of, state_of
+from ..inspect.data import Item, State, StateChange, changes_of, item_reader, state_of
 from . import journal
 
 EVERY = 500
@@ -184,8 +184,10 @@ class Rewinder:
         checkpoints reach.
         """
 
-        def read(state: State) -> Item | None:
-            items = state.get(section, {})
+        def read(fake: Fake) -> Item | None:
+            if read_item := item_reader(fake, section, item):
+                return read_item()
+            items = state_of(fake).get(section, {})
             return items.get(item) if item else {**items} or None
 
         versions: list[Version] = []
@@ -195,19 +197,21 @@ class Rewinder:
         for checkpoint, following in zip(usable, [*usable[1:], None], strict=True):
             end = None if following is None else following.number
             with self._playing(fake, checkpoint) as playing:
-                value = read(playing.state())
+                copy = playing.player.copies[fake.name].fake
+                value = read(copy)
                 if not versions or versions[-1].fields != value:
                     versions.append(Version(0, checkpoint.at_us, value))
                 works = playing.works(end)
-                whole = len(works) * sum(map(len, playing.state().values())) <= MOST_COMPARED
+                size = 1 if item_reader(copy, section, item) else _size(copy)
+                whole = len(works) * size <= MOST_COMPARED
                 for work in works:
                     playing.perform(work)
                     if whole or not item or _names(work.entry, item):
-                        value = read(playing.state())
+                        value = read(copy)
                         if versions[-1].fields != value:
                             number, at_us = work.entry.number, work.entry.at_us
                             versions.append(Version(number, at_us, value))
-        current = read(state_of(fake))
+        current = read(fake)
         if versions[-1].fields != current:
             versions.append(Version(0, context_of(self._cloud).clock.now_us(), current))
         return versions[1:] if versions[0].fields is None else versions

@@ -123,3 +123,27 @@ def test_items_have_their_versions_with_the_calls_that_made_them(page: Any, serv
         assert last in rows.last.inner_text(), place
     page.locator(".versions tbody tr a").first.click()
     page.locator(".trace-pane h3", has_text="publish").wait_for()
+
+
+def test_a_history_is_read_once_at_a_time_and_says_that_it_is_loading(
+    page: Any, server: Server
+) -> None:
+    kv(server, "MSET", *(word for number in range(1200) for word in (f"user:{number}", "ada")))
+    for _ in range(300):
+        kv(server, "INCR", "visits")
+    requests: list[Any] = []
+    page.route("**/versions?*", lambda route: requests.append(route))
+    at(page, "fake/kv_server/keys/visits", ".detail .versions summary")
+    page.click(".detail .versions summary")
+    page.locator(".versions [role=status]", has_text="Loading…").wait_for()
+    for visits in (301, 302):
+        kv(server, "INCR", "visits")
+        page.wait_for_function(f"document.querySelector('.detail textarea').value === '{visits}'")
+        page.locator(".versions [role=status]", has_text="Loading…").wait_for()
+    assert len(requests) == 1
+    # What changed while the first was under way is in one more, which leaves the rows in place.
+    with page.expect_request("**/versions?*"):
+        requests[0].continue_()
+    page.wait_for_function("document.querySelectorAll('.versions tbody tr').length >= 302")
+    assert (len(requests), page.locator(".versions [role=status]").count()) == (2, 0)
+    requests[1].continue_()

@@ -149,6 +149,33 @@ def test_an_item_has_its_versions_with_their_rows(server: Server) -> None:
     assert group[-1]["fields"].keys() == {"orders-0", "orders-1"}
 
 
+def change_among_many(server: Server, section: str) -> tuple[list[int], list[Any]]:
+    """Change one item of many very often; return the rows that did so, and its versions."""
+    others = [f"other-{number}" for number in range(1500)]
+    if section == "keys":
+        kv(server, "MSET", *(word for name in others for word in (name, "1")))
+        rows = [kv(server, "INCR", "counter") for _ in range(300)]
+        return rows, versions(server, "kv_server", section, "counter")
+    if section == "partitions":
+        for name in others:
+            server.call("broker", "create_topic", name)
+        record = {"topic": "orders", "value": "tea", "partition": 1}
+        rows = [send(server, "broker", "/produce", record)["row"] for _ in range(300)]
+        return rows, versions(server, "broker", section, "orders-1")
+    send(server, "vector_index", "/upsert", [{"id": name, "vector": [1, 2]} for name in others])
+    records = [{"id": "moving", "vector": [number, 1]} for number in range(300)]
+    rows = [send(server, "vector_index", "/upsert", [record])["row"] for record in records]
+    return rows, versions(server, "vector_index", section, "moving")
+
+
+@pytest.mark.parametrize("section", ["keys", "default namespace", "partitions"])
+def test_an_item_among_many_has_its_versions(server: Server, section: str) -> None:
+    # To read all items after each call would exceed the limits of a replay.
+    rows, item_versions = change_among_many(server, section)
+    made_by = [version["number"] for version in item_versions]
+    assert made_by[-len(rows):] == rows  # fmt: skip
+
+
 def test_data_is_known_after_the_oldest_rows_were_dropped(serve: Serve) -> None:
     # With a running clock, and more entries than between two copies of the data.
     busy = serve("kv", "--random", "--journal-entries", "1500")

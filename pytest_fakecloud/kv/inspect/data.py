@@ -216,16 +216,29 @@ def state(fake: KVServer) -> State:
     """Return the keys of each database and the other data that commands change, by name."""
     engine = core_of(fake).engine
     with engine.lock:
-        every = _keys(fake)
-        sections: State = {"keys": _items(every)}
+        keys = _keys(fake)
+        sections: State = {"keys": _items(keys, keys.names)}
         if isinstance(engine, KVEngine):
             for number, keyspace in enumerate(engine.databases[1:], 1):
-                sections[f"keys of database {number}"] = _items(_InMemory(keyspace))
+                sections[f"keys of database {number}"] = _items(_InMemory(keyspace), keyspace)
             sections |= _beside_keys(engine)
     return {section: items for section, items in sections.items() if items or section == "keys"}
 
 
-def _items(keys: _InMemory | _OnServer) -> dict[str, Item]:
+def item_reader(fake: KVServer, section: str, item: str) -> Callable[[], Item | None] | None:
+    """Return a function that reads one key; None for other items, and for a name that is not UTF-8."""
+    if section != "keys" or item.startswith(("b'", 'b"')):
+        return None
+    names = [item.encode("utf-8", "surrogatepass")]
+
+    def read() -> Item | None:
+        with core_of(fake).engine.lock:
+            return _items(_keys(fake), names).get(item)
+
+    return read
+
+
+def _items(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> dict[str, Item]:
     return {
         str(word(entry.name)): {
             "type": entry.type,
@@ -233,7 +246,7 @@ def _items(keys: _InMemory | _OnServer) -> dict[str, Item]:
             "expires": entry.deadline_ms and shown_time(entry.deadline_ms * 1000),
             **_beside_value(entry.value),
         }
-        for entry in _existing(keys, keys.names)
+        for entry in _existing(keys, names)
     }
 
 

@@ -157,6 +157,17 @@ def state(engine: Any) -> State:
     }
 
 
+def item_reader(fake: Queue, section: str, item: str) -> Callable[[], Item | None] | None:
+    """Return a function that reads one message; None for other items."""
+
+    @_locked
+    def read(engine: Any) -> Item | None:
+        message = engine.data.messages.get(item)
+        return None if message is None else _message_item(message)
+
+    return partial(read, fake) if section == "messages" else None
+
+
 def _message_item(message: Message) -> Item:
     return {
         **_message(message),

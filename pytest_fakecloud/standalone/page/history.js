@@ -4,6 +4,7 @@ import {act, attempt, both, el, link, own, say, soft, table} from "./dom.js";
 import {ask, path, query} from "./api.js";
 import {changesTable, fieldsOf} from "./elements.js";
 import {entries} from "./journal.js";
+import {oneAtATime} from "./rows.js";
 
 // The list that shows the items of a section of the data, and what else its address needs.
 const LISTS = {keys: "keys", messages: "messages", "dead letters": "dead-letters", schedules: "schedules", queues: "queues", "URL groups": "url-groups", "workflow runs": "runs", topics: "topics", groups: "groups"};
@@ -29,14 +30,25 @@ export function changesElement(row) {
 
 // The section of a namespace in the data of a vector index.
 export const sectionOf = (namespace) => namespace ? `namespace ${namespace}` : "default namespace";
-// The versions of an item with the rows that made them, read when the part is opened.
+// The item whose history was opened last: what is known of it stays while it is read again, for at most one request at a time.
+let opened = {};
+function historyOf(fake, section, item) {
+  const name = JSON.stringify([fake.name, section, item]);
+  if (opened.name !== name) {
+    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts())};
+    history.read = oneAtATime(async () => {
+      try { const {versions} = await ask("GET", path(fake, `/versions${query({section, item})}`)); history.parts = () => [versions.length ? versionsTable(item, versions) : soft("It has not existed since the first known row.")]; }
+      catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
+      history.draw();
+    });
+  }
+  return opened;
+}
+const versionsTable = (item, versions) => table("versions", ["time", "made by", "value"], versions.map((version, at) => ({...version, before: versions[at - 1]?.fields ?? null})), ({number, at, fields, before}) => [both(at), number ? el("a", {href: link(["activity", number])}, entries.known.get(number)?.text.what.slice(0, 80) ?? `#${number}`) : before === null && fields !== null ? "there before" : "the console or the clock",
+  fields === null ? el("span", {class: "soft"}, "gone") : fieldsOf(item, fields, before, {changed: before !== null})]);
+// The versions of an item with the rows that made them, read when the part is opened, and again when the item is drawn again.
 export function versionsElement(fake, section, item = "") {
-  const place = el("div"), load = () => attempt(async () => {
-    let versions;
-    try { ({versions} = await ask("GET", path(fake, `/versions${query({section, item})}`))); } catch (error) { place.replaceChildren(soft(error.message)); return; }
-    place.replaceChildren(versions.length ? table("versions", ["time", "made by", "value"], versions.map((version, at) => ({...version, before: versions[at - 1]?.fields ?? null})), ({number, at, fields, before}) => [both(at), number ? el("a", {href: link(["activity", number])}, entries.known.get(number)?.text.what.slice(0, 80) ?? `#${number}`) : before === null && fields !== null ? "there before" : "the console or the clock",
-      fields === null ? el("span", {class: "soft"}, "gone") : fieldsOf(item, fields, before, {changed: before !== null})]) : soft("It has not existed since the first known row."));
-  });
+  const place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item), {place}); history.draw(); history.read(); };
   return el("details", {class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 from zlib import crc32
@@ -59,6 +59,25 @@ def state(fake: VectorIndex) -> State:
         for cursor in core_of(fake).engine.cursors()
     }
     return sections
+
+
+def item_reader(fake: VectorIndex, section: str, item: str) -> Callable[[], Item | None] | None:
+    """Return a function that reads one vector; None for other items."""
+    kind, _, namespace = section.partition(" ")
+    if kind not in ("namespace", "default"):
+        return None
+    namespace = namespace if kind == "namespace" else ""
+
+    def read() -> Item | None:
+        for pending in fake.pending():
+            if (pending["namespace"], pending["id"]) == (namespace, item):
+                fields = {**_folded(pending), "state": "pending"}
+                del fields["namespace"]
+                return fields
+        [record] = core_of(fake).engine.fetch(namespace, [item])
+        return None if record is None else {**_folded(fake._plain(record)), "state": "ready"}
+
+    return read
 
 
 def _folded(item: Mapping[str, Any]) -> Item:
