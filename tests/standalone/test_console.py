@@ -619,6 +619,26 @@ def test_text_is_readable_in_light_and_dark(page: Any, scheme: str) -> None:
     assert (_luminance(paper) < _luminance(ink)) == (scheme == "dark")
 
 
+@together
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["good", "bad", "busy"])
+def test_all_parts_of_notices_are_readable(page: Any, scheme: str, kind: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    colours = page.evaluate(
+        """async (kind) => {
+            const {say, el} = await import("/console/dom.js"), notice = document.getElementById("notice");
+            say(["Deleted.", el("a", {href: "#/time"}, "3 events"), el("button", {class: "quiet"}, "Undo")], kind);
+            say("");  // This leaves the notice, because it has a button.
+            return [notice, ...notice.children].map((part) => [getComputedStyle(part).color, getComputedStyle(notice).backgroundColor]);
+        }""",
+        kind,
+    )
+    assert len(colours) == 4
+    assert min(_contrast(*pair) for pair in colours) >= 4.5
+    page.click("#notice button[aria-label=Dismiss]")
+    assert page.inner_text("#notice") == ""
+
+
 def _contrast(first: str, second: str) -> float:
     bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)

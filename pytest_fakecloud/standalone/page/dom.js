@@ -83,14 +83,17 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
 
 // -- results of actions --
 let fading = 0, moving = "";
-// While the clock moves, its notice takes the place of an empty one.
+// While the clock moves, its notice takes the place of an empty one. A notice with a button, such as Undo, stays until it is dismissed
+// or another takes its place.
 export function say(text, kind = "bad") {
-  clearTimeout(fading);
   if (!text && moving) [text, kind] = [moving, "busy"];
+  if (!text && $("notice").querySelector("button")) return;
+  clearTimeout(fading);
+  const stays = [text].flat().some((part) => part instanceof HTMLButtonElement);
   $("notice").dataset.kind = kind;
-  $("notice").replaceChildren(...[text].flat().filter(Boolean));
-  // A notice with something to press stays for longer.
-  if (kind === "good" && text) fading = setTimeout(() => say(""), Array.isArray(text) ? 12000 : 4000);
+  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean));
+  // A notice with a link stays for longer.
+  if (kind === "good" && text && !stays) fading = setTimeout(() => say(""), Array.isArray(text) ? 12000 : 4000);
 }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
