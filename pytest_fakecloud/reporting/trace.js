@@ -29,7 +29,7 @@ export class Trace {
   // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
     Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: []});
-    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), seen: 0, scrolled: 0});
+    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0});
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
@@ -43,7 +43,7 @@ export class Trace {
   // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
   // a new object, because the layout of a row is cached by object.
   show(report) {
-    const first = !this.rows.length, anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
+    const first = !this.rows.length, anchor = this.anchor();
     // Calls that arrive are appended, so what was computed of the rows before the first that differs stays: 10,000 rows take more than a frame.
     const from = report.findings.length || String(report.fakes?.map(({name}) => name)) !== this.fake.dataset.names ? 0 : firstDifference(this.report.rows, report.rows);
     this.report = report;
@@ -53,21 +53,40 @@ export class Trace {
     if (first) this.follow();
     else if (this.number !== null) this.fillPane();
     if (!this.following && !first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
-    // While it follows, measure() has scrolled already.
-    if (!this.following || this.wanted.slowest) this.toEnd();
+  }
+
+  // The vertical part of the window in which rows are seen, in pixels of the list.
+  seen() {
+    const {top} = this.list.getBoundingClientRect(), below = this.beside || this.pane.hidden ? 0 : this.pane.offsetHeight;
+    return {from: this.top.offsetHeight + parseFloat(getComputedStyle(this.top).top) - top, to: innerHeight - below - top};
+  }
+  // The item that keeps its place in the window when rows are added above it: the selected row if it is seen, or the first row that is.
+  anchor() {
+    const {from, to} = this.seen(), selected = this.items[this.places?.get(this.number)];
+    if (selected && selected.top + selected.height > from && selected.top < to) return selected;
+    return this.items.slice(firstBelow(this.items, from)).find(({one}) => one);
   }
 
   // While the timeline follows, it stays at its end, however its height changes. Scrolling up ends that, and reaching the end begins it again.
   toEnd() {
     if (!this.options.newest) return;
-    if (this.following) { scrollTo(0, document.documentElement.scrollHeight); this.seen = this.rows.at(-1)?.row.number ?? 0; }
-    const newer = this.following ? 0 : this.shown.reduce((many, {row}) => many + (row.number > this.seen), 0);
+    if (this.following && this.number === null) scrollTo(0, document.documentElement.scrollHeight);
+    // Beside open details, there is room below the last row.
+    else if (this.following) scrollBy(0, this.list.offsetHeight + 8 - this.seen().to);
+    this.scrolled = scrollY;
+    this.countNewer();
+  }
+  // Says how many of the shown rows are below those that are seen.
+  countNewer() {
+    if (!this.options.newest) return;
+    const {to} = this.seen(), below = this.items.slice(firstBelow(this.items, to)).find(({one, top}) => one && top + LINE > to);
+    const newer = below && !this.following && !this.wanted.slowest ? this.shown.length - below.index + 1 : 0;
     this.newer.hidden = !newer;
     this.newer.textContent = `${newer.toLocaleString("en")} newer ↓`;
   }
-  follows() { if (this.number !== null) this.select(null); this.following = true; this.toEnd(); }
+  follows() { this.following = true; this.toEnd(); this.draw(); }
   // Whoever reads a row keeps it in sight.
-  stay() { if (this.following) this.seen = this.rows.at(-1)?.row.number ?? 0; this.following = false; }
+  stay() { this.following = false; }
   watch() {
     const up = scrollY < this.scrolled - 1;
     this.scrolled = scrollY;
@@ -75,7 +94,7 @@ export class Trace {
     const {following} = this;
     if (following && up && !this.atEnd()) this.stay();
     this.following ||= this.number === null && this.atEnd();
-    if (!following && this.following) this.toEnd();
+    if (!following && this.following) this.toEnd(); else this.countNewer();
   }
 
   // Select a row by its number and scroll it into view; null closes the detail pane.
@@ -112,10 +131,21 @@ export class Trace {
     this.chip.hidden = !subject;
     this.chip.textContent = subject ? `${nameOf(subject)} ✕` : "";
     this.chip.setAttribute("aria-label", subject ? `Stop following ${nameOf(subject)}` : "");
-    this.arrange();
-    if (changes.subject && this.number !== null) this.reveal(this.number);
-    else if (changes.slowest && this.number === null) scrollTo(0, 0);
+    this.arrangeAll();
+    if (changes.slowest && this.number === null) scrollTo(0, 0);
     this.options.onfilter?.(this.wanted);
+  }
+
+  // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
+  arrangeAll() {
+    this.arrange();
+    if (this.places.has(this.number)) this.reveal(this.number);
+    else {
+      const {from, to} = this.seen(), height = this.list.offsetHeight;
+      if (from > 0 && to > height) scrollBy(0, -Math.min(from, to - height));
+    }
+    this.draw();
+    this.countNewer();
   }
 
   destroy() { this.stop.abort(); this.sizes.disconnect(); this.root.replaceChildren(); }
@@ -276,8 +306,9 @@ export class Trace {
       at = one.row.at_us;
     }
     this.list.style.height = `${y}px`;
-    if (this.following && this.number === null && !this.wanted.slowest) this.toEnd();
+    if (this.following && !this.wanted.slowest) this.toEnd();
     this.draw();
+    this.countNewer();
   }
 
   fillHeads() {

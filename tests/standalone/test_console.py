@@ -626,10 +626,12 @@ def test_all_parts_of_notices_are_readable(page: Any, scheme: str, kind: str) ->
     page.emulate_media(color_scheme=scheme)
     colours = page.evaluate(
         """async (kind) => {
-            const {say, el} = await import("/console/dom.js"), notice = document.getElementById("notice");
-            say(["Deleted.", el("a", {href: "#/time"}, "3 events"), el("button", {class: "quiet"}, "Undo")], kind);
+            const {say, el} = await import("/console/dom.js");
+            const notice = document.getElementById("notice"), undo = el("button", {class: "quiet"}, "Undo");
+            say(["Deleted.", el("a", {href: "#/time"}, "3 events"), undo], kind);
             say("");  // This leaves the notice, because it has a button.
-            return [notice, ...notice.children].map((part) => [getComputedStyle(part).color, getComputedStyle(notice).backgroundColor]);
+            const colours = [notice, ...notice.children].map((part) => getComputedStyle(part).color);
+            return colours.map((colour) => [colour, getComputedStyle(notice).backgroundColor]);
         }""",
         kind,
     )

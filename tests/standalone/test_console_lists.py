@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .conftest import Serve, Server
-from .test_console import CHROMIUM, at, browser, go, holds, page, sent, window
+from .test_console import CHROMIUM, COUNT, at, browser, command, go, holds, page, sent, window
 from .test_console_work import kv
 
 __all__ = ["browser", "page", "window"]
@@ -16,12 +16,29 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
+BELOW = """() => [...document.querySelectorAll(".trace-row")].filter((row) =>
+    row.getBoundingClientRect().top + 19 > innerHeight).length"""
+"""How many of the rows near the window are below it."""
 AT_END = "scrollY + innerHeight >= document.documentElement.scrollHeight - 1"
 
 
 def newest_is_seen(page: Any, text: str) -> None:
     page.locator(".trace-row", has_text=text).wait_for(state="visible")
     holds(page, AT_END)
+
+
+def newer_are_counted(page: Any) -> None:
+    """Wait until the button counts the rows below the window, of which the last are not drawn."""
+    holds(
+        page,
+        f"""() => {{
+            const button = document.querySelector(".trace-newer");
+            const drawn = [...document.querySelectorAll(".trace-row")];
+            const last = Math.max(...drawn.map((row) => row.ariaPosInSet)), all = drawn[0].ariaSetSize;
+            const below = ({BELOW})() + (all - last);
+            return below ? !button.hidden && button.textContent === `${{below}} newer ↓` : button.hidden;
+        }}""",
+    )
 
 
 def test_activity_follows_until_the_reader_scrolls_up(page: Any, server: Server) -> None:
@@ -44,7 +61,8 @@ def test_activity_follows_until_the_reader_scrolls_up(page: Any, server: Server)
     holds(page, f"!({AT_END})")
     for number in range(3):
         kv(server, "SET", f"unseen:{number}", "x")
-    page.locator(".trace-newer", has_text="3 newer").wait_for()
+    page.locator(".trace-row", has_text="key:").first.wait_for()
+    newer_are_counted(page)
     assert not page.evaluate(AT_END)
     page.click(".trace-newer")
     newest_is_seen(page, "unseen:2")
@@ -62,11 +80,66 @@ def test_a_selected_row_stays_and_newer_ones_are_counted(page: Any, server: Serv
     page.locator(".trace-pane h3", has_text="key:59").wait_for()
     before = page.locator(".trace-row", has_text="key:59").bounding_box()
     kv(server, "SET", "newer", "x")
-    page.locator(".trace-newer", has_text="1 newer").wait_for()
+    page.locator(".trace-row", has_text="newer").wait_for()
+    newer_are_counted(page)
     assert page.locator(".trace-row", has_text="key:59").bounding_box() == before
+    for number in range(30):
+        kv(server, "SET", f"later:{number}", "x")
+    holds(page, "!document.querySelector('.trace-newer').hidden")
+    newer_are_counted(page)
     page.click(".trace-newer")
-    page.locator(".trace-pane").wait_for(state="hidden")
-    newest_is_seen(page, "newer")
+    page.locator(".trace-row", has_text="later:29").wait_for()
+    assert page.evaluate(f"({BELOW})()") == 0
+    # The details stay, and what is recorded later is followed beside them.
+    assert page.is_visible(".trace-pane h3:has-text('key:59')")
+    kv(server, "SET", "followed", "x")
+    page.locator(".trace-row", has_text="followed").wait_for()
+    holds(page, f"({BELOW})() === 0")
+
+
+def test_a_selected_row_stays_in_view_when_filters_change(page: Any, server: Server) -> None:
+    for number in range(400):
+        words = ("LPUSH", "text", "x") if number % 40 == 20 else ("SET", "text", f"{number}")
+        command(server, *words)
+    at(page, "activity", ".trace-row")
+    newest_is_seen(page, "SET text 399")
+    page.fill("input[type=search]", "LPUSH")
+    page.locator(".trace-row").nth(4).click()
+    number = page.evaluate("Number(location.hash.match(/\\d+/)[0])")
+    row = f".trace-row[data-number='{number}']"
+    inside = f"""() => {{
+        const row = document.querySelector("{row}"), box = row?.getBoundingClientRect();
+        const from = document.querySelector(".trace-top").getBoundingClientRect().bottom;
+        return box && box.top >= from - 1 && box.bottom <= innerHeight;
+    }}"""
+    for fill in ("", "LPUSH", "text", ""):
+        page.fill("input[type=search]", fill)
+        holds(page, inside)
+        newer_are_counted(page)
+    for status in ("failed", "", "failed"):
+        page.select_option("select[aria-label=Status]", status)
+        holds(page, inside)
+        newer_are_counted(page)
+    # Few hits without the selected row begin at the top of the list.
+    page.fill("input[type=search]", "SET text 39")
+    page.select_option("select[aria-label=Status]", "")
+    holds(page, "(many => many > 5 && many < 20)(document.querySelectorAll('.trace-row').length)")
+    first = page.locator(".trace-row").first.bounding_box()
+    top = page.locator(".trace-top").bounding_box()
+    assert -1 <= first["y"] - top["y"] - top["height"] < 60
+
+
+def test_a_row_that_is_opened_by_its_address_stays_in_view(page: Any, server: Server) -> None:
+    for number in range(1200):
+        kv(server, "SET", "text", f"{number}")
+        if number % 7 == 3:
+            server.ask("POST", "/clock", {"action": "advance", "by": "5s"})
+    page.goto("about:blank")
+    page.goto(f"{server.url}/#/activity/700")
+    page.locator(".trace-row[data-number='700']").wait_for()
+    holds(page, f"{COUNT} === '1,200 rows'")
+    box = page.locator(".trace-row[data-number='700']").bounding_box()
+    assert 100 < box["y"] < 700
 
 
 def test_a_chatty_fake_leaves_the_history_of_the_others(browser: Any, serve: Serve) -> None:

@@ -36,7 +36,7 @@ const FEW = 500, CHART_EVERY_MS = 1000;
 export class ActivityPage {
   constructor(state) {
     Object.assign(this, {state, values: {}, paused: null, order: new InOrder()});
-    this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrange(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
+    this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrangeAll(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
     this.chart = el("div");
@@ -129,7 +129,7 @@ export class ActivityPage {
     this.span.hidden = !chosen;
     this.span.textContent = chosen ? `${time(chosen[0])} – ${time(chosen[1])} ✕` : "";
     this.span.setAttribute("aria-label", chosen ? `Stop showing only ${time(chosen[0])} to ${time(chosen[1])}` : "");
-    this.trace.arrange();
+    this.trace.arrangeAll();
     this.drawChart();
     this.keep();
   }
