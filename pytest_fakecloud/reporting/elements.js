@@ -79,8 +79,10 @@ export function changesTable(changes, addressOf = () => null) {
 
 function stateRow({item, before, after}, href) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  const fields = (value, other, name) => el("td", {"data-name": name}, fieldsOf(item, value, other, {changed: true}));
-  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), fields(before, after, "before"), fields(after, before, "after"));
+  const fields = (value, other, name, columns = null) => el("td", {"data-name": name, colspan: columns}, columns ? el("span", {class: "soft"}, name === "after" ? "added" : "removed") : null, fieldsOf(item, value, other, {changed: true}));
+  // What was added or removed has one value, which takes both columns.
+  const values = before === null ? [fields(after, null, "after", 2)] : after === null ? [fields(before, null, "before", 2)] : [fields(before, after, "before"), fields(after, before, "after")];
+  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), values);
 }
 
 // Show the fields of an item and mark the parts that differ from `other`; `changed` omits the fields that do not.

@@ -627,7 +627,8 @@ def test_all_parts_of_notices_are_readable(page: Any, scheme: str, kind: str) ->
     colours = page.evaluate(
         """async (kind) => {
             const {say, el} = await import("/console/dom.js");
-            const notice = document.getElementById("notice"), undo = el("button", {class: "quiet"}, "Undo");
+            const notice = document.getElementById("notice");
+            const undo = el("button", {class: "quiet"}, "Undo");
             say(["Deleted.", el("a", {href: "#/time"}, "3 events"), undo], kind);
             say("");  // This leaves the notice, because it has a button.
             const colours = [notice, ...notice.children].map((part) => getComputedStyle(part).color);

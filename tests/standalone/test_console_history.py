@@ -52,6 +52,25 @@ def test_a_row_shows_what_it_changed_and_restores_what_was_before(
     page.locator(".detail h2", has_text="user:1").wait_for()
 
 
+def test_long_ids_and_new_items_have_room_in_the_data_of_a_row(page: Any, server: Server) -> None:
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", "body", Upstash_Delay="1h")
+    name = f"user:{'x' * 60}"
+    for value in ("first", "second"):
+        kv(server, "SET", name, value)
+    at(page, "activity", ".trace-row")
+    opened(page, "second")
+    page.locator(f"{CHANGES} tr.trace-changed").wait_for()
+    wide = """(row) => [...row.children].map((cell) => [
+        cell.scrollWidth <= cell.clientWidth, cell.offsetWidth / row.offsetWidth])"""
+    cells = page.locator(f"{CHANGES} tr.trace-changed").evaluate(wide)
+    assert [fits for fits, _ in cells] == [True] * 3
+    opened(page, "publish")
+    page.locator(f"{CHANGES} tr.trace-added", has_text="body").wait_for()
+    cells = page.locator(f"{CHANGES} tr.trace-added", has_text="body").evaluate(wide)
+    assert [fits for fits, _ in cells] == [True] * 2
+    assert cells[1][1] > 0.6
+
+
 def test_edits_of_a_key_are_undone(page: Any, server: Server) -> None:
     kv(server, "SET", "colour", "red", "EX", "600")
     at(page, "fake/kv_server/keys/colour", ".detail textarea")
