@@ -398,15 +398,16 @@ export class Trace {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     const {target} = event, own = document.querySelector(".trace:focus-within") ?? document.querySelector(".trace");
     if (own !== this.root) return;
-    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target === document.body)) { this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target === document.body)) { this.closed = this.number; this.select(null); this.list.focus({preventScroll: true}); return; }
     if (event.key === "Escape" && target === this.search && !target.value) target.blur();
     if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
     if (target !== this.list && !"jknp".includes(event.key)) return;
     const chosen = this.shown.findIndex((one) => one.row.number === this.number);
-    // Without a selected row, begin at the first row in view, or at the last one if the newest is of interest.
+    // Without a selected row, begin at the one that was closed, at the first row in view, or at the last one if the newest is of interest.
     const edge = this.options.newest ? innerHeight - LINE : this.top.getBoundingClientRect().bottom + 1, at = firstBelow(this.items, edge - this.list.getBoundingClientRect().top);
-    const place = chosen < 0 ? (this.items.slice(0, at + 1).findLast(({one}) => one)?.index ?? 1) - 1 : chosen;
+    const {from, to: until} = this.seen(), closed = this.items[this.places.get(this.closed)], isSeen = closed && closed.top > from - closed.height && closed.top < until;
+    const place = chosen < 0 ? isSeen ? closed.index - 1 : (this.items.slice(0, at + 1).findLast(({one}) => one)?.index ?? 1) - 1 : chosen;
     const row = this.byNumber.get(this.number)?.row;
     const jump = (by) => this.shown[Math.max(0, Math.min(this.shown.length - 1, chosen < 0 ? place : place + by))];
     const to = {

@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 
 from .conftest import Serve, Server
-from .test_console import CHROMIUM, COUNT, at, browser, command, go, holds, page, sent, window
+from .test_console import (
+    CHROMIUM,
+    COUNT,
+    SEARCH,
+    at,
+    browser,
+    command,
+    go,
+    holds,
+    page,
+    sent,
+    window,
+)
 from .test_console_work import kv
 
 __all__ = ["browser", "page", "window"]
@@ -127,6 +139,48 @@ def test_a_selected_row_stays_in_view_when_filters_change(page: Any, server: Ser
     first = page.locator(".trace-row").first.bounding_box()
     top = page.locator(".trace-top").bounding_box()
     assert -1 <= first["y"] - top["y"] - top["height"] < 60
+
+
+ACTIVE = "document.activeElement"
+
+
+def test_focus_moves_into_what_was_opened_and_back_to_its_row(page: Any, server: Server) -> None:
+    for number in range(20):
+        kv(server, "SET", f"session:{number}", f"ada {number}")
+    at(page, "find", SEARCH)
+    page.keyboard.type("session:9")
+    page.keyboard.press("Enter")
+    holds(page, f"{ACTIVE}.matches('.detail h2') && {ACTIVE}.textContent === 'session:9'")
+    page.keyboard.press("Tab")
+    assert page.evaluate(f"{ACTIVE}.closest('.detail') !== null")
+    page.keyboard.press("Escape")
+    holds(page, f"{ACTIVE}.matches('.list a[data-key]') && {ACTIVE}.textContent === 'session:9'")
+    page.keyboard.press("Enter")
+    holds(page, f"{ACTIVE}.matches('.detail h2')")
+    page.keyboard.press("Escape")
+    holds(page, f"{ACTIVE}.matches('.list a[data-key]')")
+    # Moving along the list keeps the focus in it.
+    page.locator(".list a", has_text="session:12").click()
+    holds(page, f"{ACTIVE}.matches('.detail h2')")
+    page.keyboard.press("j")
+    page.locator(".detail h2", has_text="session:13").wait_for()
+    assert page.evaluate(f"{ACTIVE}.textContent") == "session:13"
+    assert page.evaluate(f"{ACTIVE}.closest('.list') !== null")
+
+
+def test_focus_moves_into_an_opened_call_and_back_to_its_row(page: Any, server: Server) -> None:
+    for number in range(20):
+        kv(server, "SET", f"key:{number}", f"word{number}")
+    at(page, "find", SEARCH)
+    page.keyboard.type("word7")
+    page.locator("li a", has_text="SET key:7").focus()
+    page.keyboard.press("Enter")
+    page.locator(".trace-pane h3", has_text="key:7").wait_for()
+    holds(page, f"{ACTIVE}.matches('.trace-pane')")
+    page.keyboard.press("Escape")
+    holds(page, f"{ACTIVE}.matches('.trace-list')")
+    page.keyboard.press("ArrowDown")
+    page.locator(".trace-pane h3", has_text="key:7").wait_for()
 
 
 def test_a_row_that_is_opened_by_its_address_stays_in_view(page: Any, server: Server) -> None:

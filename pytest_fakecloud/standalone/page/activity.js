@@ -117,7 +117,13 @@ export class ActivityPage {
     clearTimeout(this.timer);
     this.select();
   }
-  select() { const number_ = this.id === undefined ? null : Number(this.id); if (number_ !== this.trace.number) this.trace.select(number_); }
+  select() {
+    const number_ = this.id === undefined ? null : Number(this.id);
+    if (number_ === this.trace.number) return;
+    this.trace.select(number_);
+    // Whoever has come from another page goes on in the details.
+    if (this.trace.number !== null && document.activeElement === document.body) this.trace.pane.focus({preventScroll: true});
+  }
   async refresh() { this.draw(); }
 
   hold(paused) { this.paused = paused ? entries.list : null; this.pause.setAttribute("aria-pressed", String(paused)); this.draw(); }

@@ -62,7 +62,7 @@ export const pageHead = (text, ...parts) => el("div", {class: "tools head"}, el(
 export const done = (...text) => el("p", {class: "ok", role: "status"}, text);
 export const head = (text) => el("h3", {}, text);
 export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;
-export const title = (text) => el("h2", {class: "mono"}, shown(text));
+export const title = (text) => el("h2", {class: "mono", tabindex: -1}, shown(text));
 
 export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
 

@@ -25,7 +25,7 @@ export class ListPage {
       return {name, options, input};
     });
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
-    this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
+    this.side = el("section", {class: "detail", "aria-label": "details", tabindex: -1, hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
       tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.facets), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
@@ -35,7 +35,7 @@ export class ListPage {
   leave() { this.stop.abort(); clearTimeout(this.timer); }
   get base() { return ["fake", this.fake.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
-  close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus({preventScroll: true})); }
+  close() { const id = this.id; go(this.address()); requestAnimationFrame(() => (this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`) ?? this.search).focus({preventScroll: true})); }
   // Where the details take the place of the list, they begin at their top, and the list is found where it was left.
   place(opens) { if (!matchMedia("(max-width: 1080px)").matches) return; if (opens) { this.left = scrollY; scrollTo(0, 0); } else scrollTo(0, this.left ?? 0); }
 
@@ -48,6 +48,7 @@ export class ListPage {
   }
 
   async go(route) {
+    if (route.raw[3] !== this.id) { this.opens = !this.steps; this.steps = false; }
     this.id = route.raw[3];
     this.values = route.query;
     if (document.activeElement !== this.search) this.search.value = route.query.search ?? "";
@@ -79,7 +80,11 @@ export class ListPage {
     let found;
     try { found = spec.item ? await spec.item(this.fake, id) : spec.hasItem ? await item(this.fake, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
     catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
-    if (turn === this.turn) this.drawItem(id, found);
+    if (turn !== this.turn) return;
+    this.drawItem(id, found);
+    // A reader goes on in the details that were opened, but not who moves along the list or types a search.
+    if (this.opens && !isTyping()) (this.side.querySelector("h2[tabindex]") ?? this.side).focus({preventScroll: true});
+    this.opens = false;
   }
   itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }
 
@@ -196,6 +201,6 @@ export class ListPage {
     event.preventDefault();
     const to = links[at < 0 ? 0 : Math.max(0, Math.min(links.length - 1, at + by))];
     to?.focus();
-    if (to && this.id !== undefined) go(to.hash, {replace: true});
+    if (to && this.id !== undefined && to.hash !== location.hash) { this.steps = true; go(to.hash, {replace: true}); }
   }
 }
