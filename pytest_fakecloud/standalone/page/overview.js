@@ -42,7 +42,7 @@ export class OverviewPage {
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
   due({now, due, count: many}) {
-    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, FEW), (one) => [about(micros(one.at) - micros(now)), time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(shortened(one.what), 80)) : short(shortened(one.what), 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), many > FEW ? el("p", {class: "soft"}, `${number(many - FEW)} more are planned.`) : null]
+    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, FEW), (one) => [about(micros(one.at) - micros(now)), time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(shortened(one.what), 80)) : short(shortened(one.what), 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), many > FEW ? el("p", {class: "soft"}, `${number(many - FEW)} more planned.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }
   failed(rows, violations, fakes) {
