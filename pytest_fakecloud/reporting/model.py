@@ -18,6 +18,7 @@ from .lookups import Lookups
 
 APPLICATION = "application"
 CLIENT = "client"
+CONSOLE = "console"
 TEST = "test"
 VERSION = 3
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""

@@ -21,7 +21,7 @@ from .asserted import application_places
 from .calls import has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
-from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
+from .model import APPLICATION, CLIENT, CONSOLE, TEST, AppliedFault, Place, ReportRow, ReportSubject
 from .values import Mask
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
@@ -199,7 +199,7 @@ class _Builder:
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
-            return row
+            return replace(row, actor=CONSOLE) if event.kind == "restored" else row
         row = replace(
             row, kind="attempt", attempt=_count_of(event), same=repr(details), delivery=masked
         )

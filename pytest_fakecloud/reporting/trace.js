@@ -634,7 +634,7 @@ function lanesOf(rows, fakes, from, before) {
   for (const one of rows) known.add(one.fromName).add(one.toName);
   const fakeNames = fakes.map((fake) => fake.name).filter((name) => known.has(name));
   const outside = [...known].filter((name) => !fakeNames.includes(name));
-  const rank = (name) => ({test: 0, client: 1, application: 2}[name] ?? 3);
+  const rank = (name) => ({test: 0, client: 1, console: 1, application: 2}[name] ?? 3);
   const lanes = [...outside.filter((name) => rank(name) < 3).sort((a, b) => rank(a) - rank(b)), ...fakeNames, ...outside.filter((name) => rank(name) === 3)];
   for (const one of rows) place(one, lanes);
   return lanes;

@@ -113,6 +113,20 @@ def test_one_key_is_put_back_and_the_others_stay(server: Server) -> None:
     assert server.call("kv_server", "execute", "EXISTS", "h") == 0
 
 
+def test_a_restore_is_a_row_of_the_console(server: Server) -> None:
+    edit = kv(server, "SET", "a", "1")
+    path = f"/journal/{edit}/restore"
+    server.ask("POST", path, {"fake": "kv_server", "section": "keys", "items": ["a"]})
+    server.ask("POST", path, {"fake": "kv_server"})
+    rows = [row for row in server.ask("GET", "/journal")[1] if row["actor"] == "console"]
+    assert [(row["peer"], row["text"]["what"]) for row in rows] == [
+        ("kv_server", f"restored: a to just before #{edit}"),
+        ("kv_server", f"restored: all data to just before #{edit}"),
+    ]
+    again = kv(server, "SET", "a", "2")
+    assert values(server, again) == {"keys: a": (None, "2")}
+
+
 def test_vectors_are_put_back_and_the_others_stay(server: Server) -> None:
     def ids() -> list[str]:
         found = server.ask("GET", "/fakes/vector_index/lists/vectors?namespace=films")[1]["items"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ...cloud.cloud import Cloud
+from ...cloud.fake import Fake
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
@@ -94,11 +95,13 @@ class HistoryRoutes(Part):
             if items is not None:
                 with contract():
                     rewinder.put_back(number, body.get("section", ""), items)
+                _record(fakes, number, items)
                 return {"restored": [fake.name for fake in fakes]}
             data_before = [(fake, rewinder.before(number, fake)) for fake in fakes]
             for fake, data in data_before:
                 fake.restore(data.snapshot)
             rewinder.note_change()
+        _record(fakes, number, [])
         return {"restored": [fake.name for fake in fakes]}
 
     def get_versions(self, request: Request) -> shapes.Versions:
@@ -137,3 +140,12 @@ class HistoryRoutes(Part):
     @staticmethod
     def _number(request: Request) -> int:
         return whole_number("number", request.params["number"]) or 0
+
+
+def _record(fakes: Iterable[Fake], number: int, items: Sequence[str]) -> None:
+    """Record a restore as an event of each fake, because it changes data without a call."""
+    what = "all data" if not items else items[0] if len(items) == 1 else f"{len(items)} items"
+    for fake in fakes:
+        fake._recorder.add_event(
+            "restored", f"{what} to just before #{number}", row=number
+        )
