@@ -146,6 +146,4 @@ def _record(fakes: Iterable[Fake], number: int, items: Sequence[str]) -> None:
     """Record a restore as an event of each fake, because it changes data without a call."""
     what = "all data" if not items else items[0] if len(items) == 1 else f"{len(items)} items"
     for fake in fakes:
-        fake._recorder.add_event(
-            "restored", f"{what} to just before #{number}", row=number
-        )
+        fake._recorder.add_event("restored", f"{what} to just before #{number}", row=number)
