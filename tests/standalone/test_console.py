@@ -54,7 +54,7 @@ class Window:
         # Tests evaluate scripts, which the page's policy forbids.
         self.page = browser.new_page(bypass_csp=True, viewport=self.SIZE)
         self.violations: list[str] = []
-        self.page.on("pageerror", lambda error: self.violations.append(str(error)))
+        self.page.on("pageerror", lambda error: self.violations.append(error.stack or str(error)))
         self.page.on("response", self._came)
 
     def _came(self, answer: Any) -> None:
