@@ -357,12 +357,13 @@ def test_run_prints_the_report_of_a_plain_http_client_below_its_output(tmp_path:
     )  # fmt: skip
     assert done.returncode == 3
     lines = done.stdout.splitlines()
-    assert lines[:7] == [
+    assert lines[:8] == [
         "--- FAIL: TestASessionExpires",
         " fakecloud: 1 failed test ".center(90, "-"),
         "",
         "TestASessionExpires:",
         "The failing statement compared session:ada",
+        "Last written by SET session:ada 1 EX 3600 <-- OK",
         "> 00:00:00 --> kv_server SET session:ada 1 EX 3600 <-- OK <== read",
         "> 00:00:00 --> kv_server SET session:bob 1 <-- OK; EXISTS session:ada <-- 1",
     ]
