@@ -22,7 +22,9 @@ from ..reporting.values import printable, write_private
 
 _LARGEST = 1_000_000
 """Maximum number of characters of a run that is kept; a page contains two runs."""
-_VARYING = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d{5,}(\.\d+)?")
+_VARYING = re.compile(
+    r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{5,}\.\d+|[0-9a-f]{8,}|\d{5,}"
+)
 """Parts of names and bodies, such as ids, times and ports, that differ between equal runs."""
 _JSON = Mapping[str, Any]
 _DEED = ("kind", "actor", "peer", "operation", "status", "outcome", "faults", "depth", "attempt",

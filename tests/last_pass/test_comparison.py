@@ -100,6 +100,13 @@ def test_ids_and_times_do_not_differ(runs: Runs) -> None:
     assert runs.page()["beside"]["report"]["rows"]
 
 
+def test_times_of_any_precision_do_not_differ(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHOLE", "redis.set('at', '1795950318.7475774')")
+    runs.passing()
+    runs.failing("redis.set('at', '1795950319.25')")
+    assert "differs_from_pass" not in str(runs.page()["findings"])
+
+
 def test_a_row_after_the_end_of_the_passing_run(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
