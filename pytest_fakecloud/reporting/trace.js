@@ -28,7 +28,7 @@ export class Trace {
   // details(one, trace) (more elements for the detail pane), loading() (older rows will come),
   // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
-    Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: []});
+    Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
     Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0});
     this.build();
     this.stop = new AbortController();
