@@ -46,6 +46,8 @@ def frames_of_coroutine(coroutine: object) -> Iterator[FrameType]:
     """Yield the frames of a coroutine and of those that it awaits, outermost first."""
     awaited = coroutine
     for _ in range(_MAX_COROUTINES):
+        if awaited is None:
+            return
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
         # A proxy or a mock that is awaited has every attribute.
         if isinstance(frame, FrameType):
