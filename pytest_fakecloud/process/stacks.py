@@ -19,8 +19,9 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from types import FrameType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 from weakref import ref
 
 from ..core.exits import Exits
@@ -35,7 +36,6 @@ _TASK_RUNNER = os.path.join("asyncio", "events.py")
 _RUNNERS = (os.path.join("_pytest", "python.py"), _TASK_RUNNER)
 """The same, and that of the file in which pytest calls a test."""
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
-_Kind: TypeAlias = Literal["application", "library", "own", "runner"]
 _LIBRARIES = (
     "<",
     *{sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")},
@@ -87,7 +87,7 @@ class Stacks:
     def _noting(self, original: Function) -> Function:
         def send(sock: socket.socket, *arguments: Any, **options: Any) -> Any:
             frame = sys._getframe(1)
-            if _kinds[frame.f_code.co_filename] != "own":  # No fake sends a response.
+            if _kind_of(frame.f_code.co_filename) != "own":  # No fake sends a response.
                 self._note(sock, stack_above(frame))
             return original(sock, *arguments, **options)  # gevent's sockets have options.
 
@@ -108,17 +108,17 @@ class Stacks:
 def stack_above(frame: FrameType | None) -> CallStack | None:
     """Return the code on the stack above a frame that may be the application's, if there is any."""
     library = ""
-    while frame is not None and _kinds[frame.f_code.co_filename] in ("library", "own"):
+    while frame is not None and _kind_of(frame.f_code.co_filename) in ("library", "own"):
         library = frame.f_code.co_filename
         frame = frame.f_back
     places: list[CodePlace] = []
-    while frame is not None and (kind := _kinds[frame.f_code.co_filename]) != "runner":
+    while frame is not None and (kind := _kind_of(frame.f_code.co_filename)) != "runner":
         if kind == "application":
             places.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
     if frame is not None and frame.f_code.co_filename.endswith(_TASK_RUNNER):
         for caller in _awaiting_frames():
-            if _kinds[caller.f_code.co_filename] == "application":
+            if _kind_of(caller.f_code.co_filename) == "application":
                 places.append((caller.f_code, caller.f_lasti))
             elif not places:
                 library = caller.f_code.co_filename
@@ -148,19 +148,10 @@ def _awaiting(task: asyncio.Task[object]) -> asyncio.Task[object] | None:
     return None
 
 
-class _Kinds(dict[str, _Kind]):
-    """What the code of each file is. Looked up for each frame of a stack, so it is a dictionary."""
-
-    def __missing__(self, filename: str) -> _Kind:
-        kind: _Kind
-        if filename.endswith(_RUNNERS):
-            kind = "runner"
-        elif filename.startswith(_PACKAGE):
-            kind = "own"
-        else:
-            kind = "library" if filename.startswith(_LIBRARIES) else "application"
-        self[filename] = kind
-        return kind
-
-
-_kinds = _Kinds()
+@cache
+def _kind_of(filename: str) -> Literal["application", "library", "own", "runner"]:
+    if filename.endswith(_RUNNERS):
+        return "runner"
+    if filename.startswith(_PACKAGE):
+        return "own"
+    return "library" if filename.startswith(_LIBRARIES) else "application"

@@ -37,11 +37,11 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
     if call.route == "produce":
         yield from _produced(call, body, answer)
     elif call.route in ("consume", "fetch"):
-        found = bool(answer) if isinstance(answer, list) else success_of(call)
+        has_records = bool(answer) if isinstance(answer, list) else success_of(call)
         if call.facts.get("group"):
-            yield DataAccess(group, False, "", found)
+            yield DataAccess(group, False, "", has_records)
         for topic in call.facts.get("topic") or ():
-            yield DataAccess(ReportSubject("topic", str(topic), call.fake), False, "", found)
+            yield DataAccess(ReportSubject("topic", str(topic), call.fake), False, "", has_records)
         for record in answer if isinstance(answer, list) else ():
             yield _access_to(call.fake, record, writes=False)
     # The event of a commit that was executed has the offsets.

@@ -219,8 +219,8 @@ class Cluster(Replication):
     def promote(self, replica: Node) -> None:
         former = self.primary_of(replica)
         super().promote(replica)
-        known = [slot for slot in range(SLOTS) if self.owner(slot, replica) is former]
-        self._claim(known, replica)
+        slots = [slot for slot in range(SLOTS) if self.owner(slot, replica) is former]
+        self._claim(slots, replica)
 
     def follow(self, engine: KVEngine) -> None:
         super().follow(engine)

@@ -63,10 +63,9 @@ def state(fake: VectorIndex) -> State:
 
 def item_reader(fake: VectorIndex, section: str, item: str) -> Callable[[], Item | None] | None:
     """Return a function that reads one vector; None for other items."""
-    kind, _, namespace = section.partition(" ")
-    if kind not in ("namespace", "default"):
+    namespace = _namespace_of(section)
+    if namespace is None:
         return None
-    namespace = namespace if kind == "namespace" else ""
 
     def read() -> Item | None:
         for pending in fake.pending():
@@ -101,12 +100,17 @@ def section_of(namespace: str) -> str:
     return f"namespace {namespace}" if namespace else "default namespace"
 
 
+def _namespace_of(section: str) -> str | None:
+    """Return the namespace whose vectors a section of the state has; None for another section."""
+    kind, _, namespace = section.partition(" ")
+    return {"namespace": namespace, "default": ""}.get(kind)
+
+
 def put_back(fake: VectorIndex, other: VectorIndex, section: str, items: Sequence[str]) -> None:
     """Give vectors the values that they have in another index; delete those it lacks."""
-    kind, _, namespace = section.partition(" ")
-    if kind not in ("namespace", "default"):
+    namespace = _namespace_of(section)
+    if namespace is None:
         raise ContractError(f"only vectors can be put back alone, not {section}")
-    namespace = namespace if kind == "namespace" else ""
     saved = core_of(other).engine.fetch(namespace, items)
     engine = core_of(fake).engine
     engine.delete(namespace, items)

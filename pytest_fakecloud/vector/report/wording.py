@@ -149,8 +149,8 @@ def _lengths(
     """Return the lengths of the vectors of hits by their ids, and that of the query by an empty string;
     nothing if all are equal.
     """
-    known = background.get("lengths") or {}
-    lengths = {hit["id"]: known[hit["id"]] for hit in hits if hit.get("id") in known}
+    all_lengths = background.get("lengths") or {}
+    lengths = {hit["id"]: all_lengths[hit["id"]] for hit in hits if hit.get("id") in all_lengths}
     vector = query.get("vector")
     if isinstance(vector, list):
         lengths[""] = length_of(vector)

@@ -169,15 +169,14 @@ def replicas(session: Session, args: Args) -> Reply:
 
 def _line(session: Session, cluster: Cluster, node: Node) -> str:
     """Return the line of a node, as the node of the client knows it."""
-    is_own = node is node_of(session)
-    primary = node.primary
-    flags = ["myself"] if is_own else []
+    viewer, primary = node_of(session), node.primary
+    flags = ["myself"] if node is viewer else []
     flags.append("master" if primary is None else "slave")
     words = [
         node.id, f"{node.address}@{_bus_port(node)}", ",".join(flags),
         "-" if primary is None else primary.id,
         "0", "0", str((primary or node).epoch), "connected",  # No node pings another one.
-        *_slot_words(cluster, node, node_of(session)),
+        *_slot_words(cluster, node, viewer),
     ]  # fmt: skip
     return " ".join(words)
 
