@@ -535,6 +535,8 @@ class Hub:
             owner.is_aside = True
             self.go_on_later(owner)  # Its client may have left already.
         me, self._leader = self._leader, 0
+        if self._later:
+            self._nudge()  # This thread has read the bytes of these functions, and leaves them.
 
         def stay() -> None:
             """Go on leading, because the system has refused another thread."""
@@ -597,19 +599,17 @@ class Hub:
         """
         me = self._leader = threading.get_ident()
         while self._leader == me:
-            if not self._serve_ready(loop):
+            self._send_unsent(me)
+            if self._leader == me and not self._serve_ready(loop, me):
                 self._leader = 0
                 loop.close()
 
-    def _serve_ready(self, loop: _Loop) -> bool:
-        """Serve the sockets that are ready, and then send what this has caused, as a real server does.
-        Return whether the hub goes on.
-        """
-        self._send_unsent()
+    def _serve_ready(self, loop: _Loop, me: int) -> bool:
+        """Serve the sockets that are ready, as far as this thread leads; return whether the hub goes on."""
         awaited = []
         while self._awaited:
             awaited.append(self._awaited.popleft())
-        me, ready = self._leader, self._ready
+        ready = self._ready
         try:
             ready.extend(loop.selector.select(0 if ready or awaited or self._unfinished else None))
         except (OSError, ValueError):
@@ -629,10 +629,13 @@ class Hub:
                 self.later(partial(self._awaited.append, call))
         return True
 
-    def _send_unsent(self) -> None:
-        """Send what was written since the last call. The failure of one connection affects no other."""
+    def _send_unsent(self, me: int) -> None:
+        """Send what the served requests have caused after all of them, as a real server does. The failure
+        of one connection affects no other.
+        """
         self._current = None
-        while self._unsent:
+        # Closing a connection may wait, so that another thread leads.
+        while self._unsent and self._leader == me:
             try:
                 self._unsent.popitem()[0].flush()
             except Exception as error:
@@ -681,7 +684,8 @@ class Hub:
         except OSError:
             return False
         self._current = None
-        while self._later:
+        me = self._leader
+        while self._later and self._leader == me:
             try:
                 self._later.popleft()()
             except BaseException as error:

@@ -218,6 +218,42 @@ def test_a_client_that_leaves_a_hanging_connection_closes_it(served: Served) -> 
     wait_until(lambda: any(handler.closed.is_set() for handler in served.handlers))
 
 
+@pytest.mark.usefixtures("any_selector")
+@pytest.mark.parametrize("way", ["by the handler", "by a function", "by the client"])
+def test_one_thread_leads_after_a_connection_waits_while_it_closes(
+    served: Served, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    over, has_led = threading.Event(), []
+
+    def close(handler: Recorder) -> None:
+        served.hub.step_aside()
+        assert over.wait(10)
+        handler.closed.set()
+
+    def handle(connection: Connection, data: bytes) -> None:
+        has_led.append(served.hub.leads())
+        connection.write(data)
+
+    closing, other = served.clients(2, handle)
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "close", close)
+        if way == "by the handler":
+            closing.sendall(b"quit")
+        elif way == "by a function":
+            served.hub.later(served.handlers[0].connection.close)  # type: ignore[attr-defined]
+            served.hub.later(lambda: has_led.append(served.hub.leads()))
+            wait_until(lambda: len(has_led) == 1)
+        else:
+            closing.close()
+        for _ in range(2):
+            for _ in range(20):
+                other.sendall(b"a")
+                assert other.recv(9) == b"a"
+            over.set()
+            assert served.handlers[0].closed.wait(10)
+    assert all(has_led)
+
+
 def test_a_handler_does_not_wait_for_its_own_bytes(served: Served) -> None:
     handled: list[bytes] = []
 
