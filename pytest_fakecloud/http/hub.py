@@ -605,7 +605,7 @@ class Hub:
                 loop.close()
 
     def _serve_ready(self, loop: _Loop, me: int) -> bool:
-        """Serve the sockets that are ready, as far as this thread leads; return whether the hub goes on."""
+        """Serve the sockets that are ready, while this thread leads; return whether the hub goes on."""
         awaited = []
         while self._awaited:
             awaited.append(self._awaited.popleft())
@@ -630,8 +630,8 @@ class Hub:
         return True
 
     def _send_unsent(self, me: int) -> None:
-        """Send what the served requests have caused after all of them, as a real server does. The failure
-        of one connection affects no other.
+        """Send what the served requests have caused, after all of them, as a real server does. The
+        failure of one connection affects no other.
         """
         self._current = None
         # Closing a connection may wait, so that another thread leads.
