@@ -296,7 +296,9 @@ class KVApp(App):
             events.cut()
             self._streams.discard(events)
 
-        return Stream(events.chunks(), on_close=closed)
+        chunks = events.chunks()
+        next(chunks)  # The client may publish as soon as it has the head of the response.
+        return Stream(chunks, on_close=closed)
 
     def is_full(self) -> bool:
         limit = self.settings.max_connections

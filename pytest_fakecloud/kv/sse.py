@@ -57,7 +57,9 @@ class EventStream:
         self.put(b",".join(part if isinstance(part, bytes) else b"%d" % part for part in message))
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield events until ``cut()``, and a comment line whenever none arrives for a while."""
+        """Yield an empty chunk when the stream receives events, then each event until ``cut()``, and a
+        comment line whenever none arrives for a while.
+        """
         engine = self._engine
         session = self._session
         with engine.lock:
@@ -65,6 +67,7 @@ class EventStream:
             session.connection = self
             self._begin()
         try:
+            yield b""
             while not self._signal.closed:
                 until_us = self._clock.now_us() + HEARTBEAT_US
                 yield self._clock.wait(self._signal, self._take, until_us) or b": heartbeat\n\n"

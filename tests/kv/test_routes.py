@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.cloud.fake import Context
-from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.acl import make_token
 from pytest_fakecloud.kv.errors import RestError
@@ -361,6 +361,18 @@ class TestAnyInput:
             assert isinstance(answer, Answer)
             assert answer.status in (200, 400, 405)
             assert "bug" not in [violation.kind for violation in server._app.violations]
+
+
+@pytest.mark.parametrize("route", ["subscribe", "psubscribe"])
+def test_a_stream_receives_what_is_published_after_its_head(server: KVServer, route: str) -> None:
+    accept = {"Accept": "text/event-stream", "Authorization": f"Bearer {server.token}"}
+    stream = server._app.respond(Request("GET", f"/{route}/c", list(accept.items())))
+    assert isinstance(stream, Stream)
+    assert server.execute("PUBLISH", "c", "hello") == 1
+    events = [chunk for _, chunk in zip(range(2), filter(None, stream.chunks), strict=False)]
+    assert b"message,c" in events[1]
+    stream.end()
+    assert server.execute("PUBLISH", "c", "hello") == 0
 
 
 def test_an_unread_stream_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
