@@ -71,10 +71,10 @@ class Variables:
         now a copy that has them, too. Leave those that other code has set since or restored itself, as
         pytest's ``monkeypatch`` does. Can be repeated, also after an exception at any place in it.
         """
-        for variable in self._set.values():
-            for environ in (variable.environ, os.environ):
-                if environ.get(variable.name) == variable.ours:
-                    restore_variable(environ, variable.name, variable.before)
+        for environ, name, before, ours in self._set.values():
+            for changed in [environ] if environ is os.environ else [environ, os.environ]:
+                if changed.get(name) == ours:
+                    restore_variable(changed, name, before)
         self._set.clear()
 
 
