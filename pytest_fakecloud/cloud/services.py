@@ -27,7 +27,7 @@ class Service(NamedTuple):
     ``development`` are the default settings of a server that the command line starts. ``report``
     is the import path of its functions for reports (see `reporting.contract`), ``data`` that of the
     module that reads the data of its fakes (see `data_module()`); empty if they have none.
-    ``accesses`` is the import path of a function that returns the accesses of a request.
+    ``touches`` is the import path of a function that returns what a request touches (`core.touches`).
     ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
     them. For another package's fake, ``view`` is the import path of a function that returns its data.
     """
@@ -40,7 +40,7 @@ class Service(NamedTuple):
     development: Mapping[str, Any] = {}
     report: str = ""
     data: str = ""
-    accesses: str = ""
+    touches: str = ""
     files: Mapping[str, tuple[bytes, ...]] = {}
     view: str | None = None
 
@@ -54,7 +54,7 @@ def _service(fixture: str, word: str, class_name: str, **options: Any) -> Servic
         in_process=True,
         report=f"pytest_fakecloud.{word}.report.functions:FUNCTIONS",
         data=f"pytest_fakecloud.{word}.inspect.data",
-        accesses=f"pytest_fakecloud.{word}.accesses:touches_of_request",
+        touches=f"pytest_fakecloud.{word}.touches:touches_of_request",
         **options,
     )
 

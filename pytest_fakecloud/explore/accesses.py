@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..core.accesses import Touch
 from ..core.calls import Call
+from ..core.touches import Touch
 from ..kv.report.wording import command_text
 from ..kv.table import kinds
 from ..kv.table.synopsis import BoundLine

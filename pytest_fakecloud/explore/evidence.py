@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from ..core.accesses import Touch
+from ..core.touches import Touch
 from ..kv.table import kinds
 from .accesses import MESSAGES, Access, root_of
 from .schedule import DELAYS, PAUSES, Disturbance

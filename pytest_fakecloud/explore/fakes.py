@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import core_of
 from ..cloud.services import find
-from ..core.accesses import ALL, Touch
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
+from ..core.touches import ALL, Touch
 from ..inspect.data import state_of
-from ..kv.accesses import KEY_OF_DB, key_of_touch
 from ..kv.reply import python_value
+from ..kv.touches import KEY_OF_DB, key_of_touch
 from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections, MemoryLink
 from .trial import DueDelivery

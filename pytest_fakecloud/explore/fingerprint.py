@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from ..core.accesses import ALL, Touch
 from ..core.timers import instant_us
+from ..core.touches import ALL, Touch
 from ..inspect.data import State, state_of
-from ..kv.accesses import text_of
 from ..kv.reply import python_value
+from ..kv.touches import text_of
 from .fakes import Fakes
 
 _Subject: TypeAlias = tuple[str, str, str]

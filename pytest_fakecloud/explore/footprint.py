@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cloud.services import SERVICES, imported
-from ..core.accesses import ALL, READS_CLOCK, Touch
-from ..kv.accesses import KEY_OF_DB, key_of_touch, text_of, touches_of_command
+from ..core.touches import ALL, READS_CLOCK, Touch
+from ..kv.touches import KEY_OF_DB, key_of_touch, text_of, touches_of_command
 
 if TYPE_CHECKING:
     from ..cloud.fake import Fake
@@ -117,8 +117,8 @@ def times_in(data: bytes) -> tuple[int, ...]:
 def touches_of_request(fake: Fake, request: Request) -> Sequence[Touch]:
     """Return the accesses of a request; one to another package's fake accesses all of its data."""
     service = SERVICES.get(fake.fixture)
-    if service is not None and service.accesses:
-        touches: Sequence[Touch] | None = imported(service.accesses)(fake, request)
+    if service is not None and service.touches:
+        touches: Sequence[Touch] | None = imported(service.touches)(fake, request)
         if touches is not None:
             return touches
     return [READS_CLOCK, Touch(fake.name, "data", ALL, request.method not in ("GET", "HEAD"))]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
-from ..core.accesses import Touch
 from ..core.errors import counted, cut
-from ..kv.accesses import KEY_OF_DB
+from ..core.touches import Touch
 from ..kv.table import kinds
+from ..kv.touches import KEY_OF_DB
 from .accesses import Access, root_of
 from .fingerprint import varied
 from .schedule import CLOCK, SWITCHES

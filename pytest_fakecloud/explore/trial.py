@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Snapshot
-from ..core.accesses import Touch
 from ..core.calls import Call
 from ..core.timers import Timer
+from ..core.touches import Touch
 from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message

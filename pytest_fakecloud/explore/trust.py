@@ -13,10 +13,10 @@ from typing import Any
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
-from ..core.accesses import ALL, Touch
 from ..core.errors import counted, did_you_mean
 from ..core.exits import exiting
-from ..kv.accesses import KEY_OF_DB, touch_of_key
+from ..core.touches import ALL, Touch
+from ..kv.touches import KEY_OF_DB, touch_of_key
 from ..process.replace import swap
 from .assertions import named_by
 from .promises import Predicate

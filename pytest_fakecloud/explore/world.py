@@ -20,16 +20,16 @@ from weakref import WeakSet
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import core_of
-from ..core.accesses import ALL, READS_CLOCK, Touch
 from ..core.calls import set_faults_end
 from ..core.clock import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
 from ..core.exits import Exits
 from ..core.registry import Registry
 from ..core.timers import to_datetime
+from ..core.touches import ALL, READS_CLOCK, Touch
 from ..http.app import EXPLORATION
 from ..http.messages import AnyResponse, Proceed, Request
-from ..kv.accesses import key_of_touch, touch_of_key
+from ..kv.touches import key_of_touch, touch_of_key
 from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import route_context_of, route_to

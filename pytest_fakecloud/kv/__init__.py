@@ -17,7 +17,7 @@ The modules and folders, from the parts to the whole::
     real_redis/              a real server as the engine
     interruptions.py         the test's code between two commands of a client
     routes.py sse.py resp/   HTTP, its streams, and the Redis protocol
-    accesses.py saved.py     what commands read and write; the data as JSON, with dump_files.py
+    touches.py saved.py      what commands read and write; the data as JSON, with dump_files.py
     fake.py                  KVServer
     report/                  the parts of reports and console
 

@@ -16,8 +16,8 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.footprint import touches_of_request
 from pytest_fakecloud.http.messages import Request
-from pytest_fakecloud.kv.accesses import touches_of_command
-from pytest_fakecloud.queue.accesses import touches_of_delivery
+from pytest_fakecloud.kv.touches import touches_of_command
+from pytest_fakecloud.queue.touches import touches_of_delivery
 from pytest_fakecloud.vector.fake import hold
 
 from ..budget import cases

@@ -10,7 +10,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.core.accesses import ALL, Touch
+from pytest_fakecloud.core.touches import ALL, Touch
 from pytest_fakecloud.explore.fakes import Fakes
 from pytest_fakecloud.explore.fingerprint import Fingerprints
 from pytest_fakecloud.explore.schedule import Schedule

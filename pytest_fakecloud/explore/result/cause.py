@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ...core.accesses import Touch
+from ...core.touches import Touch
 from ...reporting.calls import command_of
 from ..schedule import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance, Schedule
 from ..trial import Line, Trial

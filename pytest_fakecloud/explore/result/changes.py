@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...core.accesses import Touch
 from ...core.calls import Call
+from ...core.touches import Touch
 from ..schedule import Disturbance, Schedule
 from ..trial import Line, Trial
 

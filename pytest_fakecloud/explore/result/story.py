@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...core.accesses import Touch
 from ...core.calls import Call
 from ...core.errors import counted, cut
+from ...core.touches import Touch
 from ...kv.table import kinds
 from ...reporting.calls import SEVERAL, command_of, error_of
 from ...reporting.connections import gathered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.errors import ContractError
-from ...kv.accesses import KEY_OF_DB
+from ...kv.touches import KEY_OF_DB
 from ..assertions import may_assert
 from ..clients import functions_of
 from ..result.story import line_text, lookups_of_trial

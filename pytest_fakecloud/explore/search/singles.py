@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from ...core.accesses import READS_CLOCK
+from ...core.touches import READS_CLOCK
 from ..footprint import Footprint
 from ..schedule import EDGE, SWITCHES, TRIED, Disturbance, Schedule
 from ..trial import Trial

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from ...core.accesses import READS_CLOCK, Touch
 from ...core.errors import ContractError, Crash
 from ...core.signals import Signal
-from ...kv.accesses import touch_of_key
+from ...core.touches import READS_CLOCK, Touch
+from ...kv.touches import touch_of_key
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices, DueDelivery, Step

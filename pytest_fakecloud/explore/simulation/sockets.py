@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeAlias
 
-from ...core.accesses import READS_CLOCK
 from ...core.errors import broken_promise, is_crash
 from ...core.frames import stack_of
 from ...core.libraries import is_library
+from ...core.touches import READS_CLOCK
 from ..fakes import Fakes
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news

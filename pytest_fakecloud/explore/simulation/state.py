@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from ...core.accesses import ALL, Touch
 from ...core.calls import Call
 from ...core.errors import ContractError, Crash, breaks_a_check
 from ...core.frames import stack_of
+from ...core.touches import ALL, Touch
 from ...process.clocks import INFRASTRUCTURE, module_of
-from ...queue.accesses import touches_of_delivery
+from ...queue.touches import touches_of_delivery
 from ..fakes import Fakes
 from ..fingerprint import Fingerprints
 from ..footprint import CHECKS_PROMISE

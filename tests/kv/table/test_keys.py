@@ -9,7 +9,6 @@ import pytest
 
 from pytest_fakecloud.core.calls import Action
 from pytest_fakecloud.kv import errors
-from pytest_fakecloud.kv.accesses import touches_of_command
 from pytest_fakecloud.kv.command_fields import keys_of
 from pytest_fakecloud.kv.report.accesses import accesses
 from pytest_fakecloud.kv.report.history import Command
@@ -17,6 +16,7 @@ from pytest_fakecloud.kv.scripting.errors import dynamic_key
 from pytest_fakecloud.kv.table.arguments import ARGUMENTS
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.kv.table.synopsis import all_arguments
+from pytest_fakecloud.kv.touches import touches_of_command
 from pytest_fakecloud.reporting.lookups import Lookups
 from tests.kv.conftest import argv
 from tests.kv.engine.test_capacity import Bounded

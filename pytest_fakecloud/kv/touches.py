@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..cloud.fake import core_of
-from ..core.accesses import ALL, READS_CLOCK, Touch
+from ..core.touches import ALL, READS_CLOCK, Touch
 from .table.exceptions import PUBLISHES
 
 if TYPE_CHECKING:
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from .fake import KVServer
 
 KEY_OF_DB = "key of db"
-"""The kind of accesses to keys, without the number of the database."""
+"""The kind of touches of keys, without the number of the database."""
 _PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
 _WITHOUT_ACCESS = frozenset(("TIME", "LOLWUT"))
 """Commands of servers that access neither data nor settings."""
 
 
 def touches_of_request(fake: KVServer, request: Request) -> Sequence[Touch] | None:
-    """Return no accesses, because the engine reports its commands; None for a real server."""
+    """Return no touches, because the engine reports its commands; None for a real server."""
     return () if hasattr(core_of(fake).engine, "run") else None
 
 
 def touches_of_command(
     fake: str, database: int, databases: int, spec: Any, line: Sequence[bytes]
 ) -> Iterable[Touch]:
-    """Yield the accesses of a command, based on the keys and flags in the command table."""
+    """Yield what a command touches, based on the keys and flags in the command table."""
     if spec.depends_on_time(line):
         yield READS_CLOCK
     if spec.group == "pubsub" and spec.container is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..core.accesses import ALL, READS_CLOCK, Touch
+from ..core.touches import ALL, READS_CLOCK, Touch
 
 if TYPE_CHECKING:
     from ..http.messages import Request
@@ -17,7 +17,7 @@ _READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
 
 
 def touches_of_request(fake: VectorIndex, request: Request) -> Sequence[Touch]:
-    """Return the accesses of a request, based on its route."""
+    """Return what a request touches, based on its route."""
     route = request.route
     is_resumable = route.startswith("resumable")
     is_whole = route in _WHOLE_INDEX or is_resumable

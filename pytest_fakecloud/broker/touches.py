@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..core.accesses import ALL, READS_CLOCK, Touch
+from ..core.touches import ALL, READS_CLOCK, Touch
 
 if TYPE_CHECKING:
     from ..http.messages import Request
@@ -22,11 +22,11 @@ _ROUTES: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
     "consumers": (("group", ALL, False),),
     "delete-consumer": (("group", "group", True),),
 }
-"""The accesses of each route: the kind, the parameter with the name, and whether they write."""
+"""What each route touches: the kind, the parameter with the name, and whether they write."""
 
 
 def touches_of_request(fake: Broker, request: Request) -> Sequence[Touch]:
-    """Return the accesses of a request, based on its route; an unknown one writes everything."""
+    """Return what a request touches, based on its route; an unknown one writes everything."""
     touches = [READS_CLOCK]
     everything = (("topic", ALL, True), ("group", ALL, True))
     for kind, name, writes in _ROUTES.get(request.route, everything):

@@ -1,7 +1,7 @@
-"""Accesses to the data of fakes: what a request, a command or a delivery reads and writes.
+"""What requests, commands and deliveries read and write, known when they begin.
 
-Each service has a module ``accesses`` that returns its accesses. ``explore()`` compares them, and
-reports show them.
+Each service has a module ``touches`` that returns a `Touch` for each. ``explore()`` compares them.
+Reports know more, from the answers: a `DataAccess` of ``<service>/report/accesses.py``.
 """
 
 from __future__ import annotations

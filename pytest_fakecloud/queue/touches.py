@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..cloud.fake import core_of
-from ..core.accesses import ALL, READS_CLOCK, Touch
+from ..core.touches import ALL, READS_CLOCK, Touch
 from .rest.app import PUBLISHING
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def touches_of_request(fake: Queue, request: Request) -> Sequence[Touch]:
-    """Return the accesses of a request, based on its route."""
+    """Return what a request touches, based on its route."""
     writes = core_of(fake).app.table.writes(request.method, request.path)
     touches = [READS_CLOCK, Touch(fake.name, "publishing", ALL, writes)]
     if request.route not in PUBLISHING:
@@ -25,7 +25,7 @@ def touches_of_request(fake: Queue, request: Request) -> Sequence[Touch]:
 
 
 def touches_of_delivery(fake: str, name: str, message: Message) -> Iterable[Touch]:
-    """Yield the accesses of the start or the end of a delivery, which others may wait for."""
+    """Yield what the start or the end of a delivery touches, which others may wait for."""
     yield READS_CLOCK
     yield Touch(fake, "message", name, True)
     if message.queue_name is not None:
