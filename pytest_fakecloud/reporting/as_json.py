@@ -111,6 +111,7 @@ def _finding(finding: Finding, text: str) -> dict[str, Any]:
         "rows": list(finding.rows),
         "subjects": [asdict(subject) for subject in finding.subjects],
         "values": _plain(finding.values),
+        "failed": finding.failed,
         "text": text,
     }
 

@@ -7,9 +7,9 @@ their own in ``report/findings.py``; those about all services are at the end of 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
@@ -20,13 +20,11 @@ from ..core.violations import Violation
 from .asserted import UnequalValues
 from .contract import functions_of
 from .lookups import Lookups, records_of
-from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject, SubjectKind
+from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
 from .uses import Use
 
 MOST_UNFINISHED = 4
 """Maximum number of findings about unfinished work; further ones are only counted."""
-_FIRST = {"ttl_removed"}
-"""The kinds of the findings that stand first: facts that no answer shows, and that nobody looks for."""
 MOST = 6
 """Maximum number of findings in one report."""
 
@@ -52,11 +50,9 @@ def concerning(
     rows: Sequence[ReportRow],
     uses: Sequence[Use],
     findings: Iterable[Finding],
-    numbers: Mapping[int, int],
 ) -> list[Finding]:
     """Return the findings about the data that a statement read, about the rows that are connected with
     it and what these accessed, and about the whole test. Those that a touched row decided come first.
-    ``numbers`` are the rows of journal entries.
     """
     connected = marks.touched | marks.linked
     by_number = {row.number: row for row in rows}
@@ -69,7 +65,7 @@ def concerning(
     }  # fmt: skip
 
     def is_decided(finding: Finding) -> bool:
-        return any(numbers.get(number, number) in marks.touched for number in finding.rows[:1])
+        return not marks.touched.isdisjoint(finding.rows[:1])
 
     def concerns(finding: Finding) -> bool:
         return (
@@ -79,12 +75,12 @@ def concerning(
             or any(
                 sought.has(subject) for sought in statement.sought for subject in finding.subjects
             )
-            or any(numbers.get(number, number) in connected for number in finding.rows)
+            or not connected.isdisjoint(finding.rows)
         )
 
     return sorted(
         filter(concerns, findings),
-        key=lambda finding: (not is_decided(finding), finding.kind not in _FIRST),
+        key=lambda finding: (not is_decided(finding), not finding.is_hidden),
     )
 
 
@@ -124,34 +120,20 @@ def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterable[Find
     yield clock_frozen, []
 
 
-def about_entry(kind: str, entry: Entry, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
-    """Return a finding about a journal entry; ``evidence`` are the numbers of other entries."""
-    rows = tuple(dict.fromkeys((entry.number, *evidence)))
-    return Finding(kind, entry.fake, rows, values=values)
-
-
 def about(
-    what: SubjectKind,
     kind: str,
-    entry: Entry,
-    name: object,
+    decisive: Call | Action,
+    subject: ReportSubject,
     evidence: Iterable[int] = (),
     /,
     **values: Any,
 ) -> Finding:
-    """Return a finding about a subject, such as a key, of the kind ``what``.
-
-    ``entry`` is the journal entry that decided it.
+    """Return a finding about a subject, whose name is one of its values. The ``decisive`` call or action
+    has the number of its row; ``evidence`` are the numbers of other rows.
     """
-    subject = ReportSubject(what, str(name), entry.fake)
-    finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
-    return replace(finding, subjects=(subject,))
-
-
-about_group = partial(about, "group")
-about_key = partial(about, "key")
-about_message = partial(about, "message")
-about_namespace = partial(about, "namespace")
+    rows = tuple(dict.fromkeys((decisive.number, *evidence)))
+    values = {subject.kind: subject.name, **values}
+    return Finding(kind, decisive.fake, rows, (subject,), values)
 
 
 def _as_known(entry: Entry) -> Entry:
@@ -165,12 +147,13 @@ def _as_known(entry: Entry) -> Entry:
 
 @dataclass
 class ObservedTest:
-    """A test as the detectors see it: the open fakes of its cloud, the journal, the wall-clock time in
-    seconds that it waited, its exception, and the last values that it found unequal.
+    """A test as the detectors see it: the open fakes of its cloud, the journal and its rows, the
+    wall-clock time in seconds that it waited, its exception, and the last values that it found unequal.
     """
 
     cloud: BaseCloud
     lookups: Lookups
+    rows: Sequence[ReportRow] = ()
     idle_s: float | None = None
     raised: BaseException | None = None
     compared: UnequalValues | None = None
@@ -198,9 +181,12 @@ class ObservedTest:
     def actions_on(self, fake: Any) -> list[Action]:
         return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
-    def attempts_of(self, queue: Any) -> list[Event]:
-        events = [entry for entry in self.entries if isinstance(entry, Event)]
-        return [event for event in events if (event.kind, event.fake) == ("attempt", queue.name)]
+    def deliveries_of(self, queue: Any) -> Iterator[tuple[ReportRow, Event]]:
+        """Yield the row and the event of each delivery attempt of a queue."""
+        for row in self.rows:
+            event = row.delivery
+            if event and event.fake == queue.name and event.number > core_of(queue).rewound:
+                yield row, event
 
 
 # -- detectors of all services ----------------------------------------------------------------------

@@ -169,9 +169,8 @@ class ReportRow:
 class Finding:
     """A fact about what happened that may explain the failure.
 
-    ``kind`` determines its sentence, ``rows`` are the numbers of the rows it is about, the most
-    important one first (until ``report_of()`` replaces them, those of their entries in the journal),
-    ``values`` are the JSON values in its sentence.
+    ``kind`` determines its sentence, ``rows`` are the numbers of the rows it is about, the decisive
+    one first, ``values`` are the JSON values in its sentence.
     """
 
     kind: str
@@ -179,6 +178,10 @@ class Finding:
     rows: tuple[int, ...] = ()
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    is_hidden: bool = False
+    """Whether no answer shows the fact, so that nobody looks for it. It comes before others."""
+    failed: bool = False
+    """Whether unfinished work has failed; otherwise, it still waits."""
 
 
 @dataclass(frozen=True, slots=True)

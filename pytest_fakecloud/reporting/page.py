@@ -153,7 +153,7 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
         row["number"]: (_link(place, row), f'<a href="#row-{place}">row {place}</a>')
         for place, row in enumerate(rows, 1)
     }
-    failed = [finding for finding in data["unfinished"] if finding["kind"] == "dead_letter"]
+    failed = [finding for finding in data["unfinished"] if finding["failed"]]
     waiting = [finding for finding in data["unfinished"] if finding not in failed]
     yield f"<header><h1>{html.escape(visible(data['test']))}</h1>"
     yield f'<p class="facts">{html.escape(facts)}</p>'

@@ -49,11 +49,11 @@ def report_of(
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
     with report_hook_failure("what the fakes know of calls cannot be shown", failures.append):
         lookups = replace(lookups, background=_background(cloud, lookups))
-    test_data = ObservedTest(cloud, lookups, idle_s, raised, compared)
-    with report_hook_failure("the findings failed", failures.append):
-        findings = find(test_data)
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
+    test_data = ObservedTest(cloud, lookups, every, idle_s, raised, compared)
+    with report_hook_failure("the findings failed", failures.append):
+        findings = find(test_data)
     statement, marks, uses = None, Marks(), list[Use]()
     with report_hook_failure("what the rows accessed cannot be shown", failures.append):
         uses = uses_of(every, lookups, failures)
@@ -66,14 +66,11 @@ def report_of(
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups)
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
-    # A delivery has two journal numbers.
-    shown = ((entry, row) for row in every for entry in (row, row.delivery) if entry is not None)
-    numbers = {entry.number: row.number for entry, row in shown}
     if statement is not None:
-        findings = concerning(statement, marks, every, uses, findings, numbers)
+        findings = concerning(statement, marks, every, uses, findings)
     findings = findings[:MOST]
-    evidence = {numbers.get(number, number) for finding in findings for number in finding.rows}
-    masked = partial(_masked, mask=mask, numbers=numbers)
+    evidence = {number for finding in findings for number in finding.rows}
+    masked = partial(_masked, mask=mask)
     return Report(
         now_us=shared.clock.now_us(),
         clock=shared.clock.mode,
@@ -107,9 +104,7 @@ def _background(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, An
     return background
 
 
-def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding:
-    """Return a masked copy of a finding, with the numbers of rows in place of journal numbers."""
-    rows = tuple(numbers.get(number, number) for number in finding.rows)
+def _masked(finding: Finding, mask: Mask) -> Finding:
     values: dict[str, Any] = mask.value(finding.values)
     subjects = tuple(replace(subject, name=mask.text(subject.name)) for subject in finding.subjects)
-    return replace(finding, rows=rows, values=values, subjects=subjects)
+    return replace(finding, values=values, subjects=subjects)

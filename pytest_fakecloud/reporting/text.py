@@ -106,7 +106,7 @@ _GUTTER = {"touched": "> ", "refused": "! ", "linked": "- "}
 """The beginning of a line by the marks of its rows. The first of these wins, unless a row that touched
 what was read was itself refused.
 """
-_LEGEND = "> touched what was read, - linked with it, ! failed, null or 0, <== value read"
+_LEGEND = "> touched what was read, - linked, ! failed or did nothing, <== value read"
 _SOURCE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
 
@@ -173,7 +173,7 @@ class _Writer:
     def _findings(self) -> tuple[list[TextLine], list[TextLine]]:
         """Return the lines of the first findings, and of those that follow the rows."""
         unfinished = self._report.unfinished
-        failed = [finding for finding in unfinished if finding.kind == "dead_letter"]
+        failed = [finding for finding in unfinished if finding.failed]
         waiting = [finding for finding in unfinished if finding not in failed]
         blocks = [
             *self._listed("Findings:", self._report.findings, marked=True),

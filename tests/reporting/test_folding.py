@@ -11,11 +11,10 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
-from pytest_fakecloud.reporting.applications import ServedRequest
-from pytest_fakecloud.reporting.findings import about_key
 from pytest_fakecloud.reporting.folding import FoldedRow, alike, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
+    Finding,
     ReadByStatement,
     ReportRow,
     ReportSubject,
@@ -185,21 +184,18 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
         ]
 
 
+def removed_ttl(row: ReportRow, key: str) -> Finding:
+    subject = ReportSubject("key", key, row.peer)
+    values = {"key": key, "command": "SET"}
+    return Finding("ttl_removed", row.peer, (row.number,), (subject,), values)
+
+
 def test_findings_have_the_same_numbers_in_text_and_page(cloud: Cloud) -> None:
     server = cloud.kv_server()
     for word in "abcde":
         httpx.post(server.url, json=["GET", word], headers=server.headers)
     report = report_of(cloud)
-    findings = [
-        about_key(
-            "ttl_removed",
-            report_row.entry,
-            f"{report_row.operation} {'of a customer':_<90}",
-            command="SET",
-        )
-        for report_row in report.rows
-        if report_row.entry is not None and not isinstance(report_row.entry, ServedRequest)
-    ]
+    findings = [removed_ttl(row, f"{row.operation} {'of a customer':_<90}") for row in report.rows]
     report = replace(report, findings=findings)
     lines = text(report, width=100).splitlines()
     numbers = [
@@ -218,9 +214,7 @@ def test_a_row_of_two_findings_has_both_numbers(cloud: Cloud) -> None:
     for line in (["DEL", "s"], ["SET", "s", "1", "EX", "1772370000"]):
         httpx.post(server.url, json=line, headers=server.headers)
     (row,) = [row for row in report_of(cloud).rows if row.operation == "SET"]
-    assert row.entry is not None
-    assert not isinstance(row.entry, ServedRequest)
-    findings = [about_key("ttl_removed", row.entry, key, command="SET") for key in "st"]
+    findings = [removed_ttl(row, key) for key in "st"]
     assert "EX 1772370000 [1] [2] <-- OK" in text(replace(report_of(cloud), findings=findings))
 
 

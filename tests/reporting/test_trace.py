@@ -62,7 +62,7 @@ def report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def finding(text: str, *rows: int) -> dict[str, Any]:
     return {"kind": "a", "fake": "kv", "rows": list(rows), "subjects": [],
-            "values": {}, "text": text}  # fmt: skip
+            "values": {}, "failed": False, "text": text}  # fmt: skip
 
 
 RACE = report(

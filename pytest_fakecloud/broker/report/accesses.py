@@ -108,11 +108,6 @@ def subjects(call: Call) -> Iterator[ReportSubject]:
         yield ReportSubject("group", str(call.facts["group"]), call.fake)
 
 
-def subjects_of_event(event: Event) -> Iterator[ReportSubject]:
-    if event.data.get("group"):
-        yield ReportSubject("group", str(event.data["group"]), event.fake)
-
-
 def subjects_of_action(action: Action) -> Iterator[ReportSubject]:
     arguments = _arguments(action)
     kinds: tuple[SubjectKind, ...] = ("topic", "group")

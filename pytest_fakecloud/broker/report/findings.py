@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...core.calls import Call, Event
+from ...core.calls import Call
 from ...reporting.calls import executed
-from ...reporting.findings import ObservedTest, about_group
+from ...reporting.findings import ObservedTest, about
 from ...reporting.lookups import Lookups
-from ...reporting.model import Finding, ReportRow, ReportSubject
+from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of, parsed
 from ..views import description_of
 
@@ -95,8 +95,9 @@ def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                     if topic == place.topic and offset + 1 == place.offset]  # fmt: skip
             is_beyond = place.offset > (end if last is None else last + 1)
             if is_beyond or (last is None and fits):
-                yield about_group(
-                    "commit_too_high", call, group, partition=place.of_partition, end=end,
+                subject = ReportSubject("group", group, fake.name)
+                yield about(
+                    "commit_too_high", call, subject, partition=place.of_partition, end=end,
                     beyond=place.offset > end, offset=place.offset, last=last,
                     next=0 if last is None else last + 1, fits=fits,
                 )  # fmt: skip
@@ -116,8 +117,9 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 and _commits_own_offsets(test, fake, group, place)
             ]  # fmt: skip
             for place in again:
-                yield about_group(
-                    "commit_too_low", call, group, [commits[place], first[place]],
+                subject = ReportSubject("group", group, fake.name)
+                yield about(
+                    "commit_too_low", call, subject, [commits[place], first[place]],
                     partition=place.of_partition, offset=place.offset, next=place.offset + 1,
                 )  # fmt: skip
             first = dict.fromkeys(places, call.number) | first
@@ -144,8 +146,9 @@ def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 and _commits_own_offsets(test, fake, group, place)
             ):
                 commit = next(call for call in test.calls_of(fake) if call.number == number)
-                yield about_group(
-                    "own_offset_committed", commit, group, [received[place]],
+                subject = ReportSubject("group", group, fake.name)
+                yield about(
+                    "own_offset_committed", commit, subject, [received[place]],
                     partition=place.of_partition, offset=place.offset, next=place.offset + 1,
                 )  # fmt: skip
 
@@ -201,33 +204,3 @@ def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
             if position is not None and position >= end:
                 ends.add(tp)
     return ends
-
-
-_FOLLOWING = {
-    "consume": (("join", ""), ("rebalance", "join")),
-    "commit": (("commit", ""),),
-    "delete-consumer": (("leave", ""), ("rebalance", "leave")),
-}
-"""The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
-
-
-def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
-    """Return the calls that caused the events of consumer groups, by the events' numbers: the last of
-    a suitable kind. A rebalance that waits for other members to join has no such call.
-    """
-    latest: dict[tuple[object, ...], ReportRow] = {}
-    callers = {}
-    for row in rows:
-        if isinstance(row.entry, Call) and row.entry.service == "broker":
-            facts = row.entry.facts
-            for effect in _FOLLOWING.get(row.entry.route, ()):
-                latest[row.peer, facts.get("group"), facts.get("instance"), *effect] = row
-        elif isinstance(row.entry, Event) and row.entry.service == "broker":
-            data = row.entry.data
-            kind, instance = data.get("cause") or ("", "")
-            about = row.peer, data.get("group"), data.get("instance") or instance
-            if row.operation == "rebalance started":
-                latest.pop((*about, "rebalance", kind), None)
-            elif caller := latest.get((*about, row.operation, kind)):
-                callers[row.number] = caller
-    return callers

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, background, findings, wording
+from . import accesses, background, events, findings, wording
 
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
     sought=accesses.sought,
     subjects=accesses.subjects,
-    subjects_of_event=accesses.subjects_of_event,
+    subjects_of_event=events.subjects_of_event,
     subjects_of_action=accesses.subjects_of_action,
     background=background.background,
     findings=findings.FINDINGS,
-    callers=findings.callers,
+    callers=events.callers,
     unfinished=findings.unfinished,
     summary=wording.summary,
-    event_text=wording.event_text,
-    effect=wording.effect,
+    event_text=events.event_text,
+    effect=events.effect,
     sentences=wording.SENTENCES,
 )

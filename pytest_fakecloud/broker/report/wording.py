@@ -1,29 +1,16 @@
-"""Report texts for the broker: records, commits, consumer groups, and the broker's findings."""
+"""Report texts for the broker: requests about records and offsets, and its findings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ...core.calls import Call, Event
+from ...core.calls import Call
 from ...core.errors import counted, listed
-from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, parsed, scalar, shortened
-
-_EVENTS = {
-    "auto commit": "auto commit of {who}: {offsets}",
-    "commit": "commit of {who}: {offsets}",
-    "join": "{who} joined",
-    "leave": "{who} left",
-    "return": "{who} returned within its session",
-    "crash": "{who} crashed",
-    "close": "{who} was closed",
-    "expire": "the session of {who} expired",
-}
-"""The sentence of each event of an instance."""
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
@@ -131,50 +118,6 @@ def _committed(item: dict[str, Any], fake: str, lookups: Lookups) -> str:
     if isinstance(partition, int) and 0 <= partition < len(ends) and isinstance(offset, int):
         text += f" (the log ends at {ends[partition]})" if offset > ends[partition] else ""
     return text
-
-
-# -- groups ----------------------------------------------------------------------------------------
-
-
-def event_text(event: Event, lookups: Lookups) -> str:
-    data = event.data
-    if event.kind == "rebalance":
-        _, instance = data.get("cause") or ("", "")
-        reason = data.get("reason")
-        if instance:
-            reason = str(reason).replace(instance, lookups.short(instance))
-        return f"rebalance ({reason}): group {data['group']} {_generation(data, lookups)}"
-    if event.kind not in _EVENTS or "instance" not in data:
-        return f"{event.kind}: {event.text}"
-    who = f"{data['group']}/{lookups.short(data['instance'])}"
-    text = _EVENTS[event.kind].format(who=who, offsets=_stored(data))
-    if data.get("idle"):
-        text += " because it was idle"
-    if data.get("keeps"):
-        until = clock_time(data["until_us"], event.at_us)
-        text += f"; it keeps its partitions until {until}"
-    return text
-
-
-def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
-    """Return what an event adds to the row of its call; empty if it only repeats the call."""
-    if event.kind == "rebalance":
-        return _generation(event.data, lookups)
-    # The row of a commit with offsets already shows the offsets.
-    is_shown = call is not None and bool(parsed(call.request_body))
-    return f"committed {_stored(event.data)}" if event.kind == "commit" and not is_shown else ""
-
-
-def _stored(data: Mapping[str, Any]) -> str:
-    return listed([f"{topic}-{part}={offset}" for topic, part, offset in data.get("offsets") or ()])
-
-
-def _generation(data: Mapping[str, Any], lookups: Lookups) -> str:
-    members = []
-    for member, places in (data.get("assignment") or {}).items():
-        held = ", ".join(f"{topic}-{partition}" for topic, partition in places)
-        members.append(f"{lookups.short(member)}: {held or 'nothing'}")
-    return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
 
 
 def _behind(values: Values, lookups: Lookups) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ContractError
 from ...reporting.calls import QUEUED, command_of, envelope, has_full_answer, lines_of
-from ...reporting.findings import ObservedTest, about_entry
+from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import parsed
 from ..command_fields import keys_of
@@ -50,10 +49,9 @@ def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     for sent, (call, end) in missed.items():
         values = {"commands": list(map(" ".join, sent)), "ended": bool(end)}
         values["discarded"] = end == "DISCARD"
-        finding = about_entry("never_executed", call, **values)
-        keys_sent = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
-        subjects = tuple(ReportSubject("key", key, call.fake) for key in keys_sent)
-        yield replace(finding, subjects=subjects)
+        sent_keys = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
+        subjects = tuple(ReportSubject("key", key, call.fake) for key in sent_keys)
+        yield Finding("never_executed", call.fake, (call.number,), subjects, values)
 
 
 def _names_and_keys(calls: Iterable[Call]) -> tuple[tuple[str, ...], ...]:

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from ...cloud.fake import core_of
-from ...core.calls import Action, Call, Entry, on_connection
+from ...core.calls import Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.calls import QUEUED, SEVERAL
-from ...reporting.findings import ObservedTest, about_key
-from ...reporting.model import Finding
+from ...reporting.findings import ObservedTest, about
+from ...reporting.model import Finding, ReportSubject
 from ...reporting.redis_replies import is_error, reply
 from ...reporting.values import each_from_base64, parsed
 from ..fake import KVServer
@@ -38,7 +38,7 @@ class Command:
     ``database`` is the number of the database, or None if the command may concern several.
     """
 
-    entry: Entry
+    entry: Call | Action
     words: list[str]
     result: Any
     database: int | None = 0
@@ -168,9 +168,10 @@ class Command:
         ttl = self.ttl
         return None if ttl is None else ttl.deadline_us(self.at_us)
 
-    def finding(self, kind: str, /, **values: Any) -> Finding:
-        """Return a finding about the command's key."""
-        return about_key(kind, self.entry, self.key, **values)
+    def finding(self, kind: str, key: str | None = None, /, **values: Any) -> Finding:
+        """Return a finding about a key of the command, by default the first."""
+        subject = ReportSubject("key", self.key if key is None else key, self.entry.fake)
+        return about(kind, self.entry, subject, **values)
 
 
 class Expiries(dict[str, Command]):

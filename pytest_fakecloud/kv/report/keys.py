@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ...core.timers import clock_time, process_seconds, to_datetime
 from ...reporting.calls import QUEUED, lines_of
-from ...reporting.findings import ObservedTest, about_key
+from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding
 from .history import (
     UNKNOWN,
@@ -38,7 +39,7 @@ def ttl_removed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]
         removed |= {key: command for key in had_ttl if key not in expiries}
         removed = {key: command for key, command in removed.items() if key not in expiries}
     for key, command in removed.items():
-        yield about_key("ttl_removed", command.entry, key, command=command.name)
+        yield replace(command.finding("ttl_removed", key, command=command.name), is_hidden=True)
 
 
 def expired(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
@@ -55,7 +56,7 @@ def expired(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     for key in [key for key in expiries if expiries.expired(key, now_us)]:
         found.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
     for (key, at_us), setter in found.items():
-        yield about_key("expired", setter.entry, key, at=clock_time(at_us, setter.at_us))
+        yield setter.finding("expired", key, at=clock_time(at_us, setter.at_us))
 
 
 _TIMES = {"seconds": range(10**8, 10**11), "milliseconds": range(10**11, 10**14)}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ...cloud.fake import core_of
 from ...core.calls import Call
 from ...reporting.calls import has_full_answer
-from ...reporting.findings import ObservedTest, about_entry, about_message
+from ...reporting.findings import ObservedTest
 from ...reporting.lookups import Lookups
-from ...reporting.model import Finding
+from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING_OR_SCHEDULING
@@ -29,15 +28,16 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
 
 def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
     """Find deliveries that the application rejected for their signature, with the reasons."""
-    for event in test.attempts_of(queue):
+    for row, event in test.deliveries_of(queue):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
         if reasons := _reasons(signature):
-            message = event.data.get("message_id")
-            values = {"status": event.data.get("status"), "reasons": reasons}
-            yield about_message("wrong_signature", event, message, **values)
+            message = str(event.data.get("message_id"))
+            subject = ReportSubject("message", message, queue.name)
+            values = {"message": message, "status": event.data.get("status"), "reasons": reasons}
+            yield Finding("wrong_signature", queue.name, (row.number,), (subject,), values)
 
 
 def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
@@ -76,8 +76,8 @@ def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
             if 0 < number < 1000 if is_ms else number >= 10_000 and number % 1000 == 0:
                 means = f"{number} ms" if is_ms else f"{number / 3600:.3g} h"
                 values = {"setting": setting.replace("-", " "), "given": duration, "means": means}
-                finding = about_entry("unlikely_duration", call, **values)
-                yield replace(finding, subjects=tuple(subjects(call)))
+                rows, about = (call.number,), tuple(subjects(call))
+                yield Finding("unlikely_duration", queue.name, rows, about, values)
 
 
 FINDINGS = (wrong_signature, unlikely_duration)
@@ -93,4 +93,4 @@ def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     )
     for kind, lines in of_kinds:
         for line in lines:
-            yield Finding(kind, values={"line": line})
+            yield Finding(kind, values={"line": line}, failed=kind == "dead_letter")

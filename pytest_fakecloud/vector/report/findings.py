@@ -12,7 +12,7 @@ from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...core.ids import Ids
 from ...reporting.calls import executed
-from ...reporting.findings import ObservedTest, about_namespace
+from ...reporting.findings import ObservedTest, about
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of, parsed
@@ -50,8 +50,9 @@ class _ExecutedQuery:
         return [str(hit["id"]) for hit in self.hits]
 
     def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
-        """Return a finding about the query; ``evidence`` are the numbers of other entries."""
-        return about_namespace(kind, self.call, self.namespace, evidence, **values)
+        """Return a finding about the query; ``evidence`` are the numbers of other rows."""
+        subject = ReportSubject("namespace", self.namespace, self.call.fake)
+        return about(kind, self.call, subject, evidence, **values)
 
 
 def _queries(test: ObservedTest, fake: Any) -> Iterator[_ExecutedQuery]:

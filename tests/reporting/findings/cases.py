@@ -25,6 +25,7 @@ from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.reporting.findings import ObservedTest, find
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
+from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
@@ -44,7 +45,8 @@ def loses_answer(faults: FaultPlan) -> None:
 
 def found(cloud: Cloud, **options: Any) -> list[Finding]:
     """Return the findings about a cloud."""
-    return find(ObservedTest(cloud, lookups_of(cloud, list(cloud.journal.entries)), **options))
+    lookups = lookups_of(cloud, list(cloud.journal.entries))
+    return find(ObservedTest(cloud, lookups, rows(cloud, lookups=lookups), **options))
 
 
 def kinds(cloud: Cloud, **options: Any) -> list[str]:
@@ -56,7 +58,7 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
     """Compare the findings about a cloud with those expected in the case's section of the file."""
     every = found(cloud)
     lookups = lookups_of(cloud, list(cloud.journal.entries))
-    numbers = {entry.number for entry in cloud.journal.entries}
+    numbers = {row.number for row in rows(cloud, lookups=lookups)}
     lines = []
     for finding in every:
         assert set(finding.rows) <= numbers

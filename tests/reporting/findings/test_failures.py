@@ -203,15 +203,14 @@ def test_findings_that_a_touched_row_decided_come_first() -> None:
         return Finding(kind, "kv", (row,), tuple(subjects[name] for name in names))
 
     findings: list[Any] = [
-        finding("of a", 9, "a"), finding("of b", 8, "b"), finding("by its call", 5, "b"),
+        finding("of a", 9, "a"), finding("of b", 8, "b"), finding("of a touched row", 3, "b"),
         finding("of a linked row", 4, "b"), finding("of c", 7, "c"),
         finding("read by a request to the same address", 6, "d"), Finding("of all"),
     ]  # fmt: skip
     statement = ReadByStatement("looked", (Sought(subjects["a"]),))
-    # The entry 5 of the journal is part of row 3.
-    shown = concerning(statement, marks, rows, uses, findings, {5: 3})
+    shown = concerning(statement, marks, rows, uses, findings)
     assert [item.kind for item in shown] == [
-        "by its call", "of a", "of a linked row", "of c", "read by a request to the same address",
+        "of a touched row", "of a", "of a linked row", "of c", "read by a request to the same address",
         "of all",
     ]  # fmt: skip
 

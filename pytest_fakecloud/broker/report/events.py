@@ -1,0 +1,99 @@
+"""The events of consumer groups: their subjects, the calls that caused them, and their words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ...core.calls import Call, Event
+from ...core.errors import listed
+from ...core.timers import clock_time
+from ...reporting.lookups import Lookups
+from ...reporting.model import ReportRow, ReportSubject
+from ...reporting.values import parsed
+
+_EVENTS = {
+    "auto commit": "auto commit of {who}: {offsets}",
+    "commit": "commit of {who}: {offsets}",
+    "join": "{who} joined",
+    "leave": "{who} left",
+    "return": "{who} returned within its session",
+    "crash": "{who} crashed",
+    "close": "{who} was closed",
+    "expire": "the session of {who} expired",
+}
+"""The sentence of each event of an instance."""
+_FOLLOWING = {
+    "consume": (("join", ""), ("rebalance", "join")),
+    "commit": (("commit", ""),),
+    "delete-consumer": (("leave", ""), ("rebalance", "leave")),
+}
+"""The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
+
+
+def subjects_of_event(event: Event) -> Iterator[ReportSubject]:
+    if event.data.get("group"):
+        yield ReportSubject("group", str(event.data["group"]), event.fake)
+
+
+def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
+    """Return the calls that caused the events of consumer groups, by the events' numbers: the last of
+    a suitable kind. A rebalance that waits for other members to join has no such call.
+    """
+    latest: dict[tuple[object, ...], ReportRow] = {}
+    callers = {}
+    for row in rows:
+        if isinstance(row.entry, Call) and row.entry.service == "broker":
+            facts = row.entry.facts
+            for effect in _FOLLOWING.get(row.entry.route, ()):
+                latest[row.peer, facts.get("group"), facts.get("instance"), *effect] = row
+        elif isinstance(row.entry, Event) and row.entry.service == "broker":
+            data = row.entry.data
+            kind, instance = data.get("cause") or ("", "")
+            about = row.peer, data.get("group"), data.get("instance") or instance
+            if row.operation == "rebalance started":
+                latest.pop((*about, "rebalance", kind), None)
+            elif caller := latest.get((*about, row.operation, kind)):
+                callers[row.number] = caller
+    return callers
+
+
+def event_text(event: Event, lookups: Lookups) -> str:
+    data = event.data
+    if event.kind == "rebalance":
+        _, instance = data.get("cause") or ("", "")
+        reason = data.get("reason")
+        if instance:
+            reason = str(reason).replace(instance, lookups.short(instance))
+        return f"rebalance ({reason}): group {data['group']} {_generation(data, lookups)}"
+    if event.kind not in _EVENTS or "instance" not in data:
+        return f"{event.kind}: {event.text}"
+    who = f"{data['group']}/{lookups.short(data['instance'])}"
+    text = _EVENTS[event.kind].format(who=who, offsets=_stored(data))
+    if data.get("idle"):
+        text += " because it was idle"
+    if data.get("keeps"):
+        until = clock_time(data["until_us"], event.at_us)
+        text += f"; it keeps its partitions until {until}"
+    return text
+
+
+def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
+    """Return what an event adds to the row of its call; empty if it only repeats the call."""
+    if event.kind == "rebalance":
+        return _generation(event.data, lookups)
+    # The row of a commit with offsets already shows the offsets.
+    is_shown = call is not None and bool(parsed(call.request_body))
+    return f"committed {_stored(event.data)}" if event.kind == "commit" and not is_shown else ""
+
+
+def _stored(data: Mapping[str, Any]) -> str:
+    return listed([f"{topic}-{part}={offset}" for topic, part, offset in data.get("offsets") or ()])
+
+
+def _generation(data: Mapping[str, Any], lookups: Lookups) -> str:
+    members = []
+    for member, places in (data.get("assignment") or {}).items():
+        held = ", ".join(f"{topic}-{partition}" for topic, partition in places)
+        members.append(f"{lookups.short(member)}: {held or 'nothing'}")
+    return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
