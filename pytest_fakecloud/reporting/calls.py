@@ -1,4 +1,4 @@
-"""Read calls of the journal: their commands, their answers, and whether they did something."""
+"""Read calls of the journal: their answers, and whether they did something."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ from typing import Any
 from ..core.calls import Call, on_connection
 from .redis_replies import reply
 from .values import parsed, readable, scalar
-
-SEVERAL = ("pipeline", "multi-exec")
-"""Routes of a key-value server for several commands."""
-QUEUED = b"+QUEUED\r\n"
-"""The reply to a command in a transaction; EXEC executes the command."""
-
-
-def lines_of(call: Call) -> list[list[str]]:
-    """Return the commands of a call to a key-value server, each with its name and arguments."""
-    lines = call.facts.get("words")
-    return lines if isinstance(lines, list) else []
-
-
-def command_of(call: Call) -> str:
-    """Return the first command of a call to a key-value server; empty for another call."""
-    return str((call.facts.get("command") or [""])[0])
 
 
 def has_full_answer(call: Call) -> bool:

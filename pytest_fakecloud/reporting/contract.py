@@ -10,16 +10,16 @@ from ..cloud.services import imported, named
 from ..core.calls import Action, Arguments, Call, Entry, Event
 
 if TYPE_CHECKING:
+    from ..cloud.base import BaseCloud
     from .findings import ObservedTest
-    from .lookups import Lookups
+    from .lookups import Exchanged, Lookups
     from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
+    from .values import Mask
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 CommandExchange: TypeAlias = "tuple[Sequence[str], Any, Sequence[DataAccess]]"
 """A command, its result, and what it accessed."""
-Steps: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Steps of workflow runs as clients send them, by the ID of a message."""
 
 
 def _nothing(*arguments: object) -> tuple[()]:
@@ -41,7 +41,7 @@ class ReportFunctions:
     """The words of a request and its answer. None lets the row show the request as it is."""
     subjects: Callable[[Call], Iterable[ReportSubject]] = _nothing
     """What a call is about: needed if the page should filter rows by it."""
-    subjects_of_event: Callable[[Event], Iterable[ReportSubject]] = _nothing
+    subjects_of_event: Callable[[Event, Lookups], Iterable[ReportSubject]] = _nothing
     """What an event is about: needed if its fake records events."""
     subjects_of_action: Callable[[Action], Iterable[ReportSubject]] = _nothing
     """What an action is about: needed if the arguments of the test's actions name subjects."""
@@ -51,6 +51,10 @@ class ReportFunctions:
     """The sentence of each kind of finding, also of unfinished work: needed if it has any."""
     unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
+    lookups: Callable[[BaseCloud, Sequence[Entry], Mask], Lookups] | None = None
+    """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
+    have all words of its row.
+    """
     background: Callable[[Any, Iterable[Entry], Lookups], Mapping[int, Mapping[Any, Any]]] = (
         lambda fake, entries, lookups: {}
     )
@@ -71,15 +75,13 @@ class ReportFunctions:
     """What an event adds to the row of its call, empty if nothing: needed with ``callers``."""
     action_text: Callable[[Event], str] = lambda action: ""
     """The words of an action, empty for its call: needed if some actions are not calls of methods."""
-    steps_of_messages: Callable[
-        [Iterable[Entry]], tuple[Steps, Mapping[str, Mapping[str, Any]]]
-    ] = lambda entries: ({}, {})
-    """The steps of workflow runs that the deliveries of each message execute, and the step whose result
-    each message has, by its ID: needed if it runs workflows.
-    """
     handlers: Callable[[Any], Iterable[tuple[Iterable[object], set[str]]]] = _nothing
     """The functions of the application that received messages, with the ids of these: needed if a fake
     calls functions of the application.
+    """
+    attempts: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
+    """What the recent delivery attempts of a fake sent and received, with the number at which each
+    began: needed if it delivers.
     """
     attempt_summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary] | None = (
         None

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud, context_of
-from ..cloud.fake import core_of
-from ..core.calls import Call, Entry, Event
-from ..core.errors import listed, report_hook_failure
+from ..core.calls import Call, Entry
+from ..core.errors import report_hook_failure
 from ..core.recorder import ScriptCommand, SharedRecords
-from .calls import executed_but_lost, has_full_answer, lines_of
-from .connections import gathered
 from .contract import functions_of
-from .values import Mask, compact, items_of
+from .values import Mask
 
-_SENT = 2_000
-"""Maximum number of characters of a body that an attempt's event keeps."""
-_DETAILS = attrgetter("_reports.finished")
-"""Returns the number, request and outcome of each recent attempt of a queue."""
-_ID = re.compile(r"\b(?:msg|scd)_\w{20,}")
-_LONG = 16
+LONG = 16
 """Maximum length of the name of a consumer or a workflow run that is shown in full."""
+_WORD = re.compile(r"\b\w{20,}")
+"""A word that is as long as an id."""
 
 
 class Exchanged(NamedTuple):
@@ -39,10 +31,12 @@ class Exchanged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Lookups of one cloud and its journal."""
+    """Lookups of one cloud and its journal, which each service contributes (`ReportFunctions`)."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
-    """The short forms of ids: messages, schedules, runs, and long names of consumers."""
+    """The short forms of the ids that fakes made, which applications may store."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The short forms of other long names, such as those of consumers."""
     bodies: Mapping[str, str] = field(default_factory=dict)
     """The beginning of the body of each message."""
     end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
@@ -52,7 +46,7 @@ class Lookups:
     created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
     """The message that a request created whose answer was lost, by the request's number."""
     grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
-    """The calls in the row of another one (see `gathered()`), by that one's number."""
+    """The calls in the row of another one, by that one's number, such as those of a transaction."""
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""
     steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -70,85 +64,36 @@ class Lookups:
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
-        return self.ids.get(str(name), str(name))
+        text = str(name)
+        return self.ids.get(text) or self.names.get(text, text)
 
     def with_short_ids(self, text: str) -> str:
-        """Return a text with ids of messages and schedules in their short form, as an application may
-        store them.
-        """
-        return _ID.sub(lambda match: self.short(match[0]), text)
+        """Return a text with the ids of fakes in their short form."""
+        return _WORD.sub(lambda match: self.ids.get(match[0], match[0]), text)
 
-    def named(self, message_id: object) -> str:
-        """Return the short form of a message's ID, with the step that its deliveries execute, if any."""
-        steps = self.steps.get(str(message_id), ())
-        names = listed([f"step {compact(step['stepName'])}" for step in steps])
-        return f"{self.short(message_id)} ({names})" if names else self.short(message_id)
-
-    def header(self, began: int | None, name: str) -> str:
-        """Return a header of the delivery that began at a journal number; empty if it is unknown."""
-        sent = self.attempts.get(began or 0)
-        headers = sent.headers if sent is not None else ()
-        return next((value for other, value in headers if other.lower() == name), "")
+    def combined_with(self, other: Lookups) -> Lookups:
+        """Return these lookups with those of another service."""
+        names = [item.name for item in fields(self) if item.name != "mask"]
+        return replace(self, **{name: getattr(self, name) | getattr(other, name) for name in names})
 
 
 def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = None) -> Lookups:
-    """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
-
-    A fake that raises an exception contributes nothing.
-    """
+    """Return the lookups of a cloud and its journal, with credentials in grouped calls masked."""
     mask = mask or Mask(cloud)
-    fakes: list[Any] = list(cloud.fakes())
-    queues = [fake for fake in fakes if fake.service == "queue"]
-    brokers = [fake for fake in fakes if fake.service == "broker"]
-    messages = [message for queue in queues for message in _tried(queue.messages)]
-    schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
-    calls = [entry for entry in entries if isinstance(entry, Call)]
-    instances = {str(call.facts.get("instance")) for call in calls if call.service == "broker"}
-    runs = {str(run) for entry in entries if isinstance(entry, Event)
-            and len(run := entry.data.get("run") or "") > _LONG}  # fmt: skip
-    named = [*_named_by_events(entries), *(message.id for message in messages), *schedules,
-             *_named_by_answers(calls)]  # fmt: skip
-    ids = [name for name in named if _ID.fullmatch(name)]  # An application may name a schedule.
-    groups, without_row = gathered(entries)
-    steps: dict[str, Sequence[Mapping[str, Any]]] = {}
-    results: dict[str, Mapping[str, Any]] = {}
-    for service in {entry.service for entry in entries}:
-        executed, published = functions_of(service).steps_of_messages(entries)
-        steps.update(executed)
-        results.update(published)
-    return Lookups(
-        ids=_abbreviated(ids) | _abbreviated(runs) | _abbreviated_names(instances),
-        bodies={message_id: _beginning(call) for message_id, call in _created(queues, calls)
-                if call.route != "batch"},
-        end_offsets={(broker.name, topic.name): topic.end_offsets
-                     for broker in brokers for topic in _tried(broker.topics)},
-        attempts=exchanges_of(cloud),
-        created_by_lost_call=_messages_of_lost_calls(queues, calls),
-        grouped_calls={
-            number: [mask.call(call) for call in grouped] for number, grouped in groups.items()
-        },
-        without_row=without_row,
-        steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
-        results={message_id: mask.value(step) for message_id, step in results.items()},
-        scripts={hash_of(source)[:8]: source for call in calls if call.service == "kv"
-                 for source in _scripts_of(call)},
-        executed={number: [_masked(command, mask) for command in commands]
-                  for number, commands in records_of(cloud).scripts.items()},
-        mask=mask,
-    )  # fmt: skip
-
-
-def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
-    return command._replace(words=mask.value(command.words), answer=mask.value(command.answer))
+    lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
+    of_fakes = (fake.service for fake in cloud.fakes())
+    for service in dict.fromkeys((*of_fakes, *(entry.service for entry in entries))):
+        if (contributed := functions_of(service).lookups) is not None:
+            lookups = lookups.combined_with(contributed(cloud, entries, mask))
+    return lookups
 
 
 def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
     """Return what recent delivery attempts sent and received, by the number at which each began."""
     return {
-        number: Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
-        for queue in cloud.fakes()
-        if queue.service == "queue"
-        for number, sent, outcome in _tried(_DETAILS, queue)
+        number: exchanged
+        for fake in cloud.fakes()
+        for number, exchanged in functions_of(fake.service).attempts(fake)
     }
 
 
@@ -157,83 +102,14 @@ def records_of(cloud: BaseCloud) -> SharedRecords:
     return context_of(cloud).recorder.shared
 
 
-def _tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
+def tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
     """Return the values that a function of a fake returns; none if it raises an exception."""
     with report_hook_failure("", lambda line: None):
         return list(read(*arguments))
     return []
 
 
-def _created(queues: Iterable[Any], calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
-    """Yield the ID of each message that a publish request created, with the request."""
-    routes = [route for queue in queues for route in core_of(queue).app.table.routes]
-    publishing = {route.name for route in routes if route.publishes}
-    for call in calls:
-        if call.route in publishing and has_full_answer(call):
-            for item in items_of(call.response_body):
-                if "messageId" in item and not item.get("deduplicated"):
-                    yield str(item["messageId"]), call
-
-
-def _beginning(call: Call) -> str:
-    """Return as much of a call's body as the event of a delivery attempt keeps."""
-    return call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
-
-
-def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
-    """Yield the IDs of the messages of the events, and of those that callbacks are about."""
-    for event in entries:
-        if isinstance(event, Event) and "message_id" in event.data:
-            for name in ("message_id", "about"):
-                if event.data.get(name):
-                    yield str(event.data[name])
-
-
-def _named_by_answers(calls: Iterable[Call]) -> Iterator[str]:
-    """Yield the IDs of the messages and schedules that requests created, also of those deleted since."""
-    for call in calls:
-        if call.service == "queue" and has_full_answer(call):
-            for item in items_of(call.response_body):
-                yield from (str(item[name]) for name in ("messageId", "scheduleId") if name in item)
-
-
-def _scripts_of(call: Call) -> Iterator[str]:
-    for name, *arguments in lines_of(call):
-        yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
-
-
-def hash_of(script: str) -> str:
-    """Return the hash that EVALSHA uses to refer to a script."""
-    text = script.encode("utf-8", "surrogatepass")
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
-
-
-def _messages_of_lost_calls(fakes: Iterable[Any], every: Iterable[Call]) -> dict[int, str]:
-    """Return the messages that requests with a lost response created, by the requests' numbers.
-
-    This is the only message with that URL and time that is not in any response. If there are
-    several such messages, the request is left out.
-    """
-    calls = [call for call in every if call.service == "queue"]
-    lost = [call for call in calls if executed_but_lost(call)]
-    if not lost:
-        return {}
-    named = b"".join(call.response_body for call in calls if call not in lost)
-    queues = {fake.name: fake for fake in fakes}
-    message_ids = {}
-    for call in lost:
-        alike = [
-            message.id
-            for message in (queues[call.fake].messages() if call.fake in queues else ())
-            if (message.url, message.created) == (call.facts.get("url"), call.at)
-            and message.id.encode() not in named
-        ]
-        if len(alike) == 1:
-            message_ids[call.number] = alike[0]
-    return message_ids
-
-
-def _abbreviated(ids: Iterable[str]) -> dict[str, str]:
+def abbreviated(ids: Iterable[str]) -> dict[str, str]:
     """Return the IDs shortened to a common length at which they still differ."""
     whole = set(ids)
     length = 8  # of a message ID, "msg_" and four characters
@@ -242,9 +118,9 @@ def _abbreviated(ids: Iterable[str]) -> dict[str, str]:
     return {whole_id: whole_id[:length] for whole_id in whole}
 
 
-def _abbreviated_names(names: Iterable[str]) -> dict[str, str]:
+def abbreviated_names(names: Iterable[str]) -> dict[str, str]:
     """Return long names shortened to their two ends, with a length at which they still differ."""
-    whole = {name for name in names if len(name) > _LONG}
+    whole = {name for name in names if len(name) > LONG}
     length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
     while len({name[-length:] for name in whole}) < len(whole):
         length += 2

@@ -157,10 +157,11 @@ class _Builder:
         attempt = self._attempts.get(id(entry))
         row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
         subjects = list(row.subjects)
-        for step in self._lookups.grouped_calls.get((attempt or entry).number, ()):
+        for step in self._lookups.grouped_calls.get(entry.number, ()):
             subjects += _subjects_of(step)
-        if schedule := self._lookups.header(began(entry), "upstash-schedule-id"):
-            subjects.append(ReportSubject("schedule", schedule, (attempt or entry).fake))
+        for event in (row.delivery, row.entry):
+            if isinstance(event, Event):
+                subjects += functions_of(event.service).subjects_of_event(event, self._lookups)
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
     def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
@@ -194,7 +195,6 @@ class _Builder:
         details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
         row = replace(
             _row_for(event), entry=masked, operation=event.kind,
-            subjects=tuple(functions_of(event.service).subjects_of_event(masked)),
             faults=_faults_of_attempt(event),
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip

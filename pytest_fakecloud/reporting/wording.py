@@ -183,7 +183,7 @@ class ShortUrls:
     def __init__(self, rows: Iterable[ReportRow]) -> None:
         urls = {str(row.delivery.data.get("url") or "") for row in rows if row.delivery is not None}
         calls = [row.entry for row in rows if isinstance(row.entry, Call)]
-        urls.update(str(call.facts.get("url") or "") for call in calls if call.service == "queue")
+        urls.update(str(call.facts.get("url") or "") for call in calls)
         ends = {url: f"…/{url.rpartition('/')[2]}" for url in urls if url.count("/") > 2}
         counts = Counter(ends.values())
         self._ends = {url: end for url, end in ends.items() if counts[end] == 1 and len(end) > 2}

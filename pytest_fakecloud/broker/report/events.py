@@ -31,7 +31,7 @@ _FOLLOWING = {
 """The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
 
 
-def subjects_of_event(event: Event) -> Iterator[ReportSubject]:
+def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     if event.data.get("group"):
         yield ReportSubject("group", str(event.data["group"]), event.fake)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, background, events, findings, wording
+from . import accesses, background, events, findings, lookups, wording
 
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
@@ -11,6 +11,7 @@ FUNCTIONS = ReportFunctions(
     subjects=accesses.subjects,
     subjects_of_event=events.subjects_of_event,
     subjects_of_action=accesses.subjects_of_action,
+    lookups=lookups.lookups,
     background=background.background,
     findings=findings.FINDINGS,
     callers=events.callers,

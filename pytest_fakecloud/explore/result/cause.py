@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ...core.touches import Touch
-from ...reporting.calls import command_of
+from ...kv.report.calls import command_of
 from ..schedule import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance, Schedule
 from ..trial import Line, Trial
 from .changes import Change, calls_by_place, request_of

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from ...core.calls import Call
 from ...core.errors import counted, cut
 from ...core.touches import Touch
+from ...kv.report.calls import SEVERAL, command_of
+from ...kv.report.connections import gathered
 from ...kv.table import kinds
-from ...reporting.calls import SEVERAL, command_of, error_of
-from ...reporting.connections import gathered
+from ...reporting.calls import error_of
 from ...reporting.lookups import Lookups
 from ...reporting.values import visible
 from ...reporting.wording import summarise

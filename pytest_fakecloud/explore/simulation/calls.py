@@ -19,8 +19,8 @@ from ...inspect.data import state_of
 from ...kv.command_fields import only_prepares
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
+from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
-from ...reporting.calls import SEVERAL, command_of
 from ..accesses import Access
 from ..fakes import ROTATED_US
 from ..fingerprint import content_of

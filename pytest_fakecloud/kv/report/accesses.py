@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, on_connection
-from ...core.recorder import ScriptCommand
-from ...reporting.calls import QUEUED, SEVERAL, lines_of
+from ...core.calls import Action, Arguments, Call
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
-from ...reporting.redis_replies import is_error, reply
-from ...reporting.values import each_from_base64, hides_words, parsed
+from ...reporting.values import hides_words
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
+from .calls import commands_of, in_capitals, lines_of
 
 _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
 """Commands that reply with a number of removed elements, or with what they removed."""
@@ -43,11 +40,7 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
             if not (words[0] in kinds.RUNS_SCRIPT and entry.number in lookups.executed):
                 yield from _of_command(entry.fake, words, answer)
         for command in lookups.executed.get(entry.number, ()):
-            yield from map(_in_script, _of_command(entry.fake, *_with_capitals(command)))
-
-
-def _with_capitals(command: ScriptCommand) -> tuple[list[str], Any]:
-    return [command.words[0].upper(), *command.words[1:]], command.answer
+            yield from map(_in_script, _of_command(entry.fake, *in_capitals(command)))
 
 
 def _in_script(access: DataAccess) -> DataAccess:
@@ -56,52 +49,11 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
-    """Yield each command that a call executed, with its reply; in place of its scripts, at the end, what
-    these executed, if that was recorded.
-    """
-    for words, answer in commands_of(call, lookups):
-        if not (words[0] in kinds.RUNS_SCRIPT and call.number in lookups.executed):
-            yield words, answer
-    yield from map(_with_capitals, lookups.executed.get(call.number, ()))
-
-
 def exchanges(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any, list[DataAccess]]]:
     """Yield each command of a call with its result, None without one, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
         yield words, result, list(_of_command(call.fake, words, answer))
-
-
-def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
-    """Yield each command of a call with its reply, ``{"result": …}`` or ``{"error": …}``, or None."""
-    lines = call.facts.get("words")
-    if not isinstance(lines, list) or "words" in call.cut or call.response_body == QUEUED:
-        return
-    if not call.reached and call.fault is None:
-        return
-    answers: Sequence[Any] = [None] * len(lines)
-    if not call.reached:
-        answers = [{"error": f"not executed (fault: {call.fault})"}] * len(lines)
-    elif on_connection(call):
-        steps = lookups.grouped_calls.get(call.number)
-        answers = (
-            [reply(call)] if call.response_body and "response_body" not in call.cut else [None]
-        )
-        if steps is not None:
-            results = answers[0].get("result") if isinstance(answers[0], dict) else None
-            if not isinstance(results, list):
-                return  # A watched key was changed, or a connection was set up.
-            lines = [step.facts["words"][0] for step in steps]
-            answers = [value if is_error(value) else {"result": value} for value in results]
-    else:
-        body = parsed(call.response_body)
-        answers = body if call.route in SEVERAL and isinstance(body, list) else [body] * len(lines)
-    if call.facts.get("encoding") == "base64":
-        answers = [each_from_base64(answer) for answer in answers]
-    for line, answer in zip_longest(lines, answers):
-        if line:
-            yield [line[0].upper(), *line[1:]], answer
 
 
 def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:

@@ -11,7 +11,7 @@ from ...core.errors import ContractError
 from ...reporting.lookups import Lookups
 from ...reporting.values import parsed
 from ..table import kinds
-from .accesses import executed_by
+from .calls import executed_by
 
 Line = tuple[str, ...]
 

@@ -8,26 +8,15 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ContractError
-from ...reporting.calls import QUEUED, command_of, envelope, has_full_answer, lines_of
+from ...reporting.calls import envelope, has_full_answer
 from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table import kinds
-from ..table.registry import COMMANDS
 from . import keys
+from .calls import QUEUED, command_of, lines_of
 from .history import databases_of, history
-
-
-def may_wait(call: Call) -> bool:
-    """Return whether a command of a call may wait. One with an option BLOCK waits only with it."""
-    for line in lines_of(call):
-        name, *words = map(str.upper, line)
-        if name in kinds.BLOCKING and ("BLOCK" in words or "BLOCK" not in COMMANDS[name].options):
-            return True
-        if name == "DEBUG" and words[:1] == ["SLEEP"]:  # The server itself sleeps.
-            return True
-    return False
 
 
 def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, background, findings, wording
+from . import accesses, background, calls, findings, lookups, wording
 
 FUNCTIONS = ReportFunctions(
     accesses=accesses.accesses,
     sought=accesses.sought,
     subjects=accesses.subjects,
     exchanges=accesses.exchanges,
+    lookups=lookups.lookups,
     background=background.background,
     findings=findings.FINDINGS,
-    may_wait=findings.may_wait,
+    may_wait=calls.may_wait,
     summary=wording.summary,
     command_text=wording.command_text,
     sentences=wording.SENTENCES,

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from ...cloud.fake import core_of
 from ...core.calls import Action, Call, on_connection
 from ...core.recorder import ScriptCommand
-from ...reporting.calls import QUEUED, SEVERAL
 from ...reporting.findings import ObservedTest, about
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.redis_replies import is_error, reply
@@ -22,6 +21,7 @@ from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
+from .calls import QUEUED, SEVERAL
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.timers import clock_time, process_seconds, to_datetime
-from ...reporting.calls import QUEUED, lines_of
 from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding
+from .calls import QUEUED, lines_of
 from .history import (
     UNKNOWN,
     Command,

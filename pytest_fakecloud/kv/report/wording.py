@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from ...core.calls import Call, on_connection
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ...reporting.calls import SEVERAL, envelope, has_full_answer
-from ...reporting.lookups import Lookups, hash_of
+from ...reporting.calls import envelope, has_full_answer
+from ...reporting.lookups import Lookups
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.redis_replies import is_error
 from ...reporting.values import (
@@ -31,6 +31,8 @@ from ...reporting.values import (
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
+from .calls import SEVERAL
+from .lookups import hash_of
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""

@@ -15,6 +15,7 @@ from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, Sub
 from ...reporting.values import items_of, parsed
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..rest.app import PUBLISHING, QueueApp
+from .lookups import schedule_of
 from .wording import sent_steps
 
 _CREATED: Mapping[str, SubjectKind] = {
@@ -100,13 +101,15 @@ def subjects(call: Call) -> Iterator[ReportSubject]:
                 yield ReportSubject(kind, item[name], call.fake)
 
 
-def subjects_of_event(event: Event) -> Iterator[ReportSubject]:
+def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     kinds: tuple[tuple[str, SubjectKind], ...] = (
         ("message_id", "message"), ("about", "message"), ("run", "run")
     )  # fmt: skip
     for name, kind in kinds:
         if isinstance(event.data.get(name), str):
             yield ReportSubject(kind, event.data[name], event.fake)
+    if schedule := schedule_of(event, lookups):
+        yield ReportSubject("schedule", schedule, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

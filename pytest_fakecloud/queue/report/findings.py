@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ...cloud.fake import core_of
@@ -15,6 +16,7 @@ from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING_OR_SCHEDULING
 from .accesses import subjects
+from .lookups import named
 
 
 def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
@@ -86,9 +88,10 @@ FINDINGS = (wrong_signature, unlikely_duration)
 def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
     core_of(queue).clock.settle()
+    name = partial(named, lookups=lookups)
     of_kinds = (
-        ("message_waits", unfinished_lines(core_of(queue).engine, lookups.named)),
-        ("dead_letter", dead_letter_lines(core_of(queue).engine, lookups.named)),
+        ("message_waits", unfinished_lines(core_of(queue).engine, name)),
+        ("dead_letter", dead_letter_lines(core_of(queue).engine, name)),
         ("schedule_waits", schedule_lines(core_of(queue).engine, lookups.short)),
     )
     for kind, lines in of_kinds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...reporting.contract import ReportFunctions
-from . import accesses, findings, steps, wording
+from . import accesses, findings, lookups, wording
 
 OF_RECEIVERS = ReportFunctions(
     accesses=accesses.accesses, sought=accesses.sought, summary=wording.summary
@@ -17,7 +17,8 @@ FUNCTIONS = replace(
     handlers=accesses.handlers,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
-    steps_of_messages=steps.steps_of_messages,
+    lookups=lookups.lookups,
+    attempts=lookups.attempts,
     attempt_summary=wording.attempt_summary,
     sentences=wording.SENTENCES,
 )

@@ -25,6 +25,7 @@ from ...reporting.values import (
     shortened,
 )
 from ..signatures import SignatureDetails
+from .lookups import schedule_of
 from .steps import step_in
 
 _SETTINGS = {
@@ -239,7 +240,7 @@ def _attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
         if row.attempt != last.attempt:
             number = f"{row.attempt} to {last.attempt}"
         name = f"{name} {number}" + (f" of {message}" if message else "")
-        if schedule := lookups.header(data.get("began"), "upstash-schedule-id"):
+        if schedule := schedule_of(row.delivery, lookups):
             name += f" (schedule {lookups.short(schedule)})"
     if data.get("about"):
         name += f" about {lookups.short(data['about'])}"

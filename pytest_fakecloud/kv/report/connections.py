@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ..core.calls import Call, Entry, on_connection
+from ...core.calls import Call, Entry, on_connection
+from ...reporting.values import hides_words
 from .calls import QUEUED, command_of
-from .values import hides_words
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip

@@ -1,0 +1,87 @@
+"""Read calls to a key-value server: their commands, with the reply to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from ...core.calls import Call, on_connection
+from ...core.recorder import ScriptCommand
+from ...reporting.lookups import Lookups
+from ...reporting.redis_replies import is_error, reply
+from ...reporting.values import each_from_base64, parsed
+from ..table import kinds
+from ..table.registry import COMMANDS
+
+SEVERAL = ("pipeline", "multi-exec")
+"""Routes for several commands."""
+QUEUED = b"+QUEUED\r\n"
+"""The reply to a command in a transaction; EXEC executes the command."""
+
+
+def lines_of(call: Call) -> list[list[str]]:
+    """Return the commands of a call, each with its name and arguments."""
+    lines = call.facts.get("words")
+    return lines if isinstance(lines, list) else []
+
+
+def command_of(call: Call) -> str:
+    """Return the first command of a call; empty for a call to another service."""
+    return str((call.facts.get("command") or [""])[0])
+
+
+def may_wait(call: Call) -> bool:
+    """Return whether a command of a call may wait. One with an option BLOCK waits only with it."""
+    for line in lines_of(call):
+        name, *words = map(str.upper, line)
+        if name in kinds.BLOCKING and ("BLOCK" in words or "BLOCK" not in COMMANDS[name].options):
+            return True
+        if name == "DEBUG" and words[:1] == ["SLEEP"]:  # The server itself sleeps.
+            return True
+    return False
+
+
+def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
+    """Yield each command of a call with its reply, ``{"result": …}`` or ``{"error": …}``, or None."""
+    lines = call.facts.get("words")
+    if not isinstance(lines, list) or "words" in call.cut or call.response_body == QUEUED:
+        return
+    if not call.reached and call.fault is None:
+        return
+    answers: Sequence[Any] = [None] * len(lines)
+    if not call.reached:
+        answers = [{"error": f"not executed (fault: {call.fault})"}] * len(lines)
+    elif on_connection(call):
+        steps = lookups.grouped_calls.get(call.number)
+        answers = (
+            [reply(call)] if call.response_body and "response_body" not in call.cut else [None]
+        )
+        if steps is not None:
+            results = answers[0].get("result") if isinstance(answers[0], dict) else None
+            if not isinstance(results, list):
+                return  # A watched key was changed, or a connection was set up.
+            lines = [step.facts["words"][0] for step in steps]
+            answers = [value if is_error(value) else {"result": value} for value in results]
+    else:
+        body = parsed(call.response_body)
+        answers = body if call.route in SEVERAL and isinstance(body, list) else [body] * len(lines)
+    if call.facts.get("encoding") == "base64":
+        answers = [each_from_base64(answer) for answer in answers]
+    for line, answer in zip_longest(lines, answers):
+        if line:
+            yield [line[0].upper(), *line[1:]], answer
+
+
+def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
+    """Yield each command that a call executed, with its reply; in place of its scripts, at the end, what
+    these executed, if that was recorded.
+    """
+    for words, answer in commands_of(call, lookups):
+        if not (words[0] in kinds.RUNS_SCRIPT and call.number in lookups.executed):
+            yield words, answer
+    yield from map(in_capitals, lookups.executed.get(call.number, ()))
+
+
+def in_capitals(command: ScriptCommand) -> tuple[list[str], Any]:
+    return [command.words[0].upper(), *command.words[1:]], command.answer

@@ -1,0 +1,44 @@
+"""What reports look up in several entries of the journal of key-value servers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from ...cloud.base import BaseCloud
+from ...core.calls import Call, Entry
+from ...core.recorder import ScriptCommand
+from ...reporting.lookups import Lookups, records_of
+from ...reporting.values import Mask
+from .calls import lines_of
+from .connections import gathered
+
+
+def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> Lookups:
+    """Return the calls on connections that are one row, the scripts, and what these executed."""
+    calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "kv"]
+    groups, without_row = gathered(calls)
+    return Lookups(
+        grouped_calls={number: list(map(mask.call, group)) for number, group in groups.items()},
+        without_row=without_row,
+        scripts={hash_of(source)[:8]: source for call in calls for source in _scripts_of(call)},
+        executed={
+            number: [_masked(command, mask) for command in commands]
+            for number, commands in records_of(cloud).scripts.items()
+        },
+    )
+
+
+def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
+    return command._replace(words=mask.value(command.words), answer=mask.value(command.answer))
+
+
+def _scripts_of(call: Call) -> Iterator[str]:
+    for name, *arguments in lines_of(call):
+        yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
+
+
+def hash_of(script: str) -> str:
+    """Return the hash that EVALSHA uses to refer to a script."""
+    text = script.encode("utf-8", "surrogatepass")
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

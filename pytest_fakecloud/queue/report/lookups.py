@@ -1,0 +1,122 @@
+"""What reports look up in the data of queues, and in several entries of their journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+from ...cloud.base import BaseCloud
+from ...cloud.fake import core_of
+from ...core.calls import Call, Entry, Event
+from ...core.errors import listed
+from ...reporting.calls import executed_but_lost, has_full_answer
+from ...reporting.lookups import LONG, Exchanged, Lookups, abbreviated, tried
+from ...reporting.values import Mask, compact, items_of
+from .steps import steps_of_messages
+
+_SENT = 2_000
+"""Maximum number of characters of a body that an attempt's event keeps."""
+_FINISHED = attrgetter("_reports.finished")
+"""Returns the number, request and outcome of each recent attempt of a queue."""
+_ID = re.compile(r"(?:msg|scd)_\w{20,}")
+
+
+def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> Lookups:
+    """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
+    queues: list[Any] = [fake for fake in cloud.fakes() if fake.service == "queue"]
+    calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "queue"]
+    messages = [message.id for queue in queues for message in tried(queue.messages)]
+    schedules = [schedule.id for queue in queues for schedule in tried(queue.schedules)]
+    named = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
+    ids = [name for name in named if _ID.fullmatch(name)]  # An application may name a schedule.
+    runs = {str(run) for entry in entries if isinstance(entry, Event)
+            and len(run := entry.data.get("run") or "") > LONG}  # fmt: skip
+    steps, results = steps_of_messages(entries)
+    return Lookups(
+        ids=abbreviated(ids),
+        names=abbreviated(runs),
+        bodies={message_id: _beginning(call) for message_id, call in _created(queues, calls)
+                if call.route != "batch"},
+        created_by_lost_call=_messages_of_lost_calls(queues, calls),
+        steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
+        results={message_id: mask.value(step) for message_id, step in results.items()},
+    )  # fmt: skip
+
+
+def attempts(queue: Any) -> Iterator[tuple[int, Exchanged]]:
+    """Yield what recent delivery attempts sent and received, with the number at which each began."""
+    for number, sent, outcome in _FINISHED(queue):
+        yield number, Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
+
+
+def named(message_id: object, lookups: Lookups) -> str:
+    """Return the short form of a message's ID, with the step that its deliveries execute, if any."""
+    steps = lookups.steps.get(str(message_id), ())
+    names = listed([f"step {compact(step['stepName'])}" for step in steps])
+    return f"{lookups.short(message_id)} ({names})" if names else lookups.short(message_id)
+
+
+def schedule_of(event: Event, lookups: Lookups) -> str:
+    """Return the ID of the schedule that created the message of an attempt; empty without one."""
+    attempt = lookups.attempts.get(event.data.get("began") or 0)
+    headers = {name.lower(): value for name, value in (attempt.headers if attempt else ())}
+    return headers.get("upstash-schedule-id", "")
+
+
+def _created(queues: Iterable[Any], calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
+    """Yield the ID of each message that a publish request created, with the request."""
+    routes = [route for queue in queues for route in core_of(queue).app.table.routes]
+    publishing = {route.name for route in routes if route.publishes}
+    for call in calls:
+        if call.route in publishing and has_full_answer(call):
+            for item in items_of(call.response_body):
+                if "messageId" in item and not item.get("deduplicated"):
+                    yield str(item["messageId"]), call
+
+
+def _beginning(call: Call) -> str:
+    """Return as much of a call's body as the event of a delivery attempt keeps."""
+    return call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
+
+
+def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield the IDs of the messages of the events, and of those that callbacks are about."""
+    for event in entries:
+        if isinstance(event, Event) and "message_id" in event.data:
+            for name in ("message_id", "about"):
+                if event.data.get(name):
+                    yield str(event.data[name])
+
+
+def _named_by_answers(calls: Iterable[Call]) -> Iterator[str]:
+    """Yield the IDs of the messages and schedules that requests created, also of those deleted since."""
+    for call in calls:
+        if has_full_answer(call):
+            for item in items_of(call.response_body):
+                yield from (str(item[name]) for name in ("messageId", "scheduleId") if name in item)
+
+
+def _messages_of_lost_calls(fakes: Iterable[Any], calls: Sequence[Call]) -> dict[int, str]:
+    """Return the messages that requests with a lost response created, by the requests' numbers.
+
+    This is the only message with that URL and time that is not in any response. If there are
+    several such messages, the request is left out.
+    """
+    lost = [call for call in calls if executed_but_lost(call)]
+    if not lost:
+        return {}
+    named = b"".join(call.response_body for call in calls if call not in lost)
+    queues = {fake.name: fake for fake in fakes}
+    message_ids = {}
+    for call in lost:
+        alike = [
+            message.id
+            for message in (queues[call.fake].messages() if call.fake in queues else ())
+            if (message.url, message.created) == (call.facts.get("url"), call.at)
+            and message.id.encode() not in named
+        ]
+        if len(alike) == 1:
+            message_ids[call.number] = alike[0]
+    return message_ids
