@@ -21,7 +21,9 @@ from pytest_fakecloud.kv.reply import (
     Verbatim,
     to_resp,
 )
+from pytest_fakecloud.kv.report.accesses import accesses
 from pytest_fakecloud.reporting.redis_replies import reply
+from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
 
 from .findings.cases import commands
@@ -209,3 +211,17 @@ def test_no_secret_is_told(cloud: Cloud) -> None:
     text = section(cloud, width=140) + str(rows(cloud))
     assert "her-secret-word" not in text
     assert cloud.fakes()[0].token not in text  # type: ignore[attr-defined]
+
+
+def test_a_hidden_command_of_a_transaction_shifts_no_answers(cloud: Cloud) -> None:
+    with client(cloud) as kv:
+        kv.execute_command("MULTI")
+        kv.execute_command("GET", "a")
+        kv.execute_command("ACL", "SETUSER", "ada", "on", ">her-secret-word")
+        kv.execute_command("GET", "b")
+        kv.execute_command("EXEC")
+    report = report_of(cloud)
+    (row,) = [row for row in report.rows if row.operation == "EXEC"]
+    assert [(access.subject.name, access.succeeded) for access in accesses(row, report.lookups)] == [
+        ("a", None), ("b", None),
+    ]  # fmt: skip

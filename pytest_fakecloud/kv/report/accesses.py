@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...reporting.values import hides_words
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
-from .calls import commands_of, in_capitals, lines_of
+from .calls import commands_of, executed_by_test, in_capitals, lines_of, loaded_keys, word_of
 
 _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
 """Commands that reply with a number of removed elements, or with what they removed."""
@@ -124,21 +124,11 @@ def _has_entries(spec: CommandSpec, result: list[Any] | dict[str, Any]) -> bool:
 
 
 def _of_action(action: Action) -> Iterator[DataAccess]:
-    arguments, named = action.call or ((), {})
-    if action.kind == "execute" and arguments:
-        words = [_word(arguments[0]).upper(), *map(_word, arguments[1:])]
+    if words := executed_by_test(action):
         for access in _of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
-    elif action.kind == "load":
-        data = arguments[0] if arguments else named.get("data")
-        for key in data if isinstance(data, Mapping) else ():
-            yield DataAccess(ReportSubject("key", _word(key), action.fake), True)
-    elif action.kind in ("reset", "restore"):
-        yield DataAccess(ReportSubject("key", "*", action.fake), True)
-
-
-def _word(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    for key in ["*"] if action.kind in ("reset", "restore") else loaded_keys(action):
+        yield DataAccess(ReportSubject("key", key, action.fake), True)
 
 
 def subjects(call: Call) -> Iterator[ReportSubject]:
@@ -156,7 +146,7 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, named = arguments
     if method in ("contents", "keys"):
-        pattern = _word([*positional, named.get("pattern", "*")][0])
+        pattern = word_of([*positional, named.get("pattern", "*")][0])
         return [Sought(ReportSubject("key", pattern, fake.name))]
-    key = _word([*positional, named.get("key", "")][0])
+    key = word_of([*positional, named.get("key", "")][0])
     return [Sought(ReportSubject("key", key, fake.name))]

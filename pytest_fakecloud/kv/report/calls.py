@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...core.calls import Call, on_connection
+from ...core.calls import Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups
 from ...reporting.redis_replies import is_error, reply
@@ -58,17 +57,22 @@ def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]
             [reply(call)] if call.response_body and "response_body" not in call.cut else [None]
         )
         if steps is not None:
-            results = answers[0].get("result") if isinstance(answers[0], dict) else None
-            if not isinstance(results, list):
-                return  # A watched key was changed, or a connection was set up.
+            if command_of(call) != "EXEC":
+                return  # A connection was set up, or a transaction was discarded.
             lines = [step.facts["words"][0] for step in steps]
-            answers = [value if is_error(value) else {"result": value} for value in results]
+            if answers[0] is not None:
+                results = answers[0].get("result")
+                if not isinstance(results, list):
+                    return  # A watched key was changed.
+                answers = [value if is_error(value) else {"result": value} for value in results]
     else:
         body = parsed(call.response_body)
         answers = body if call.route in SEVERAL and isinstance(body, list) else [body] * len(lines)
     if call.facts.get("encoding") == "base64":
         answers = [each_from_base64(answer) for answer in answers]
-    for line, answer in zip_longest(lines, answers):
+    if len(answers) != len(lines):
+        answers = [None] * len(lines)  # A command of a transaction may be hidden.
+    for line, answer in zip(lines, answers, strict=True):
         if line:
             yield [line[0].upper(), *line[1:]], answer
 
@@ -85,3 +89,22 @@ def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]
 
 def in_capitals(command: ScriptCommand) -> tuple[list[str], Any]:
     return [command.words[0].upper(), *command.words[1:]], command.answer
+
+
+def executed_by_test(action: Action) -> list[str]:
+    """Return the command that an action executes; empty for any other action."""
+    arguments, _ = action.call or ((), {})
+    if action.kind != "execute" or not arguments:
+        return []
+    return [word_of(arguments[0]).upper(), *map(word_of, arguments[1:])]
+
+
+def loaded_keys(action: Action) -> list[str]:
+    """Return the keys that an action loads, as far as they are known."""
+    arguments, named = action.call or ((), {})
+    data = arguments[0] if arguments else named.get("data")
+    return list(map(word_of, data)) if action.kind == "load" and isinstance(data, Mapping) else []
+
+
+def word_of(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from ...cloud.fake import core_of
-from ...core.calls import Action, Call, on_connection
+from ...core.calls import Action, Call
 from ...core.recorder import ScriptCommand
 from ...reporting.findings import ObservedTest, about
 from ...reporting.model import Finding, ReportSubject
-from ...reporting.redis_replies import is_error, reply
-from ...reporting.values import each_from_base64, parsed
+from ...reporting.redis_replies import is_error
 from ..fake import KVServer
 from ..reply import encode
 from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
-from .calls import QUEUED, SEVERAL
+from .calls import QUEUED, commands_of, executed_by_test, lines_of, loaded_keys
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
@@ -281,31 +279,24 @@ def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | N
 
 
 def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
-    lines = call.facts.get("words")
     if not call.reached or call.number in test.lookups.without_row or call.response_body == QUEUED:
         return
-    if not isinstance(lines, list) or "words" in call.cut:
+    if not lines_of(call) or "words" in call.cut:
         if call.cut:
             yield Command(call, [""], UNKNOWN, None)
         return
     selected = call.facts.get("database", 0)
-    lines, answers = _replied(test, call) if on_connection(call) else (lines, _answers(call))
-    if answers and len(answers) != len(lines):
-        lines, answers = [[""]], []
     executed = test.lookups.executed
     rejected = call.fault is None and call.status is not None and call.status >= 400
-    for line, answer in itertools.zip_longest(lines, answers):
-        words = [line[0].upper(), *line[1:]]
+    for words, answer in commands_of(call, test.lookups):
         envelope = answer if call.status == 200 and isinstance(answer, dict) else {}
         # A script that raises an error may have changed data before.
         if (rejected or "error" in envelope) and words[0] not in kinds.SCRIPTS:
             continue
-        if words[0] in kinds.RUNS_SCRIPT and len(lines) == 1 and call.number in executed:
+        if words[0] in kinds.RUNS_SCRIPT and len(lines_of(call)) == 1 and call.number in executed:
             yield from _of_script(call, executed[call.number])
             continue
         result = envelope.get("result", UNKNOWN)
-        if call.facts.get("encoding") == "base64" and result is not UNKNOWN:
-            result = each_from_base64(result)
         command = Command(call, words, result, _database_of(test, words, selected))
         selected = _selected_after(command, selected)
         yield command
@@ -318,43 +309,13 @@ def _of_script(call: Call, executed: Iterable[ScriptCommand]) -> Iterator[Comman
             yield Command(call, [name.upper(), *arguments], result, database)
 
 
-def _answers(call: Call) -> list[Any]:
-    """Return the answer to each command of a REST request; an empty list if they are unknown."""
-    body = parsed(call.response_body)
-    answers = body if call.route in SEVERAL else [body]
-    return answers if isinstance(answers, list) else []
-
-
-def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]]:
-    """Return the commands that a call on a connection executed, and their results if known."""
-    steps = test.lookups.grouped_calls.get(call.number)
-    is_complete = bool(call.response_body) and "response_body" not in call.cut
-    envelope = reply(call) if is_complete else None
-    if not steps:
-        return call.facts["words"], [envelope]
-    results = envelope.get("result") if envelope is not None else UNKNOWN
-    # If a watched key was changed, nothing was executed, and the result is None.
-    if call.facts["command"] != ["EXEC"] or results is None:
-        return [], []
-    answers = results if isinstance(results, list) else []
-    lines = [step.facts["words"][0] for step in steps]
-    return lines, [answer if is_error(answer) else {"result": answer} for answer in answers]
-
-
 def _of_action(test: ObservedTest, action: Action, selected: int) -> Iterator[Command]:
-    arguments, named = action.call or ((), {})
-    data = arguments[0] if arguments else named.get("data")
-    if action.kind == "execute" and arguments:
-        words = [_word(arguments[0]).upper(), *map(_word, arguments[1:])]
+    if words := executed_by_test(action):
         yield Command(action, words, UNKNOWN, _database_of(test, words, selected))
-    elif action.kind == "load" and isinstance(data, Mapping):
-        yield Command(action, ["LOAD", *map(_word, data)], UNKNOWN)
+    elif keys := loaded_keys(action):
+        yield Command(action, ["LOAD", *keys], UNKNOWN)
     elif action.kind in ("load", "reset", "restore"):
         yield Command(action, [""], UNKNOWN, None)
-
-
-def _word(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 class Database:
