@@ -10,6 +10,7 @@ from ...reporting.calls import executed, executed_but_lost, has_full_answer, suc
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
+from .calls import Place, group_of, topics_of
 
 _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 """Events that change which member receives records; that of a join is followed by a rebalance."""
@@ -33,15 +34,15 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
 def _of_call(call: Call) -> Iterator[DataAccess]:
     answer = parsed(call.response_body) if has_full_answer(call) else None
     body = parsed(call.request_body) if call.request_body else None
-    group = ReportSubject("group", str(call.facts.get("group")), call.fake)
+    group = ReportSubject("group", group_of(call), call.fake)
     if call.route == "produce":
         yield from _produced(call, body, answer)
     elif call.route in ("consume", "fetch"):
         has_records = bool(answer) if isinstance(answer, list) else success_of(call)
         if call.facts.get("group"):
             yield DataAccess(group, False, "", has_records)
-        for topic in call.facts.get("topic") or ():
-            yield DataAccess(ReportSubject("topic", str(topic), call.fake), False, "", has_records)
+        for topic in topics_of(call):
+            yield DataAccess(ReportSubject("topic", topic, call.fake), False, "", has_records)
         for record in answer if isinstance(answer, list) else ():
             yield _access_to(call.fake, record, writes=False)
     # The event of a commit that was executed has the offsets.
@@ -56,7 +57,7 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
 def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
     items = body if isinstance(body, list) else [body]
     places = answer if isinstance(answer, list) else [answer]
-    topics = [str(topic) for topic in call.facts.get("topic") or ("",)]
+    topics = topics_of(call) or [""]
     for at, item in enumerate(items):
         item = item if isinstance(item, dict) else {}
         place = places[at] if at < len(places) and isinstance(places[at], dict) else {}
@@ -69,8 +70,8 @@ def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
 
 def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess:
     """Return the access to a record of which the answer has the partition and the offset."""
-    place = f"{record['topic']}-{record['partition']}@{record['offset']}"
-    return DataAccess(ReportSubject("topic", str(record["topic"]), fake), writes, place)
+    place = Place.of(record)
+    return DataAccess(ReportSubject("topic", place.topic, fake), writes, str(place))
 
 
 def _of_action(action: Action) -> Iterator[DataAccess]:
@@ -102,10 +103,10 @@ topic or a group is its name.
 
 def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the topics and the group of a request."""
-    for topic in call.facts.get("topic") or ():
-        yield ReportSubject("topic", str(topic), call.fake)
+    for topic in topics_of(call):
+        yield ReportSubject("topic", topic, call.fake)
     if call.facts.get("group"):
-        yield ReportSubject("group", str(call.facts["group"]), call.fake)
+        yield ReportSubject("group", group_of(call), call.fake)
 
 
 def subjects_of_action(action: Action) -> Iterator[ReportSubject]:

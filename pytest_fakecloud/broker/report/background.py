@@ -10,6 +10,7 @@ from ...reporting.calls import executed
 from ...reporting.lookups import Lookups
 from ...reporting.values import parsed
 from ..views import description_of
+from .calls import group_of, received_by, topics_of
 
 
 def background(
@@ -26,11 +27,11 @@ def background(
     for call in calls:
         if call.route not in ("consume", "fetch"):
             continue
-        topics = [str(topic) for topic in call.facts.get("topic") or ()]
+        topics = topics_of(call)
         if partitions := {place: count for place, count in unfetched.items()
                           if place.rpartition("-")[0] in topics}:  # fmt: skip
             known.setdefault(call.number, {})["unfetched"] = partitions
-        if call.route == "consume" and (before := skipped.pop(str(call.facts.get("group")), None)):
+        if call.route == "consume" and (before := skipped.pop(group_of(call), None)):
             known.setdefault(call.number, {})["skipped"] = before
     return dict(known)
 
@@ -85,11 +86,5 @@ def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
 
 def _received(entries: Iterable[Entry]) -> set[tuple[str, str]]:
     """Return the groups with the partitions of which they received records."""
-    received: set[tuple[str, str]] = set()
-    for call in entries:
-        if isinstance(call, Call) and call.route == "consume" and executed(call):
-            answer = parsed(call.response_body)
-            for record in answer if isinstance(answer, list) else ():
-                place = f"{record['topic']}-{record['partition']}"
-                received.add((str(call.facts.get("group")), place))
-    return received
+    calls = [entry for entry in entries if isinstance(entry, Call)]
+    return {(group_of(call), place.of_partition) for call in calls for place in received_by(call)}

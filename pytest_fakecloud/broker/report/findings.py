@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.calls import Call
 from ...reporting.calls import executed
@@ -12,26 +12,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of, parsed
 from ..views import description_of
-
-
-class _Place(NamedTuple):
-    """The position of a record, or an offset that a group committed."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    @classmethod
-    def of(cls, record: dict[str, Any]) -> _Place:
-        return cls(record["topic"], record["partition"], record["offset"])
-
-    @property
-    def of_partition(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-def _group_of(call: Call) -> str:
-    return str(call.facts.get("group"))
+from .calls import Place, group_of, received_by
 
 
 def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
@@ -45,32 +26,26 @@ def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
     return [call for call in calls if call.facts.get("group") not in unknown - {None}]
 
 
-def _received_records(call: Call) -> list[dict[str, Any]]:
-    answer = parsed(call.response_body) if call.route == "consume" and executed(call) else []
-    return answer if isinstance(answer, list) else []
-
-
-def _consume_calls(test: ObservedTest, fake: Any) -> dict[str, list[tuple[Call, list[_Place]]]]:
+def _consume_calls(test: ObservedTest, fake: Any) -> dict[str, list[tuple[Call, list[Place]]]]:
     """Return the successful consume calls of each group, with the records that they returned."""
-    calls_by_group: dict[str, list[tuple[Call, list[_Place]]]] = {}
+    calls_by_group: dict[str, list[tuple[Call, list[Place]]]] = {}
     for call in _calls_of(test, fake):
         if call.route == "consume" and executed(call):
-            places = list(map(_Place.of, _received_records(call)))
-            calls_by_group.setdefault(_group_of(call), []).append((call, places))
+            calls_by_group.setdefault(group_of(call), []).append((call, received_by(call)))
     return calls_by_group
 
 
-def _committed_places(call: Call) -> list[_Place]:
+def _committed_places(call: Call) -> list[Place]:
     """Return the offsets that a call committed, even if its answer was lost."""
     items = items_of(call.request_body) if call.route == "commit" and executed(call) else []
-    return [_Place.of(item) for item in items if type(item.get("offset")) is int]
+    return [Place.of(item) for item in items if type(item.get("offset")) is int]
 
 
-def _commits_of(test: ObservedTest, fake: Any, group: str) -> dict[_Place, int]:
+def _commits_of(test: ObservedTest, fake: Any, group: str) -> dict[Place, int]:
     """Return the offsets that a group committed, with the numbers of the last calls that did."""
     return {
         place: call.number
-        for call in _calls_of(test, fake) if _group_of(call) == group
+        for call in _calls_of(test, fake) if group_of(call) == group
         for place in _committed_places(call)
     }  # fmt: skip
 
@@ -81,9 +56,9 @@ def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """
     last_offset: dict[str, dict[tuple[str, int], int]] = {}
     for call in _calls_of(test, fake):
-        group = _group_of(call)
+        group = group_of(call)
         received = last_offset.setdefault(group, {})
-        for place in map(_Place.of, _received_records(call)):
+        for place in received_by(call):
             partition = place.topic, place.partition
             received[partition] = max(place.offset, received.get(partition, -1))
         for place in _committed_places(call):
@@ -109,7 +84,7 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """
     for group, consumed in _consume_calls(test, fake).items():
         commits = _commits_of(test, fake, group)
-        first: dict[_Place, int] = {}
+        first: dict[Place, int] = {}
         for call, places in consumed:
             again = [
                 place for place in places
@@ -136,7 +111,7 @@ def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         if described is None:
             continue
         behind = {
-            _Place(tp.topic, tp.partition, offset)
+            Place(tp.topic, tp.partition, offset)
             for tp, offset in described.committed.items() if described.lag.get(tp) == 1
         }  # fmt: skip
         for place, number in _commits_of(test, fake, group).items():
@@ -153,18 +128,18 @@ def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: _Place) -> bool:
+def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: Place) -> bool:
     """Return whether a group commits the offsets of records themselves, and not the next ones: of the
     first record that it received, or each time that of the last.
     """
     received: list[int] = []
     commits: list[tuple[int, list[int]]] = []
     for call in _calls_of(test, fake):
-        places = [*map(_Place.of, _received_records(call)), *_committed_places(call)]
+        places = [*received_by(call), *_committed_places(call)]
         offsets = [
             other_place.offset
             for other_place in places
-            if other_place[:2] == place[:2] and _group_of(call) == group
+            if other_place[:2] == place[:2] and group_of(call) == group
         ]
         received += offsets if call.route == "consume" else ()
         commits += [

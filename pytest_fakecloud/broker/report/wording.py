@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...core.calls import Call
@@ -10,22 +10,23 @@ from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
-from ...reporting.values import compact, parsed, scalar, shortened
+from ...reporting.values import compact, items_of, parsed, scalar, shortened
+from .calls import Place, group_of, topics_of
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
-    member, items = _member(call, lookups), _items(call.request_body)
+    member, items = _member(call, lookups), items_of(call.request_body)
     done = "OK" if has_full_answer(call) else ""
     match call.route:
         case "produce":
             return Summary(_produced(call, items, lookups), _answered_places(call))
         case "consume":
-            what = f"consume {', '.join(_topics(call))} as {member}"
+            what = f"consume {', '.join(topics_of(call))} as {member}"
             return Summary(what, _answered_records(call, lookups))
         case "fetch":
             positions = _positions(parsed(call.request_body))
-            what = f"fetch {listed(list(map(_place, positions)))}"
+            what = f"fetch {_places(positions)}"
             return Summary(what, _answered_records(call, lookups))
         case "commit":
             offsets = [_committed(item, call.fake, lookups) for item in items]
@@ -39,25 +40,15 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
 
 
 def _produced(call: Call, items: Sequence[dict[str, Any]], lookups: Lookups) -> str:
-    topics = _topics(call)
+    topics = topics_of(call)
     shown = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
     what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
     return f"{what} {shown}".strip()
 
 
-def _topics(call: Call) -> list[str]:
-    return [str(topic) for topic in call.facts.get("topic") or ()]
-
-
 def _member(call: Call, lookups: Lookups) -> str:
-    return f"{call.facts.get('group')}/{lookups.short(call.facts.get('instance'))}"
-
-
-def _items(body: bytes) -> list[Any]:
-    """Return the items of a body, which is one object or a list of objects; none without a body."""
-    value = parsed(body)
-    return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+    return f"{group_of(call)}/{lookups.short(call.facts.get('instance'))}"
 
 
 def _message(item: dict[str, Any], topics: list[str], call: Call, lookups: Lookups) -> str:
@@ -81,12 +72,12 @@ def _value(value: Any) -> str:
     return compact(value) if text == value else text
 
 
-def _place(record: dict[str, Any]) -> str:
-    return f"{record['topic']}-{record['partition']}@{record['offset']}"
-
-
 def _answered_places(call: Call) -> str:
-    return listed(list(map(_place, _items(call.response_body)))) if has_full_answer(call) else ""
+    return _places(items_of(call.response_body)) if has_full_answer(call) else ""
+
+
+def _places(records: Iterable[dict[str, Any]]) -> str:
+    return listed([str(Place.of(record)) for record in records])
 
 
 def _answered_records(call: Call, lookups: Lookups) -> str:
@@ -95,7 +86,7 @@ def _answered_records(call: Call, lookups: Lookups) -> str:
     shown = []
     for record in parsed(call.response_body) or ():
         key = f" key {shortened(record['key'])}" if record.get("key") else ""
-        shown.append(f"{_place(record)}{key} {shortened(_value(record['value']), 80)}")
+        shown.append(f"{Place.of(record)}{key} {shortened(_value(record['value']), 80)}")
     text = listed(shown) or "no records"
     background = lookups.background.get(call.number, {})
     for place, count in background.get("skipped", {}).items():

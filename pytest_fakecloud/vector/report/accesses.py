@@ -12,6 +12,7 @@ from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
 
+READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _NOTHING = ({"deleted": 0}, {"updated": 0})
 """Answers to writes that changed no record."""
 
@@ -28,7 +29,7 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
 
 
 def _of_call(call: Call) -> Iterator[DataAccess]:
-    subject = ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.fake)
+    subject = ReportSubject("namespace", namespace_of(call), call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
     answer = envelope(call) if has_full_answer(call) else None
     succeeded = success_of(call, answer not in _NOTHING)
@@ -69,9 +70,14 @@ def _hits(route: str, answer: Any) -> Iterator[dict[str, Any]]:
                 yield hit
 
 
+def namespace_of(call: Call) -> str:
+    """Return the name of a request's namespace; empty for the default one."""
+    return str(call.facts.get("namespace") or "")
+
+
 def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the namespace of a request."""
-    yield ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.fake)
+    yield ReportSubject("namespace", namespace_of(call), call.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

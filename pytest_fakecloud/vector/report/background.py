@@ -11,10 +11,10 @@ from ...core.calls import Call, Entry
 from ...reporting.calls import executed
 from ...reporting.lookups import Lookups
 from .. import QUERIES
+from .accesses import READS, namespace_of
 
 _MOST = 2_000
 """Maximum number of vectors of a namespace whose lengths are computed."""
-_READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 
 
 def background(
@@ -24,16 +24,16 @@ def background(
     vectors of its namespace, and how many it has, unless it was changed since.
     """
     calls = [call for call in entries if isinstance(call, Call) and call.fake == fake.name]
-    spaces = {str(call.facts.get("namespace") or "") for call in calls}
+    spaces = {namespace_of(call) for call in calls}
     has_named = any(spaces)
     changed: dict[str, int] = {}
     for call in calls:
-        if call.route not in _READS and executed(call):
-            changed[str(call.facts.get("namespace") or "")] = call.number
+        if call.route not in READS and executed(call):
+            changed[namespace_of(call)] = call.number
     known: dict[int, Mapping[str, Any]] = {}
     current: dict[str, dict[str, Any]] = {}
     for call in calls:
-        name = str(call.facts.get("namespace") or "")
+        name = namespace_of(call)
         fact: dict[str, Any] = {"has_namespaces": has_named}
         if call.route in QUERIES and executed(call) and changed.get(name, 0) < call.number:
             if name not in current:

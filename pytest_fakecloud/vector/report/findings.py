@@ -23,8 +23,8 @@ from ..fields import VectorFields
 from ..filter import why_not
 from ..model import VectorQuery, VectorRecord
 from ..settings import VectorConfig
+from .accesses import READS, namespace_of
 
-_READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")
 _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 """Routes after which records are no longer in their namespace."""
@@ -67,18 +67,14 @@ def _queries(test: ObservedTest, fake: Any) -> Iterator[_ExecutedQuery]:
         lists = scores if len(items) > 1 else [scores]
         for options, hits in zip(items, lists or (), strict=False):
             if isinstance(hits, list):
-                yield _ExecutedQuery(call, _namespace(call), options, hits)
+                yield _ExecutedQuery(call, namespace_of(call), options, hits)
 
 
 def _calls(test: ObservedTest, fake: Any) -> list[Call]:
     """Return the calls of an index; none if a write, and thus its records, is not known in full."""
     calls = test.calls_of(fake)
-    unknown = any(call.cut and call.reached and call.route not in _READS for call in calls)
+    unknown = any(call.cut and call.reached and call.route not in READS for call in calls)
     return [] if unknown else calls
-
-
-def _namespace(call: Call) -> str:
-    return str(call.facts.get("namespace") or "")
 
 
 def _written_after(
@@ -91,7 +87,7 @@ def _written_after(
             continue
         if call.route in _REMOVALS:
             return None
-        if call.route in _WRITES and _namespace(call) == namespace:
+        if call.route in _WRITES and namespace_of(call) == namespace:
             written.update(str(item.get("id")) for item in items_of(call.request_body))
     return written
 
@@ -266,7 +262,7 @@ def _delayed_writes(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dic
         if call.number < query.call.number
         and call.route in _WRITES
         and executed(call)
-        and _namespace(call) == query.namespace
+        and namespace_of(call) == query.namespace
         for item in items_of(call.request_body)
     }
     only_time = delay_us is not None and not is_held

@@ -12,6 +12,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
+from .accesses import namespace_of
 from .background import length_of
 
 _EQUAL = 1e-3
@@ -24,7 +25,7 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     if not call.route or not isinstance(body, dict | list):
         return None
     background = lookups.background.get(call.number, {})
-    space = str(call.facts.get("namespace") or "")
+    space = namespace_of(call)
     # The default one is named if there are others, of which one may be meant.
     is_named = space or (background.get("has_namespaces") and "namespace" not in call.route)
     where = f" in {namespace(space)}" if is_named else ""

@@ -1,0 +1,43 @@
+"""Read calls to a broker: their topics and groups, and the places of records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...core.calls import Call
+from ...reporting.calls import executed
+from ...reporting.values import parsed
+
+
+class Place(NamedTuple):
+    """The position of a record, or an offset that a group committed."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Place:
+        return cls(str(record["topic"]), record["partition"], record["offset"])
+
+    @property
+    def of_partition(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def __str__(self) -> str:
+        return f"{self.of_partition}@{self.offset}"
+
+
+def topics_of(call: Call) -> list[str]:
+    return [str(topic) for topic in call.facts.get("topic") or ()]
+
+
+def group_of(call: Call) -> str:
+    return str(call.facts.get("group"))
+
+
+def received_by(call: Call) -> list[Place]:
+    """Return the places of the records that a consume call received."""
+    answer = parsed(call.response_body) if call.route == "consume" and executed(call) else []
+    return list(map(Place.of, answer)) if isinstance(answer, list) else []
