@@ -154,8 +154,8 @@ def check_run_options(config: pytest.Config) -> None:
 
 def _check_traces(config: pytest.Config, traces: str) -> None:
     """Check ``--fakecloud-otlp``, and begin its file, which only its owner can read."""
-    from ..reporting.otlp import target_of
     from ..reporting.values import make_private
+    from .otlp import target_of
 
     try:
         target = target_of(traces, config.invocation_params.dir)

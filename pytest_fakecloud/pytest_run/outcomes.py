@@ -334,8 +334,8 @@ def _export_traces(
     reset the fakes. Export them after the teardown, which ends what the test has replaced in the
     process, such as HTTP clients.
     """
-    from ..reporting.otlp import export, target_of, trace_of
     from ..reporting.report import report_of
+    from .otlp import export, target_of, trace_of
 
     failure = partial(warn, item)
     if call.when == "call" or (call.when == "setup" and report.failed):

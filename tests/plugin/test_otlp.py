@@ -14,7 +14,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from pytest_fakecloud import ContractError
-from pytest_fakecloud.reporting.otlp import target_of
+from pytest_fakecloud.pytest_run.otlp import target_of
 
 from ..harness import QUIET, Run, run
 
@@ -198,6 +198,6 @@ def test_without_the_option_nothing_of_it_is_imported(pytester: pytest.Pytester)
             kv_server.client().get("k")
 
         def test_two(kv_server):
-            assert "pytest_fakecloud.reporting.otlp" not in sys.modules
+            assert "pytest_fakecloud.pytest_run.otlp" not in sys.modules
     """)
     pytester.runpytest_subprocess(*QUIET).assert_outcomes(passed=2)

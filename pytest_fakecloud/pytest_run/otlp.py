@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 from ..core.calls import Call, on_connection
 from ..core.errors import ContractError
-from .applications import ServedRequest
-from .model import Report, ReportRow
-from .traces import parent_of
+from ..reporting.applications import ServedRequest
+from ..reporting.model import Report, ReportRow
+from ..reporting.traces import parent_of
 
 SENDS_WITHIN_S = 5.0
 """Time limit in real seconds for sending the spans of a test."""
