@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, KVServer, Queue
+from pytest_fakecloud.cloud.base import context_of
 from pytest_fakecloud.core.libraries import is_library
-from pytest_fakecloud.reporting.applications import Listener
+from pytest_fakecloud.process.applications import Listener
 
 from .harness import explore_searches_fewer_modules as explore_searches_fewer_modules
 from .interrupted_calls import CALLS, SHOP, World
@@ -90,7 +91,7 @@ def test_the_exception_of_a_request_is_described_without_blocking(fakecloud: Clo
                 await client.get(SHOP)
 
     listener = Listener()
-    listener.listen(fakecloud)
+    listener.listen(context_of(fakecloud).recorder)
     try:
         is_library.cache_clear()
         in_loop(send)

@@ -218,7 +218,7 @@ class Recorder:
         fake: str = "",
         parent: Recorder | None = None,
     ) -> None:
-        self._now_us = now_us
+        self.now_us = now_us
         self.service = service
         self.fake = fake
         self._parent = parent
@@ -357,7 +357,7 @@ class Recorder:
 
     def close_call(self, call: Call) -> None:
         """Record the end of a call, whose outcome is set: its time and size; call the listeners."""
-        call.ended_us = self._now_us()
+        call.ended_us = self.now_us()
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
@@ -400,7 +400,7 @@ class Recorder:
         ended_us: int | None = None,
         **data: object,
     ) -> Event:
-        at_us = self._now_us() if at_us is None else at_us
+        at_us = self.now_us() if at_us is None else at_us
         names, values = tuple(data), [*data.values()]
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
@@ -418,7 +418,7 @@ class Recorder:
         """
         self.shared.changed[self.fake] = number
         # Create the Action only for a report, because most tests need none.
-        at_us = self._now_us()
+        at_us = self.now_us()
         self.shared.recorded.append(
             (self.fake, self.service, number, at_us, kind, place, call, details)
         )

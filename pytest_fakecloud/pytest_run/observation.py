@@ -18,8 +18,8 @@ from ..core.timers import monotonic
 from .options import RunOptions
 
 if TYPE_CHECKING:
+    from ..process.applications import Listener, ServedRequest
     from ..process.stacks import Stacks
-    from ..reporting.applications import Listener, ServedRequest
     from .cloud_owner import CloudOwner
 
 try:
@@ -28,7 +28,7 @@ except ImportError:  # Windows has no ``resource`` module.
     resource = None  # type: ignore[assignment]
 
 _FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient", "httpx", "httpx2"})
-"""Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
+"""Modules of frameworks whose requests are observed (see ``process.applications``)."""
 
 
 class Observation:
@@ -75,14 +75,14 @@ class Observation:
             and self._has_report
             and not sys.modules.keys().isdisjoint(_FRAMEWORKS)
         ):
-            from ..reporting.applications import Listener
+            from ..process.applications import Listener
 
             listener = Listener()
             self._test_exits.callback(listener.close)
             self._test_exits.callback(listener.listen, None)
             self._listener = listener
         if self._listener is not None:
-            self._listener.listen(owners[0].cloud)
+            self._listener.listen(context_of(owners[0].cloud).recorder)
 
     def _record_calls(self, cloud: Cloud) -> None:
         recorded = context_of(cloud).recorder.shared
@@ -104,7 +104,9 @@ class Observation:
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""
         listener = self._listener
-        return list(listener.served) if listener is not None and listener.cloud is cloud else []
+        if listener is None or listener.recorder is not context_of(cloud).recorder:
+            return []
+        return list(listener.served)
 
 
 MINIMUM_WAIT_SECONDS = 0.04

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from ..core.calls import Call, on_connection
 from ..core.errors import ContractError
-from ..reporting.applications import ServedRequest
+from ..process.applications import ServedRequest
 from ..reporting.model import Report, ReportRow
 from ..reporting.traces import parent_of
 

@@ -22,8 +22,8 @@ from .wide_fixtures import WideFixture
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
+    from ..process.applications import ServedRequest
     from ..process.surroundings import Variables
-    from ..reporting.applications import ServedRequest
     from ..reporting.asserted import UnequalValues
     from .cloud_owner import CloudOwner
     from .observation import Observation

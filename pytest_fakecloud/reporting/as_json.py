@@ -16,7 +16,7 @@ from ..cloud.files import local_path
 from ..core.calls import Call, Event, on_connection
 from ..core.errors import shown
 from ..core.timers import to_datetime
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 from .contract import functions_of
 from .lookups import Lookups
 from .model import VERSION, Finding, Marks, Place, Report, ReportRow

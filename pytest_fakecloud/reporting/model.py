@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Event
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 from .lookups import Lookups
 
 APPLICATION = "application"

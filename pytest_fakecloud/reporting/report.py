@@ -9,7 +9,7 @@ from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..core.errors import report_hook_failure
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 from .asserted import UnequalValues
 from .contract import functions_of
 from .findings import MOST, ObservedTest, concerning, find, unfinished, violations

@@ -16,7 +16,7 @@ from ..core.calls import Action, Call, Entry, Event, began, faults_end
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 from .asserted import application_places
 from .calls import has_full_answer
 from .contract import functions_of

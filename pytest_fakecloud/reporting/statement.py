@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.calls import Arguments, Call
 from ..core.frames import CodePlace
 from ..core.recorder import Look, SharedRecords
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 from .asserted import (
     FailedStatement,
     LineGroup,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..core.calls import Call, Event
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 from .lookups import Lookups
 from .model import ReportRow
 

@@ -26,7 +26,7 @@ from unicodedata import category, normalize
 from ..cloud.base import BaseCloud, secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
 from ..core.errors import listed
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 
 HIDDEN = "***"
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}

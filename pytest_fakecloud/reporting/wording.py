@@ -13,7 +13,7 @@ from typing import Any
 from ..cloud.services import SERVICES
 from ..core.calls import Call, Event
 from ..core.errors import counted, describe_error, listed
-from .applications import ServedRequest
+from ..process.applications import ServedRequest
 from .asserted import handler_at, source_at
 from .calls import MALFORMED, error_of, may_be_malformed
 from .contract import functions_of

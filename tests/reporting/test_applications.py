@@ -21,8 +21,9 @@ from starlette import responses, routing
 from starlette.applications import Starlette
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting import applications
-from pytest_fakecloud.reporting.applications import Listener
+from pytest_fakecloud.cloud.base import context_of
+from pytest_fakecloud.process import applications
+from pytest_fakecloud.process.applications import Listener
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run, in_threads
@@ -39,7 +40,7 @@ URL = "https://shop.example.com"
 @pytest.fixture
 def listener(cloud: Cloud) -> Iterator[Listener]:
     heard = Listener()
-    heard.listen(cloud)
+    heard.listen(context_of(cloud).recorder)
     yield heard
     heard.close()
 
@@ -194,7 +195,7 @@ def test_what_a_server_leaves_out_is_told_as_the_standard_has_it(listener: Liste
 def test_the_newest_requests_are_remembered(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applications, "_MOST", 2)
     listener = Listener()
-    listener.listen(cloud)
+    listener.listen(context_of(cloud).recorder)
     client = flask.Flask("shop").test_client()
     for number in range(3):
         client.get(f"/{number}")
@@ -216,7 +217,7 @@ def test_nothing_of_ours_is_raised_into_the_application(cloud: Cloud, listener: 
     app.add_url_rule("/fine", view_func=lambda: "fine")
     assert app.test_client().get("/").status_code == 500
     assert listener.served[0].raised == "the handler raised Unspeakable"
-    listener.cloud = object()  # type: ignore[assignment]
+    listener.recorder = object()  # type: ignore[assignment]
     assert app.test_client().get("/").status_code == 500
     assert app.test_client().get("/fine").status_code == 200
 
@@ -225,7 +226,7 @@ def test_a_closed_listener_hears_nothing(cloud: Cloud) -> None:
     before = len(flask.signals.request_started.receivers)
     listener = Listener()
     for _ in range(2):
-        listener.listen(cloud)
+        listener.listen(context_of(cloud).recorder)
         assert len(flask.signals.request_started.receivers) == before + 1
     listener.close()
     assert len(flask.signals.request_started.receivers) == before
@@ -240,7 +241,7 @@ def test_between_two_clouds_nothing_is_remembered(cloud: Cloud, listener: Listen
     client.post("/checkout")
     assert not listener.served
     with Cloud() as other:
-        listener.listen(other)
+        listener.listen(context_of(other).recorder)
         client.post("/checkout")
         assert len(listener.served) == 1
 
@@ -258,7 +259,7 @@ def test_another_module_of_that_name_is_no_reason_to_fail(
 ) -> None:
     monkeypatch.setitem(sys.modules, "flask", module)
     listener = Listener()
-    listener.listen(cloud)
+    listener.listen(context_of(cloud).recorder)
     listener.close()
 
 
@@ -291,7 +292,7 @@ def test_requests_through_httpx2_are_rows(
         monkeypatch.setitem(sys.modules, "httpx", httpx2)
     original = httpx2.ASGITransport.handle_async_request
     with closing(Listener()) as listener:
-        listener.listen(cloud)
+        listener.listen(context_of(cloud).recorder)
         assert asyncio.run(ask(httpx2, asgi_shop(cloud.kv_server().client()))) == 429
         assert told(cloud, listener) == [
             'POST /checkout {"item":"gin"} (Starlette) 429',

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.applications import ServedRequest
+from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.page import file_name, page, write, write_index
 from pytest_fakecloud.reporting.report import report_of

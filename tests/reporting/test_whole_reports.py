@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.applications import ServedRequest
+from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json, write
 from pytest_fakecloud.reporting.model import SUBJECT_KINDS, SubjectKind
 from pytest_fakecloud.reporting.report import report_of

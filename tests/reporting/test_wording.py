@@ -16,8 +16,8 @@ from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report import wording
+from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.queue.report.lookups import named
-from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text

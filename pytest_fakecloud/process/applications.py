@@ -22,11 +22,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 from weakref import ref
 
-from ..cloud.base import BaseCloud, context_of
 from ..core.raised import look_up_libraries, raised_text
-from ..core.recorder import CallStack
-from ..process.replace import Replacement, replace
-from ..process.stacks import stack_above
+from ..core.recorder import CallStack, Recorder
+from .replace import Replacement, replace
+from .stacks import stack_above
 
 _MOST = 1000
 """Maximum number of requests that are kept; beyond it, the oldest are dropped."""
@@ -80,7 +79,7 @@ class Listener:
     """Records requests for one cloud at a time, through signals and test clients, until it is closed."""
 
     def __init__(self) -> None:
-        self.cloud: BaseCloud | None = None
+        self.recorder: Recorder | None = None
         self.served: deque[ServedRequest] = deque(maxlen=_MOST)
         self._under_way: list[ServedRequest] = []
         self._lock = threading.Lock()
@@ -89,18 +88,19 @@ class Listener:
         self._wrapped: list[Replacement] = []
         self._unsubscribe: Callable[[], None] = lambda: None
 
-    def listen(self, cloud: BaseCloud | None) -> None:
-        """Record requests for this cloud, and forget those for another one; None records nothing."""
-        if cloud is not self.cloud:
+    def listen(self, recorder: Recorder | None) -> None:
+        """Record requests for the cloud of this recorder, and forget those for another one; None records
+        nothing.
+        """
+        if recorder is not self.recorder:
             self._unsubscribe()
-            if cloud is not None:
-                listeners = context_of(cloud).recorder.shared.forget_listeners
-                self._unsubscribe = listeners.add(self.forget_since)
-            self.cloud = cloud
+            if recorder is not None:
+                self._unsubscribe = recorder.shared.forget_listeners.add(self.forget_since)
+            self.recorder = recorder
             with self._lock:
                 self.served.clear()
                 self._under_way.clear()
-        if cloud is not None:
+        if recorder is not None:
             for name in sys.modules.keys() & self._unobserved:
                 self._unobserved.remove(name)
                 # Another version of the module may lack these names.
@@ -130,14 +130,14 @@ class Listener:
         self, framework: str, environ: Any, thread: int | None = None, application: object = None
     ) -> None:
         """Record a request. ``thread`` is 0 in an event loop, and this thread for WSGI by default."""
-        cloud = self.cloud
-        if cloud is None:
+        recorder = self.recorder
+        if recorder is None:
             return
-        at_us, (target, path) = cloud.clock.now_us(), _target(environ)
+        at_us, (target, path) = recorder.now_us(), _target(environ)
         if thread is None:
             thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
         with self._lock:
-            number = context_of(cloud).recorder.reserve()
+            number = recorder.reserve()
             request = ServedRequest(number, at_us, target, framework, environ, thread, path=path)
             request.body, request.body_type = _body_of(environ)
             request.stack = stack_above(sys._getframe(1))
@@ -185,9 +185,9 @@ class Listener:
             request.answer_type = str(getattr(response, "headers", {}).get("Content-Type", ""))
 
     def _end(self, request: ServedRequest) -> None:
-        if self.cloud is not None:
-            request.ended_us = context_of(self.cloud).clock.now_us()
-            request.ended = context_of(self.cloud).recorder.reserve()
+        if self.recorder is not None:
+            request.ended_us = self.recorder.now_us()
+            request.ended = self.recorder.reserve()
         self._under_way = [other for other in self._under_way if other is not request]
 
     def _find_open(self, environ: object) -> ServedRequest | None:
