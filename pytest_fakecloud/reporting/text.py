@@ -111,12 +111,18 @@ _SOURCE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
 
 
-class _Head(NamedTuple):
-    """The first line of a call that others may share: those in the same ``place`` of the report."""
+class _Block(NamedTuple):
+    """The lines of a row, of calls that share a line, or about rows that are left out.
 
-    place: object
-    text: str
+    ``lines`` lack the application's lines of code. The ``note`` follows the rows that are nested in the
+    row. Calls in the same ``place`` of the report may share a line; None if they need other lines.
+    """
+
     rows: tuple[ReportRow, ...]
+    lines: list[str]
+    note: Sequence[str] = ()
+    nests: bool = False
+    place: object = None
 
 
 class _Writer:
@@ -226,45 +232,58 @@ class _Writer:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
         every = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
-        held_back: list[tuple[int, list[str]]] = []
+        held_back: list[tuple[int, Sequence[str]]] = []
         lines = list(
             without_unlisted(folded(merged(every, self._finding_numbers)), self._report.listed)
         )
         lines = alike(lines, {*self._finding_numbers, *self._report.marks.writers})
-        head: _Head | None = None
-        for line, nests in zip(lines, _have_nested(lines), strict=True):
-            words = Summary("") if isinstance(line, str) else self._described(line)
-            own = None if isinstance(line, str) else self._head(line, words, nests)
-            if head is not None:
-                if own is not None and (shared := self._shared(head, own)) is not None:
-                    head = shared
-                    continue
-                yield from self._head_lines(head)
-                head = None
-            if isinstance(line, str):
-                yield from map(TextLine, _wrapped(f"... {line}", "    ", self._width))
+        for block in self._blocks(lines):
+            if not block.rows:
+                yield from map(TextLine, block.lines)
                 continue
-            while held_back and held_back[-1][0] >= line.row.depth:
+            row = block.rows[0]
+            while held_back and held_back[-1][0] >= row.depth:
                 yield from map(TextLine, held_back.pop()[1])
-            at = to_datetime(line.row.at_us)
+            at = to_datetime(row.at_us)
             if at.date() != day:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
-            if own is not None:
-                head = own
-                continue
-            texts, note = self._entry(line, words, nests)
-            marked = self._is_marked(line.rows)
-            yield from (TextLine(text, marked) for text in texts)
-            if nests:
+            sources = [source for row in block.rows for source in self._sources(row)]
+            marked = self._is_marked(block.rows)
+            for text in self._with_sources(block.lines, sources, _indent_of(row)):
+                yield TextLine(text, marked)
+            if block.nests:
                 # The note follows the nested rows, because it results from them.
-                held_back.append((line.row.depth, note))
+                held_back.append((row.depth, block.note))
             else:
-                yield from map(TextLine, note)
-        if head is not None:
-            yield from self._head_lines(head)
+                yield from map(TextLine, block.note)
         for _, note in reversed(held_back):
             yield from map(TextLine, note)
+
+    def _blocks(self, lines: Sequence[FoldedRow | str]) -> list[_Block]:
+        """Return the lines of each row, with short calls that were made together in one line."""
+        blocks: list[_Block] = []
+        for line, nests in zip(lines, _have_nested(lines), strict=True):
+            if isinstance(line, str):
+                blocks.append(_Block((), _wrapped(f"... {line}", "    ", self._width)))
+                continue
+            block = self._block(line, nests)
+            shared = self._shared(blocks[-1], block) if blocks else None
+            blocks[-1:] = [shared] if shared else [*blocks[-1:], block]
+        return blocks
+
+    def _shared(self, before: _Block, block: _Block) -> _Block | None:
+        """Return two calls in one line; None if they are not made together, or do not fit."""
+        if block.place is None or block.place != before.place:
+            return None
+        if len(before.lines) > 1 or len(block.lines) > 1:
+            return None
+        rows = (*before.rows, *block.rows)
+        lead = self._lead(rows)
+        texts = "; ".join(shared.lines[0][len(lead) :] for shared in (before, block))
+        if len(lead) + len(texts) > self._width:
+            return None
+        return before._replace(rows=rows, lines=[f"{lead}{texts}"])
 
     def _is_marked(self, rows: Sequence[ReportRow]) -> bool:
         touched = self._report.marks.touched
@@ -279,41 +298,9 @@ class _Writer:
         own = {mark for row in rows for mark in marks.of(row.number)}
         return next((text for mark, text in _GUTTER.items() if mark in own), "  ")
 
-    def _head(self, line: FoldedRow, words: Summary, nests: bool) -> _Head | None:
-        """Return the line of a call that needs no other lines; None for any other row."""
-        row = line.row
-        if row.kind != "call" or nests or row.faults or words.script:
-            return None
-        if words.below or words.remarks or words.note:
-            return None
-        answer = f" <-- {words.answer}" if words.answer else ""
-        text = f"{words.what}{_times(line)}{self._numbers(line)}{visible(answer)}{self._read(line)}"
-        place = _stamp(row), row.depth, row.cause, _ends(row)
-        return _Head(place, text, line.rows)
-
-    def _shared(self, head: _Head, own: _Head) -> _Head | None:
-        """Return two calls as one line; None if they are not made together, or do not fit."""
-        texts = f"{head.text}; {own.text}"
-        if head.place != own.place or len(self._lead(head.rows)) + len(texts) > self._width:
-            return None
-        return head._replace(text=texts, rows=(*head.rows, *own.rows))
-
     def _lead(self, rows: Sequence[ReportRow]) -> str:
         row = rows[0]
         return f"{self._gutter(rows)}{_stamp(row)} {'  ' * row.depth}{_ends(row)} "
-
-    def _head_lines(self, head: _Head) -> Iterator[TextLine]:
-        row, marked = head.rows[0], self._is_marked(head.rows)
-        indent = " " * (_INDENT + 2 * row.depth)
-        parts = head.text.partition(" <-- ")
-        whole = f"{self._lead(head.rows)}{head.text}"
-        texts = [whole]
-        if len(whole) > self._width:
-            answer = f"<-- {parts[2]}" if parts[1] else ""
-            texts = self._first_lines([f"{self._lead(head.rows)}{parts[0]}", answer], indent)
-        sources = [source for row in head.rows for source in self._sources(row)]
-        for text in self._with_sources(texts, sources, indent):
-            yield TextLine(text, marked)
 
     def _sources(self, row: ReportRow) -> Iterator[str]:
         """Yield the line of the application that made a call, and if several lines called its function,
@@ -350,14 +337,13 @@ class _Writer:
             for line in _wrapped_code(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
         ]  # fmt: skip
 
-    def _entry(self, line: FoldedRow, words: Summary, nests: bool) -> tuple[list[str], list[str]]:
-        """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
-        row, indent = line.row, " " * (_INDENT + 2 * line.row.depth)
+    def _block(self, line: FoldedRow, nests: bool) -> _Block:
+        """Return the lines of a row; ``nests`` is True if rows are nested in it."""
+        row, indent, words = line.row, _indent_of(line.row), self._described(line)
         note = [f"note: {words.note}"] if words.note else []
         whole = "\n".join([*words.below, *words.remarks, *note])
         is_known = len(whole) > LONG and whole in self._shown_texts
         self._shown_texts.add(whole)
-        below = [] if is_known else list(words.below)
         head = f"{self._lead(line.rows)}{words.what}{_times(line)}{self._numbers(line)}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
@@ -365,15 +351,21 @@ class _Writer:
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
             packed = _packed(words.remarks, self._width - len(indent))
-            if len(lines) == len(packed) == 1 and not below and self._fits(lines[0], packed[0]):
+            if (
+                len(lines) == len(packed) == 1
+                and not words.below
+                and self._fits(lines[0], packed[0])
+            ):
                 lines[0] += f"  {visible(packed[0])}"
             else:
-                lines += self._lines_below([*below, *packed], indent)
-        lines = self._with_sources(lines, self._sources(row), indent)
+                lines += self._lines_below([*words.below, *packed], indent)
         # The scripts of a library are not the application's.
         if words.script is not None and not row.library:
             self._scripts.append(words.script)
-        return lines, [] if is_known else self._lines_below(note, indent)
+        is_short = row.kind == "call" and not (nests or row.faults or words.script or whole)
+        place = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
+        note = [] if is_known else self._lines_below(note, indent)
+        return _Block(line.rows, lines, note, nests, place)
 
     def _fits(self, line: str, text: str) -> bool:
         return len(line) + 2 + len(visible(text)) <= self._width
@@ -447,6 +439,10 @@ class _Writer:
             more = len(whole) - LINES_OF_A_SCRIPT
             if more > 0:
                 yield TextLine(f"  ... {counted(more, 'more line')}")
+
+
+def _indent_of(row: ReportRow) -> str:
+    return " " * (_INDENT + 2 * row.depth)
 
 
 def _have_nested(lines: Sequence[FoldedRow | str]) -> list[bool]:
