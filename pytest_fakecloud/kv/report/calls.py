@@ -68,13 +68,17 @@ def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]
     else:
         body = parsed(call.response_body)
         answers = body if call.route in SEVERAL and isinstance(body, list) else [body] * len(lines)
-    if call.facts.get("encoding") == "base64":
-        answers = [each_from_base64(answer) for answer in answers]
+    answers = decoded_answer(call, answers)
     if len(answers) != len(lines):
         answers = [None] * len(lines)  # A command of a transaction may be hidden.
     for line, answer in zip(lines, answers, strict=True):
         if line:
             yield [line[0].upper(), *line[1:]], answer
+
+
+def decoded_answer(call: Call, answer: Any) -> Any:
+    """Return an answer with its strings decoded if the client asked for Base64."""
+    return each_from_base64(answer) if call.facts.get("encoding") == "base64" else answer
 
 
 def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:

@@ -18,20 +18,11 @@ from ...reporting.calls import envelope, has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.redis_replies import is_error
-from ...reporting.values import (
-    HIDDEN,
-    PIPELINED,
-    compact,
-    each_from_base64,
-    hides_words,
-    parsed,
-    scalar,
-    shortened,
-)
+from ...reporting.values import HIDDEN, PIPELINED, compact, hides_words, parsed, scalar, shortened
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
-from .calls import SEVERAL
+from .calls import SEVERAL, command_of, decoded_answer, lines_of
 from .lookups import hash_of
 
 ROOM = 240
@@ -52,52 +43,45 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     executed = lookups.executed.get(call.number, ())
     if words is None or not executed:
         return words
-    texts = [
-        command_text(command.words) + _with_arrow(command.words, command.answer, {}, False)
-        for number, command in enumerate(executed)
-        if number < PIPELINED or _has_failed(command.answer)
-    ]
-    if len(executed) > len(texts):
-        texts.append(f"and {len(executed) - len(texts)} more commands")
+    texts = _shown([(command.words, command.answer) for command in executed], {})
     texts[0] = f"executed {texts[0]}"
     return replace(words, remarks=[*words.remarks, *texts])
 
 
 def _summary(call: Call, lookups: Lookups) -> Summary | None:
-    lines = call.facts.get("words")
-    if not isinstance(lines, list) or not lines:
+    lines = lines_of(call)
+    if not lines:
         return None
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
-    name = lines[0][0].upper()
-    if call.route in SEVERAL:
-        replies = parsed(call.response_body) if has_full_answer(call) else None
-        replies = replies if isinstance(replies, list) else ()
-        background = lookups.background.get(call.number, {})
-        if len(lines) == 1 and call.route == "pipeline":
-            return _only_command(lines[0], replies, lookups, background, _is_base64(call))
-        return _commands(
-            f"{call.route} of {len(lines)}", lines, replies, background, _is_base64(call)
-        )
+    background = lookups.background.get(call.number, {})
+    if call.route in SEVERAL and (len(lines) > 1 or call.route != "pipeline"):
+        return _commands(f"{call.route} of {len(lines)}", lines, _replies(call), background)
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
-        is_transaction = name in ("EXEC", "DISCARD")
-        if not is_transaction:
+        if command_of(call) not in ("EXEC", "DISCARD"):
             return _connection_setup(steps)
-        return _transaction(call, name, steps, lookups.background.get(call.number, {}))
-    text = command_text(lines[0], lookups.scripts)
-    answer = _answer(call, lines[0], lookups.background.get(call.number, {}))
-    return Summary(text, answer, script=_sent_script(lines[0]))
+        return _transaction(call, steps, background)
+    answer = _answer(call, lines[0], background)
+    if call.route in SEVERAL:  # of a client that makes pipelines automatically
+        answer = "".join(_reply_text(lines[0], reply, background) for reply in _replies(call)[:1])
+    return Summary(command_text(lines[0], lookups.scripts), answer, script=_sent_script(lines[0]))
+
+
+def _replies(call: Call) -> list[Any]:
+    """Return the replies to several commands; empty if they are unknown."""
+    replies = decoded_answer(call, parsed(call.response_body)) if has_full_answer(call) else ()
+    return replies if isinstance(replies, list) else []
 
 
 def _answer(call: Call, line: Sequence[str], background: Background) -> str:
-    if not has_full_answer(call):
+    if not has_full_answer(call) or call.route in SEVERAL:
         return ""
     if on_connection(call) and (not call.response_body or "response_body" in call.cut):
         if size := call.cut.get("response_body"):
             return f"{size} bytes"
         return "subscribed" if line[0].upper() in _SUBSCRIBING else "no reply"
-    return _result(line, envelope(call), background, _is_base64(call))
+    return _result(line, decoded_answer(call, envelope(call)), background)
 
 
 def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
@@ -105,13 +89,11 @@ def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
     return Summary(f"connect with {shortened(' '.join(clients))}" if clients else "connect", "OK")
 
 
-def _transaction(
-    call: Call, name: str, lines: Sequence[Sequence[str]], background: Background
-) -> Summary:
+def _transaction(call: Call, lines: Sequence[Sequence[str]], background: Background) -> Summary:
     result = envelope(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
     replies = [result if is_error(result) else {"result": result} for result in results]
-    summary = _commands(f"{name} of {len(lines)}", lines, replies, background)
+    summary = _commands(f"{command_of(call)} of {len(lines)}", lines, replies, background)
     if isinstance(result, list):
         return summary
     undone = "null: a watched key was changed, so nothing was executed"
@@ -119,56 +101,39 @@ def _transaction(
 
 
 def _commands(
-    what: str,
-    lines: Sequence[Sequence[str]],
-    replies: Sequence[Any],
-    background: Background,
-    is_base64: bool = False,
+    what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], background: Background
 ) -> Summary:
     """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
-    shown = [
-        command_text(line) + _with_arrow(line, reply, background, is_base64)
-        for number, (line, reply) in enumerate(zip_longest(lines, replies))
-        if number < PIPELINED or _has_failed(reply)
-    ]
-    if len(lines) > len(shown):
-        shown.append(f"and {len(lines) - len(shown)} more commands")
+    shown = _shown(list(zip_longest(lines, replies)), background)
     answer = counted(len(replies), "answer") if replies else ""
     if errors := sum(map(_has_failed, replies)):
         answer += f", {counted(errors, 'error')}"
     return Summary(what, answer, shown, next(filter(None, map(_sent_script, lines)), None))
 
 
-def _only_command(
-    line: Sequence[str],
-    replies: Sequence[Any],
-    lookups: Lookups,
-    background: Background,
-    is_base64: bool,
-) -> Summary:
-    """Describe a pipeline of one command, which clients that pipeline automatically send."""
-    arrow = _with_arrow(line, replies[0], background, is_base64) if len(replies) == 1 else ""
-    answer = arrow.removeprefix(" <-- ")
-    return Summary(command_text(line, lookups.scripts), answer, script=_sent_script(line))
+def _shown(exchanges: Sequence[tuple[Sequence[str], Any]], background: Background) -> list[str]:
+    """Describe the first commands, and those that failed, with their replies."""
+    texts = []
+    for number, (line, reply) in enumerate(exchanges):
+        if number < PIPELINED or _has_failed(reply):
+            answer = _reply_text(line, reply, background)
+            texts.append(command_text(line) + (f" <-- {answer}" if answer else ""))
+    if len(exchanges) > len(texts):
+        texts.append(f"and {len(exchanges) - len(texts)} more commands")
+    return texts
 
 
-def _with_arrow(line: Sequence[str], reply: Any, background: Background, is_base64: bool) -> str:
-    """Return the text that follows one of several commands; empty if its reply is unknown."""
-    if not isinstance(reply, dict):
-        return "" if reply is None else " <-- "
+def _reply_text(line: Sequence[str], reply: Any, background: Background) -> str:
+    """Describe the reply to one of several commands; return an empty string if it is unknown."""
     if _has_failed(reply):
-        return f" <-- {scalar(reply['error'])}"
-    return f" <-- {_result(line, reply.get('result'), background, is_base64)}"
+        return scalar(reply["error"])
+    return _result(line, reply.get("result"), background) if isinstance(reply, dict) else ""
 
 
 def _has_failed(reply: Any) -> bool:
     return isinstance(reply, dict) and "error" in reply
-
-
-def _is_base64(call: Call) -> bool:
-    return call.facts.get("encoding") == "base64"
 
 
 def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) -> str:
@@ -251,11 +216,8 @@ def _argument(text: str) -> str:
     return shortened(text)
 
 
-def _result(
-    line: Sequence[str], value: Any, background: Background, is_base64: bool = False
-) -> str:
+def _result(line: Sequence[str], value: Any, background: Background) -> str:
     """Return the result of a command, with what the server holds if the answer does not say it."""
-    value = each_from_base64(value) if is_base64 else value
     words = (line[0].upper(), *line[1:])
     fact = background.get(words)
     if words[0] == "SEARCH.QUERY" and isinstance(value, list):
