@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import linecache
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -67,15 +67,9 @@ def as_json(report: Report) -> dict[str, Any]:
         "clock": {"mode": report.clock, "now": _time(report.now_us), "now_us": report.now_us},
         "seed": report.seed,
         "fakes": [asdict(fake) for fake in report.fakes],
-        "findings": [
-            _finding(finding, sentence(finding, report.lookups)) for finding in report.findings
-        ],
-        "unfinished": [
-            _finding(finding, sentence(finding, report.lookups)) for finding in report.unfinished
-        ],
-        "violations": [
-            _finding(finding, violation(finding, report.lookups)) for finding in report.violations
-        ],
+        "findings": _findings(report.findings, sentence, report.lookups),
+        "unfinished": _findings(report.unfinished, sentence, report.lookups),
+        "violations": _findings(report.violations, violation, report.lookups),
         "statement": None if report.statement is None else _statement(report),
         "rows": [
             row_json(row, about.get(row.number, []), report.lookups, report.marks)
@@ -104,16 +98,21 @@ def write(report: Report, path: Path) -> Path:
     return write_public(path, printable(text) + "\n")
 
 
-def _finding(finding: Finding, text: str) -> dict[str, Any]:
-    return {
-        "kind": finding.kind,
-        "fake": finding.fake,
-        "rows": list(finding.rows),
-        "subjects": [asdict(subject) for subject in finding.subjects],
-        "values": _plain(finding.values),
-        "failed": finding.failed,
-        "text": text,
-    }
+def _findings(
+    findings: Iterable[Finding], words: Callable[[Finding, Lookups], str], lookups: Lookups
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": finding.kind,
+            "fake": finding.fake,
+            "rows": list(finding.rows),
+            "subjects": [asdict(subject) for subject in finding.subjects],
+            "values": _plain(finding.values),
+            "failed": finding.failed,
+            "text": words(finding, lookups),
+        }
+        for finding in findings
+    ]
 
 
 def row_json(

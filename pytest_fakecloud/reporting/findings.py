@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
@@ -32,13 +32,18 @@ MOST = 6
 def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud, the newest first."""
     findings: list[Finding] = []
-    for detector, arguments in _detectors(test):
+    detectors: list[partial[Iterable[Finding]]] = [
+        partial(detector, test, fake)
+        for fake in test.fakes for detector in functions_of(fake.service).findings
+    ]  # fmt: skip
+    detectors.append(partial(clock_frozen, test))
+    for detector in detectors:
         try:
-            findings += detector(test, *arguments)
+            findings += detector()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            text = f"{detector.__name__} failed: {describe_error(error)}"
+            text = f"{detector.func.__name__} failed: {describe_error(error)}"
             findings.append(Finding("failed", values={"text": text}))
     findings.sort(key=lambda finding: -max(finding.rows, default=0))
     return _once(findings)
@@ -64,9 +69,6 @@ def concerning(
         or (use.row.cause and _address(by_number[use.row.cause]) in addresses)
     }  # fmt: skip
 
-    def is_decided(finding: Finding) -> bool:
-        return not marks.touched.isdisjoint(finding.rows[:1])
-
     def concerns(finding: Finding) -> bool:
         return (
             not connected  # Nothing is known that the others could be told from.
@@ -78,10 +80,10 @@ def concerning(
             or not connected.isdisjoint(finding.rows)
         )
 
-    return sorted(
-        filter(concerns, findings),
-        key=lambda finding: (not is_decided(finding), not finding.is_hidden),
-    )
+    def order(finding: Finding) -> tuple[bool, bool]:
+        return marks.touched.isdisjoint(finding.rows[:1]), not finding.is_hidden
+
+    return sorted(filter(concerns, findings), key=order)
 
 
 def _address(row: ReportRow) -> str:
@@ -111,13 +113,6 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
             values={**first.values, "likewise": others} if others else first.values,
         )  # fmt: skip
     return list(merged.values())
-
-
-def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterable[Finding]], list[Any]]]:
-    """Yield each detector with its arguments after the test: a fake, or none for a whole journal."""
-    for fake in test.fakes:
-        yield from ((detector, [fake]) for detector in functions_of(fake.service).findings)
-    yield clock_frozen, []
 
 
 def about(

@@ -144,17 +144,17 @@ def without_unlisted(
     every: Sequence[FoldedRow], numbers: Collection[int]
 ) -> Iterator[FoldedRow | str]:
     """Yield the lines of the rows with these numbers and, for those between them, what they called."""
-    for is_listed, group in groupby(every, lambda line: _is_listed(line, numbers)):
-        if is_listed:
+
+    def is_listed(line: FoldedRow) -> bool:
+        return any(row.number in numbers for row in line.rows)
+
+    for are_listed, group in groupby(every, is_listed):
+        if are_listed:
             yield from group
             continue
         rows = [row for line in group for row in line.rows]
         for library, run in groupby(rows, lambda row: row.library):
             yield _summary(list(run), library)
-
-
-def _is_listed(line: FoldedRow, numbers: Collection[int]) -> bool:
-    return any(row.number in numbers for row in line.rows)
 
 
 def _summary(rows: Sequence[ReportRow], library: str) -> str:

@@ -120,7 +120,8 @@ class _Links:
         self._spread([number for number, writes in accesses if writes], reached)
         reached.update(number for number, _ in accesses)
         for number in [*reached]:
-            reached.update(self._causes(number))
+            while (number := self._rows[number].cause) in self._rows:
+                reached.add(number)
         return reached
 
     def _spread(self, numbers: Iterable[int], reached: set[int]) -> None:
@@ -133,7 +134,3 @@ class _Links:
                 waiting += self._members[self._activities[number]]
                 for own_id in self._ids[number]:
                     waiting += self._by_id.pop(own_id, ())
-
-    def _causes(self, number: int) -> Iterator[int]:
-        while (number := self._rows[number].cause) in self._rows:
-            yield number

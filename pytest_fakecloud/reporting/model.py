@@ -214,15 +214,12 @@ class Sought:
     def has(self, subject: ReportSubject) -> bool:
         own = self.subject
         return (own.kind, own.fake) == (subject.kind, subject.fake) and (
-            subject.name in (own.name, "*") or _matches(own.name, subject.name)
+            subject.name in (own.name, "*")
+            or ("*" in own.name and fnmatchcase(subject.name, own.name))
         )
 
     def covers(self, access: DataAccess) -> bool:
         return self.has(access.subject) and (not self.part or access.part in ("", self.part))
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return "*" in pattern and fnmatchcase(name, pattern)
 
 
 StatementKind: TypeAlias = Literal["looked", "called", "changed", "compared", "last_call"]

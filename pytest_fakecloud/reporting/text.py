@@ -12,6 +12,7 @@ from ..cloud.base import BaseCloud
 from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
+from .contract import functions_of
 from .folding import FoldedRow, alike, folded, merged, without_unlisted
 from .lookups import Lookups
 from .model import Finding, Place, Report, ReportRow, ScriptSource, Summary
@@ -22,7 +23,6 @@ from .wording import (
     ShortUrls,
     describe,
     describe_together,
-    effect,
     handler_text,
     last_write,
     sentence,
@@ -395,7 +395,9 @@ class _Writer:
         self._shown_rows += f"{words.what} {words.answer}\n"
         words = replace(words, what=self._urls.shorten(words.what))
         call = row.entry if isinstance(row.entry, Call) else None
-        effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
+        added = (functions_of(event.service).effect(event, call, self._lookups)
+                 for event in line.effects)  # fmt: skip
+        effects = list(filter(None, added))
         if row.actor == row.peer:
             return replace(words, what="; ".join([words.what, *effects]))
         if len(traces := {trace_id(row, self._lookups) for row in line.rows}) == 1:

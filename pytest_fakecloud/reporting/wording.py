@@ -89,11 +89,6 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     return Summary(row.operation)
 
 
-def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
-    """Return what an event adds to the row of its call; empty if it only repeats the call."""
-    return functions_of(event.service).effect(event, call, lookups)
-
-
 def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups) or _raw(call)
     note = "" if call.violation == "bug" else call.note

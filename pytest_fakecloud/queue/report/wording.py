@@ -45,7 +45,11 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
         return _callback_summary(call)
     if call.route == "batch":
         items = parsed(call.request_body)
-        if not all(isinstance(item, dict) for item in items) or _has_rejected(call):
+        answers = items_of(call.response_body) if has_full_answer(call) else []
+        # The response names the items that were rejected.
+        if not all(isinstance(item, dict) for item in items) or any(
+            "error" in item for item in answers
+        ):
             return None
         if len(items) == 1 and (
             what := _run_message(items[0].get("headers") or {}, items[0], lookups)
@@ -77,11 +81,6 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     method = _method(call.request_headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, lookups))
-
-
-def _has_rejected(call: Call) -> bool:
-    """Return whether the response to a batch says that items of it were rejected."""
-    return has_full_answer(call) and any("error" in item for item in items_of(call.response_body))
 
 
 def _batch_message(item: Mapping[str, Any]) -> str:
@@ -290,16 +289,10 @@ def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     if whole == lookups.bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
-    if data.get("run") and (steps := _sent_steps(whole)):
+    # A client does not execute steps again that it gets with their results.
+    if data.get("run") and (steps := "; ".join(text for _, text in sent_steps(whole))):
         return steps
     return _sent_callback(data) or _body(data, "sent") or nothing
-
-
-def _sent_steps(body: str) -> str:
-    """Describe the steps of a workflow run in the body of a delivery, which a client does not execute
-    again; empty for any other body.
-    """
-    return "; ".join(text for _, text in sent_steps(body))
 
 
 def sent_steps(body: str) -> Iterator[tuple[str, str]]:
