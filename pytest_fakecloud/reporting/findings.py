@@ -32,7 +32,7 @@ MOST = 6
 def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud, the newest first."""
     findings: list[Finding] = []
-    detectors: list[partial[Iterable[Finding]]] = [
+    detectors: list[partial[Any]] = [
         partial(detector, test, fake)
         for fake in test.fakes for detector in functions_of(fake.service).findings
     ]  # fmt: skip

@@ -87,7 +87,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Yield each key of a command, and whether the command writes it; ``*`` for all keys."""
     for key, key_spec in spec.keys_of(words):
-        yield key, key_spec.stores
+        yield key, key_spec.stores and not spec.readonly
     if spec.changes_any_key:
         yield "*", True
 

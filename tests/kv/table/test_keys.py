@@ -85,6 +85,12 @@ def test_a_line_that_only_reads_bits_writes_nothing_in_a_report_and_an_explorati
         assert _in_report(line.split()) == _in_exploration(line.split()) == {("k", writes)}
 
 
+def test_a_readonly_command_writes_nothing_in_a_report() -> None:
+    # Servers store something with these keys: a cached count, and the state of an index.
+    for line in ("PFCOUNT k", "SEARCH.WAITINDEXING k"):
+        assert _in_report(line.split()) == {("k", False)}
+
+
 def test_channels_of_shards_are_no_keys_in_a_report() -> None:
     for line in ("SPUBLISH news hello", "PUBLISH news hello"):
         assert _in_report(line.split()) == set()
