@@ -223,18 +223,27 @@ def headline(report: Report) -> str:
 
 
 def last_write(report: Report) -> str:
-    """Return the last row that wrote what a failing statement read; empty if none did."""
-    read = [row for row in report.rows if row.number in report.marks.writers]
-    return "".join(f"last written by {_in_short(row, report.lookups)}" for row in read[-1:])
+    """Return the last row that wrote what a failing statement read, with the request or delivery in which
+    it did; empty if none did.
+    """
+    rows = {row.number: row for row in report.rows}
+    written = [row for row in report.rows if row.number in report.marks.writers]
+    if not written:
+        return ""
+    cause = rows.get(written[-1].cause)
+    within = ""
+    if cause is not None and cause.kind in ("attempt", "request"):
+        within = f" in {shortened(describe(cause, report.lookups).what, 100)}"
+    return f"last written by {_in_short(written[-1], report.lookups, within)}"
 
 
-def _in_short(row: ReportRow, lookups: Lookups) -> str:
+def _in_short(row: ReportRow, lookups: Lookups, within: str = "") -> str:
     words = describe(row, lookups)
     # The commands of a pipeline are below it, each with its own answer.
     below = f": {'; '.join(words.below)}" if words.below else ""
     answer = f" <-- {words.answer}" if words.answer and not below else ""
     source = f"; {source_of(row.where)}" if row.where else ""
-    return f"{shortened(words.what + below, 160)}{answer}{shortened(source, 180)}"
+    return f"{shortened(words.what + below, 160)}{answer}{within}{shortened(source, 180)}"
 
 
 def source_of(place: Place) -> str:

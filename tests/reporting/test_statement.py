@@ -671,6 +671,27 @@ def test_the_last_write_of_what_was_read_stands_before_the_rows(
     assert second.startswith("Last written by SET a newer <-- OK; test_statement.py:")
 
 
+def test_the_last_write_names_the_delivery_in_which_it_happened(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    queue, answers = cloud.queue(), iter([500, 200])
+
+    def handle(request: object) -> int:
+        client.set("a", "older")
+        return next(answers)
+
+    queue.destinations.call("https://app.example.com", handle)
+    queue.publish("https://app.example.com/hook", retries=1)
+    client.set("a", "newer")
+    queue.run_until_idle()
+
+    def fail() -> None:
+        assert kv.value("a") == "newer"
+
+    second = text(report(cloud, fail), width=140).splitlines()[1]
+    assert second.startswith("Last written by SET a older <-- OK in attempt 2 of msg_")
+
+
 @pytest.mark.parametrize(
     ("refused", "mark"),
     [("SADD n x <-- 0", ">"), ("SET a newest NX <-- null", "!")],  # beside what touched it, or it
