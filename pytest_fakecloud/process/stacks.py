@@ -19,7 +19,6 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from types import FrameType
 from typing import Any, Literal
 from weakref import ref
@@ -87,42 +86,45 @@ class Stacks:
     def _noting(self, original: Function) -> Function:
         def send(sock: socket.socket, *arguments: Any, **options: Any) -> Any:
             frame = sys._getframe(1)
-            if _kind_of(frame.f_code.co_filename) != "own":  # No fake sends a response.
-                self._note(sock, stack_above(frame))
+            if not frame.f_code.co_filename.startswith(_PACKAGE):  # No fake sends a response.
+                last = self._sent_on.get(sock.fileno())
+                if last is None or last.sock() is not sock:
+                    self._begin(sock, stack_above(frame))
+                elif last.is_taken:
+                    last.stack, last.is_taken = stack_above(frame), False
+                elif last.stack != stack_above(frame):
+                    last.is_mixed = True
             return original(sock, *arguments, **options)  # gevent's sockets have options.
 
         return send
 
-    def _note(self, sock: socket.socket, stack: CallStack | None) -> None:
-        last = self._sent_on.get(sock.fileno())
-        if last is None or last.sock() is not sock:
-            with suppress(OSError, IndexError):
-                port = sock.getsockname()[1]
-                self._sent[port] = self._sent_on[sock.fileno()] = _Sent(ref(sock), stack)
-        elif last.is_taken:
-            last.stack, last.is_taken = stack, False
-        elif last.stack != stack:
-            last.is_mixed = True
+    def _begin(self, sock: socket.socket, stack: CallStack | None) -> None:
+        """Note the first stack that sends on a socket."""
+        with suppress(OSError, IndexError):
+            port = sock.getsockname()[1]
+            self._sent[port] = self._sent_on[sock.fileno()] = _Sent(ref(sock), stack)
 
 
 def stack_above(frame: FrameType | None) -> CallStack | None:
     """Return the code on the stack above a frame that may be the application's, if there is any."""
-    library = ""
-    while frame is not None and _kind_of(frame.f_code.co_filename) in ("library", "own"):
-        library = frame.f_code.co_filename
-        frame = frame.f_back
+    kinds, called = _KINDS, frame
+    while frame is not None and kinds[frame.f_code.co_filename] is None:
+        called, frame = frame, frame.f_back
     places: list[CodePlace] = []
-    while frame is not None and (kind := _kind_of(frame.f_code.co_filename)) != "runner":
-        if kind == "application":
+    while frame is not None and (kind := kinds[frame.f_code.co_filename]) != "runner":
+        if kind is not None:
             places.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
     if frame is not None and frame.f_code.co_filename.endswith(_TASK_RUNNER):
         for caller in _awaiting_frames():
-            if _kind_of(caller.f_code.co_filename) == "application":
+            if kinds[caller.f_code.co_filename] == "application":
                 places.append((caller.f_code, caller.f_lasti))
             elif not places:
-                library = caller.f_code.co_filename
-    return CallStack(tuple(places[:_MOST]), library) if places else None
+                called = caller
+    if not places or called is None:
+        return None
+    library = called.f_code.co_filename
+    return CallStack(tuple(places[:_MOST]), library if kinds[library] is None else "")
 
 
 def _awaiting_frames() -> Iterator[FrameType]:
@@ -148,10 +150,17 @@ def _awaiting(task: asyncio.Task[object]) -> asyncio.Task[object] | None:
     return None
 
 
-@cache
-def _kind_of(filename: str) -> Literal["application", "library", "own", "runner"]:
-    if filename.endswith(_RUNNERS):
-        return "runner"
-    if filename.startswith(_PACKAGE):
-        return "own"
-    return "library" if filename.startswith(_LIBRARIES) else "application"
+class _Kinds(dict[str, Literal["application", "runner"] | None]):
+    """What the code in each file is; None for that of libraries, and of the fakes."""
+
+    def __missing__(self, filename: str) -> Literal["application", "runner"] | None:
+        kind: Literal["application", "runner"] | None = None
+        if filename.endswith(_RUNNERS):
+            kind = "runner"
+        elif not filename.startswith((_PACKAGE, *_LIBRARIES)):
+            kind = "application"
+        self[filename] = kind
+        return kind
+
+
+_KINDS = _Kinds()
