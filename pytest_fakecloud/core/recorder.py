@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from .arguments import arguments_shown
 from .calls import (
@@ -91,17 +91,19 @@ class Look(NamedTuple):
     number: int
 
 
+FindSite: TypeAlias = Callable[[tuple[str, int] | None], CallSite]
+"""A function that finds the site of the current call, given the client's address."""
+
+
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
-    find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
-    """Returns the site of the current call, given the client's address; None if call sites are not
-    recorded.
-    """
     find_stack: Callable[[tuple[str, int] | None], CallStack | None] | None = None
-    """Returns the stack that may make the current call, given the client's address, if the exact places
-    are not recorded; None if no report needs it.
+    """Returns the stack that may make the current call, given the client's address; None if no report
+    needs it, or the exact places are recorded instead.
     """
+    find_site: FindSite | None = None
+    """Returns the site of the current call; None if call sites are not recorded."""
     records_scripts = False
     """Whether the commands that scripts execute are recorded."""
     reads: Reads | None = None
@@ -338,22 +340,22 @@ class Recorder:
         shared = self.shared
         if shared.reads is not None:
             shared.reads.append((threading.get_ident(), -call.number))
-        if shared.find_stack is not None or shared.find_site is not None:
-            self._note_caller(call)
+        if shared.find_stack is not None:
+            if (stack := shared.find_stack(call.client)) is not None:
+                shared.stacks[call.number] = stack
+        elif shared.find_site is not None:
+            self._note_site(call, shared.find_site)
         if weight > LIGHT:
             self._update_size(call)
 
-    def _note_caller(self, call: Call) -> None:
-        """Note which code makes the current call, if the report of the test may need it."""
+    def _note_site(self, call: Call, find_site: FindSite) -> None:
+        """Note the exact place of the code that makes the current call."""
         shared = self.shared
-        if shared.find_site is not None:
-            # A search through other threads' stacks must not change the answer to the call.
-            with report_failure("the line of a call could not be found", shared.failures.append):
-                site = shared.find_site(call.client)
-                if site != CallSite():
-                    shared.sites[call.number] = site
-        elif shared.find_stack is not None and (stack := shared.find_stack(call.client)):
-            shared.stacks[call.number] = stack
+        # A search through other threads' stacks must not change the answer to the call.
+        with report_failure("the line of a call could not be found", shared.failures.append):
+            site = find_site(call.client)
+            if site != CallSite():
+                shared.sites[call.number] = site
 
     def close_call(self, call: Call) -> None:
         """Record the end of a call, whose outcome is set: its time and size; call the listeners."""
@@ -475,9 +477,8 @@ class Recorder:
 
     def _append(self, entry: Entry) -> None:
         """Add an entry, and give it the next number."""
-        parent = self._parent
+        parent, shared = self._parent, self.shared
         forgotten: Iterable[Call] = ()
-        shared = self.shared
         # Number the entry inside the lock, so that numbers increase in every list.
         with shared.lock:
             entry.number = next(shared.numbers)

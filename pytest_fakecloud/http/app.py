@@ -340,10 +340,10 @@ class App:
     def _encoded(self, result: object) -> AnyResponse:
         """Return the response for an endpoint's result."""
         if isinstance(result, Json):
-            return Answer(self.dump(result.value), result.status, result.headers)
+            return Answer(_compact(self.dump(result.value)), result.status, result.headers)
         if isinstance(result, (Answer, Stream, ConnectionEffect)):
             return result
-        return Answer(self.dump(result))
+        return Answer(_compact(self.dump(result)))
 
     def no_endpoint(self, request: Request, allowed: frozenset[str]) -> Answer:
         """Report a request without a route, whose path accepts the ``allowed`` methods; return or raise
@@ -439,13 +439,9 @@ class App:
             call.status = response.status
             if response.headers:
                 call.response_headers = Headers(tuple(response.headers))
-            body = response.body
+            call.response_body = body = response.body
             if isinstance(body, CutBytes):
                 record_cut(call, {"response_body": body.size})
-                call.response_body = body
-            else:
-                # Copy a short result of orjson, which allocates at least 4 KB: the journal keeps it.
-                call.response_body = b"%b" % body if len(body) < 4096 else body
             call.outcome = "altered" if response.altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status
@@ -455,6 +451,11 @@ class App:
             if response.answer is not None:
                 call.status = response.answer.status
         self.recorder.close_call(call)
+
+
+def _compact(data: bytes) -> bytes:
+    """Copy a short result of orjson, which allocates at least 4 KB: the journal keeps it."""
+    return b"%b" % data if len(data) < 4096 else data
 
 
 def _keys_of(call: Call) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.loop import SEND_BYTES
-from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request, Stream
+from ...http.messages import Answer, AnyResponse, ConnectionEffect, Request
 from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
@@ -207,9 +207,11 @@ class PortConnection:
             return
         clock = self.engine.clock
         at_us = app.settle() if clock.state_timers else clock.now_us()
+        size = sum(map(len, line))
         call = open_call(
             app.recorder,
             line,
+            size,
             at_us=at_us,
             client=self.client,
             database=session.db.index,
@@ -228,11 +230,11 @@ class PortConnection:
             elif session.user is ANONYMOUS and not session.may_send(line):
                 response = self._answer(self._run(line))
             elif app.chain.members:
-                perform = partial(self._perform, line, call)
+                perform = partial(self._perform_once, line, call)
                 response = app.chain.run(self._request_of(call), perform)
                 response = with_replies(session, line, call, response)
             else:
-                response = self._perform(line, call)
+                response = self._perform(line, size, call)
         except BaseException as error:
             response = internal_error(session, app.report_bug(self._request_of(call), error))
         self._deliver(call, response)
@@ -243,19 +245,23 @@ class PortConnection:
         request.principal, request.route, request.call = self.session.user, call.route, call
         return request
 
-    def _perform(self, line: list[bytes], call: Call) -> AnyResponse:
+    def _perform_once(self, line: list[bytes], call: Call) -> AnyResponse:
         """Run the command of a call: the end of the chain."""
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
+        return self._perform(line, sum(map(len, line)), call)
+
+    def _perform(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
+        """Run the command of a call, unless its ``size`` in bytes or a rate exceeds a limit."""
         app, session = self.app, self.session
         if app.interruptions:
             grouping: Grouping = "queued" if session.is_queuing else "alone"
             app.interrupt(call, CommandSender(self.client), line, grouping)
         error, limits = None, app.command_limits
-        if limits.windows or sum(map(len, line)) > limits.largest:
+        if limits.windows or size > limits.largest:
             error = limits.check(line)
         if error is not None:
             session.abort_transaction()
@@ -287,8 +293,6 @@ class PortConnection:
         """Record a response, and send it, unless CLIENT REPLY makes the server silent, or apply the
         effect of a fault, which ends the connection.
         """
-        assert not isinstance(response, Stream)
-        outbox = self.outbox
         is_silent = self.session.reply_mode in ("off", "skip")
         if isinstance(response, Answer):
             if is_silent:
@@ -296,11 +300,12 @@ class PortConnection:
             # Another thread may send the reply as soon as it is in the outbox, so record it first.
             is_large = len(response.body) > LARGE
             self.app.record(call, beginning_of(response) if is_large else response)
-            outbox.put(response.body)
+            self.outbox.put(response.body)
             return
+        assert isinstance(response, ConnectionEffect)
         self.app.record(call, response)
         if response.kind == "truncate" and response.answer is not None and not is_silent:
-            outbox.put(response.answer.body[: response.keep], is_last=True)
+            self.outbox.put(response.answer.body[: response.keep], is_last=True)
         if response.kind == "hang":
             self.connection.hang()
         if response.reset:
@@ -426,10 +431,10 @@ class PortConnection:
 class NodeConnection(PortConnection):
     """A client's connection to one of several nodes, which have faults of their own."""
 
-    def _perform(self, line: list[bytes], call: Call) -> AnyResponse:
+    def _perform(self, line: list[bytes], size: int, call: Call) -> AnyResponse:
         faults = self.app.node_faults
         if faults is None or not faults.is_active:
-            return super()._perform(line, call)
+            return super()._perform(line, size, call)
         request = self._request_of(call)
         effect = faults.before(self.session, request, line)
         if isinstance(effect, CommandError):
@@ -437,7 +442,7 @@ class NodeConnection(PortConnection):
         if effect is not None:
             self._end_other_connections()
             return effect
-        answer = super()._perform(line, call)
+        answer = super()._perform(line, size, call)
         faults.after(request)
         return answer
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import orjson
 
-from ...core.calls import Call, CutBytes, record_cut
+from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut
 from ...core.recorder import Recorder
 from ...http.messages import Answer
 from ..command_fields import facts_of
@@ -25,10 +25,31 @@ _SHOWN_BYTES = 256
 """Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
 
+class _CommandFacts:
+    """Reads the facts of commands."""
+
+    def facts_of(self, call: Call) -> dict[str, Any]:
+        assert isinstance(call, CommandCall)
+        facts = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
+        if call._database:
+            facts["database"] = call._database
+        if call._node:
+            facts["node"] = call._node
+        return facts
+
+
 class CommandCall(Call):
     """A command over the Redis protocol. Its words are kept; the body is the JSON of them."""
 
-    __slots__ = ("_words",)
+    _words: list[bytes] | None
+    """The words; None once the body was cut."""
+    _database: int
+    _node: int
+    __slots__ = ("_database", "_node", "_words")
+    _unset: ClassVar[Mapping[str, Any]] = {
+        **Call._unset, "method": "RESP", "target": "/", "request_headers": NO_HEADERS,
+        "route": "database-port", "_facts": _CommandFacts(),
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -36,15 +57,15 @@ class CommandCall(Call):
         recorder: Recorder,
         at_us: int,
         client: tuple[str, int],
-        db: int,
+        database: int,
         node: int,
     ) -> None:
-        super().__init__(
-            0, at_us, recorder.service, recorder.fake, "RESP", "/",
-            client=client, reader=_facts_reader(db, node), route="database-port",
-        )  # fmt: skip
-        self._words: list[bytes] | None = words
-        """The words; None once the body was cut."""
+        self._words = words
+        self.service, self.fake = recorder.service, recorder.fake
+        self.at_us = at_us
+        self.client = client
+        self._database = database
+        self._node = node
 
     @property
     def request_body(self) -> bytes:
@@ -58,21 +79,24 @@ class CommandCall(Call):
 def open_call(
     recorder: Recorder,
     line: list[bytes],
+    size: int,
     *,
     at_us: int,
     client: tuple[str, int],
     database: int,
     node: int = 0,
 ) -> Call:
-    """Record a command without its secrets, and only the beginning of a large one. ``node`` is the
-    number of the node that has received it, or 0 if the server has one address.
+    """Record a command of so many bytes without its secrets, and only the beginning of a large one.
+    ``node`` is the number of the node that has received it, or 0 if the server has one address.
     """
-    size = sum(map(len, line))
     whole = without_secrets(line) if line[0].upper() in WITH_SECRETS else line
-    shown = whole if size <= LARGE else [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
-    call = CommandCall(shown, recorder, at_us, client, database, node)
-    recorder.begin_call(call, size if shown is whole else sum(map(len, shown)))
-    if size > LARGE:
+    if size <= LARGE:
+        call = CommandCall(whole, recorder, at_us, client, database, node)
+        recorder.begin_call(call, size)
+    else:
+        shown = [word[:_SHOWN_BYTES] for word in whole[:_SHOWN_WORDS]]
+        call = CommandCall(shown, recorder, at_us, client, database, node)
+        recorder.begin_call(call, sum(map(len, shown)))
         record_cut(call, dict.fromkeys(("request_body", *_cut_facts(whole, shown)), size))
     return call
 
@@ -94,21 +118,3 @@ def _cut_facts(line: list[bytes], shown: list[bytes]) -> list[str]:
 
 def _json_of(line: list[bytes]) -> bytes:
     return orjson.dumps([word.decode("utf-8", "replace") for word in line])
-
-
-class _CommandFacts(NamedTuple):
-    """Reads the facts of the commands sent to a database, or to a node."""
-
-    database: int
-    node: int
-
-    def facts_of(self, call: Call) -> dict[str, Any]:
-        facts = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
-        if self.database:
-            facts["database"] = self.database
-        if self.node:
-            facts["node"] = self.node
-        return facts
-
-
-_facts_reader = functools.lru_cache(_CommandFacts)
