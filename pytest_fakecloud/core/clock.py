@@ -154,15 +154,14 @@ class Timekeeper:
             # Not by _process_us(), because a request reads the time several times.
             try:
                 running = floor(time.time() * 1e6) + offset
-                is_usual = 0 <= running < LAST_US
-            except Exception:
-                is_usual = False
-            if not is_usual:  # A test may have replaced the function by another.
-                running = self._process_us() + offset
+                if not 0 <= running < LAST_US:
+                    raise OverflowError
+            except Exception:  # A test may have replaced the function by another.
+                running = min(self._process_us() + offset, LAST_US)
             if self._live_us is offset:
                 if self.reads is not None:
                     self.reads.append((threading.get_ident(), running))
-                return running if running < LAST_US else LAST_US
+                return running
         held = self._held_us
         if held is not None:
             return held
