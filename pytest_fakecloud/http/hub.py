@@ -599,8 +599,10 @@ class Hub:
         """
         me = self._leader = threading.get_ident()
         while self._leader == me:
-            self._send_unsent(me)
-            if self._leader == me and not self._serve_ready(loop, me):
+            self._current = None
+            if self._unsent:
+                self._send_unsent(me)
+            elif not self._serve_ready(loop, me):
                 self._leader = 0
                 loop.close()
 
@@ -633,7 +635,6 @@ class Hub:
         """Send what the served requests have caused, after all of them, as a real server does. The
         failure of one connection affects no other.
         """
-        self._current = None
         # Closing a connection may wait, so that another thread leads.
         while self._unsent and self._leader == me:
             try:

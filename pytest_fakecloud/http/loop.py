@@ -55,11 +55,10 @@ class LoopConnection(Connection):
         """Whether the handshake of TLS is in progress."""
         self._events = 0
         """The events that the hub watches."""
-        self._messages: deque[bytes] = deque()
-        """The messages to send, in order."""
-        self._sending: bytes | memoryview = b""
-        """The rest of the messages that are being sent."""
-        self._sending_size = 0
+        self._messages: deque[bytes | memoryview] = deque()
+        """The messages to send, in order; of the first one, the rest. Any thread adds messages, and only
+        the hub's thread removes them.
+        """
         self._written_bytes = 0
         """The size of all messages that were ever written; only threads that write change it."""
         self._sent_bytes = 0
@@ -102,7 +101,8 @@ class LoopConnection(Connection):
         if events & EVENT_WRITE:
             self.flush()
         if events & EVENT_READ:
-            self._has_more = self._has_more or bool(events & LEFT)
+            if events & LEFT:
+                self._has_more = True
             self._receive()
 
     def _shake_hands(self) -> None:
@@ -122,15 +122,16 @@ class LoopConnection(Connection):
 
     def _receive(self) -> None:
         """Read what has arrived, and have it handled, unless earlier requests come first."""
-        if self._is_closed:
-            return
+        handler = self.handler
+        if handler is None:
+            return  # The connection is closed.
         if self.is_aside:
             self._read_early()
-        elif self.early or (self.handler is not None and self.handler.is_unfinished):
+        elif self.early or handler.is_unfinished:
             self._has_more = True  # ``go_on()`` follows.
         elif (data := self._read_arrived()) is not None:
             if data:
-                self._handle(data)
+                self._handle(handler, data)
             else:
                 self.close()
 
@@ -164,9 +165,7 @@ class LoopConnection(Connection):
         if self.handler is not None:
             self.handler.end()
 
-    def _handle(self, data: bytes) -> None:
-        handler = self.handler
-        assert handler is not None
+    def _handle(self, handler: Handler, data: bytes) -> None:
         self.worker = threading.get_ident()
         is_open = False
         self.inside = True
@@ -193,7 +192,7 @@ class LoopConnection(Connection):
 
     def _go_on(self, is_open: bool) -> None:
         """Plan what follows after requests were handled."""
-        if self._is_closed or self.handler is None:
+        if self.handler is None:
             return
         if not is_open:
             self._ends = True
@@ -204,18 +203,19 @@ class LoopConnection(Connection):
     def go_on(self) -> None:
         """Send and read further, and handle further requests, unless there is too much to send."""
         self.flush()
-        if self.is_aside or self._is_closed or self.handler is None:
+        handler = self.handler
+        if self.is_aside or handler is None:
             self._receive()
             return
         self._is_stalled = self.unsent_bytes > SEND_BYTES
         if self._is_stalled:
             self._update_events()
-        elif self.handler.is_unfinished:
-            self._handle(b"")
+        elif handler.is_unfinished:
+            self._handle(handler, b"")
         elif self.early:
             early, self.early = self.early, b""
             self._update_events()
-            self._handle(early)
+            self._handle(handler, early)
         elif self._has_left:
             self.close()
         else:
@@ -225,27 +225,30 @@ class LoopConnection(Connection):
         """Send as much as the client takes without waiting."""
         if self._is_closed or self._shakes_hands:
             return
-        sent = 0
+        messages, sent = self._messages, 0
         try:
-            while (self._sending or self._messages) and sent < _MOST_SENT:
-                if not self._sending:
-                    self._take_messages()
-                size = self.sock.send(self._sending)
+            while messages and sent < _MOST_SENT:
+                if len(messages) > 1:
+                    self._join_messages()
+                message = messages[0]
+                size = self.sock.send(message)
                 sent += size
-                if size == len(self._sending):
-                    self._sending = b""
-                    self._sent_bytes += self._sending_size
+                if size == len(message):
+                    self._sent_bytes += size + _PER_MESSAGE
+                    messages.popleft()
                 else:
-                    self._sending = memoryview(self._sending)[size:]
+                    self._sent_bytes += size
+                    messages[0] = memoryview(message)[size:]
         except _NOT_YET:
             pass
         except OSError:
             self._drop()
             return
-        if sent >= _MOST_SENT:
-            self.mount.hub.go_on_later(self)
-        elif self._sending or self._messages:
-            self._update_events()
+        if messages:
+            if sent >= _MOST_SENT:
+                self.mount.hub.go_on_later(self)
+            else:
+                self._update_events()
         elif self._ends:
             self.close()
         elif self._events != EVENT_READ:
@@ -254,20 +257,21 @@ class LoopConnection(Connection):
             if was_stalled:
                 self.mount.hub.go_on_later(self)
 
-    def _take_messages(self) -> None:
-        """Take the first message, with the small ones that follow it, to send them together."""
-        batch = [self._messages.popleft()]
-        size = len(batch[0])
-        while self._messages and size + len(self._messages[0]) <= SEND_BYTES:
-            batch.append(self._messages.popleft())
-            size += len(batch[-1])
-        self._sending = batch[0] if len(batch) == 1 else b"".join(batch)
-        self._sending_size = size + len(batch) * _PER_MESSAGE
+    def _join_messages(self) -> None:
+        """Join the first message with the small ones that follow it, to send them together."""
+        messages = self._messages
+        first = messages.popleft()
+        joined, size = [first], len(first)
+        while messages and size + len(messages[0]) <= SEND_BYTES:
+            joined.append(messages.popleft())
+            size += len(joined[-1])
+        # Do not copy the rest of a large message, to which nothing is joined.
+        messages.appendleft(b"".join(joined) if len(joined) > 1 else first)
+        self._sent_bytes += (len(joined) - 1) * _PER_MESSAGE
 
     def _drop(self) -> None:
         """Close the connection without sending the rest."""
         self._messages.clear()
-        self._sending = b""
         if self.is_aside:
             self._leave_aside()
             self._update_events()
@@ -277,7 +281,7 @@ class LoopConnection(Connection):
     def _update_events(self) -> None:
         """Watch what the connection waits for."""
         reads = not (self._is_stalled or self._has_left or len(self.early) > EARLY_BYTES)
-        sends = bool(self._sending or self._messages)
+        sends = bool(self._messages)
         self._watch((EVENT_READ if reads else 0) | (EVENT_WRITE if sends else 0))
 
     def _watch(self, events: int) -> None:
