@@ -322,7 +322,15 @@ class KVEngine:
             raise stopped from None
         finally:
             execution.counts_reads, execution.notes_accesses = False, True
-            self._count(session, spec, line, start_us, reply)
+            if isinstance(reply, Blocked) and not reply.is_delay:
+                # The duration is recorded when the wait ends.
+                self.statistics.commands[spec].unmeasured += 1
+            else:
+                usec = self.clock.now_us() - start_us
+                if self.pauses.command_sleep_us:
+                    usec += self.pauses.command_sleep_us
+                    self.pauses.command_sleep_us = 0
+                self.statistics.record(session, spec, line, start_us, usec)
             if self.monitors and not spec.hidden:
                 self._show_to_monitors(start_us, session, line)
 
@@ -346,18 +354,6 @@ class KVEngine:
         if session.is_inner:
             self.tracking.invalidate_changed(session, within=True)
         self.tracking.note(session, spec, line)
-
-    def _count(
-        self, session: Session, spec: CommandSpec, line: list[bytes], start_us: int, reply: Reply
-    ) -> None:
-        """Count a command for INFO and the slow log."""
-        if isinstance(reply, Blocked) and not reply.is_delay:
-            # The duration is recorded when the wait ends.
-            self.statistics.commands[spec].unmeasured += 1
-            return
-        sleep_us, self.pauses.command_sleep_us = self.pauses.command_sleep_us, 0
-        usec = self.clock.now_us() - start_us + sleep_us
-        self.statistics.record(session, spec, line, start_us, usec)
 
     def _index_ahead(self, session: Session, indexes: Indexes, line: list[bytes]) -> None:
         """Update the index that a command reads in steps between other clients, except in transactions.

@@ -200,33 +200,29 @@ class PortConnection:
 
     def _exchange(self, line: list[bytes]) -> None:
         """Record and run a command, with faults, in the steps of ``App.respond``."""
-        app, session = self.app, self.session
+        app, engine, session = self.app, self.engine, self.session
         if line[0].upper() in _OF_BROWSERS:
             app.record_malformed(400, "a line of an HTTP request in place of a Redis command")
             self.end()
             return
-        clock = self.engine.clock
-        at_us = app.settle() if clock.state_timers else clock.now_us()
-        size = sum(map(len, line))
+        at_us = app.settle() if engine.clock.state_timers else engine.clock.now_us()
+        size, node = sum(map(len, line)), session.node
         call = open_call(
             app.recorder,
             line,
             size,
-            at_us=at_us,
+            at_us,
             client=self.client,
             database=session.db.index,
-            node=0 if session.node is None else session.node.node.number,
+            node=0 if node is None else node.node.number,
         )
         session.call = call
         if session.reply_mode != "on":
             session.begin_command()
         response: AnyResponse
         try:
-            if self.engine.pauses.delays_end_us:
-                self._wait_for_pause(line)
-            if session.closing:
-                # The connection was closed while the command waited, before it reached the engine.
-                response = ConnectionEffect("drop")
+            if engine.pauses.delays_end_us and self._is_closed_in_pause(line):
+                response = ConnectionEffect("drop")  # before the command reached the engine
             elif session.user is ANONYMOUS and not session.may_send(line):
                 response = self._answer(self._run(line))
             elif app.chain.members:
@@ -260,12 +256,12 @@ class PortConnection:
         if app.interruptions:
             grouping: Grouping = "queued" if session.is_queuing else "alone"
             app.interrupt(call, CommandSender(self.client), line, grouping)
-        error, limits = None, app.command_limits
-        if limits.windows or size > limits.largest:
-            error = limits.check(line)
-        if error is not None:
+        limits = app.command_limits
+        if (limits.windows or size > limits.largest) and (error := limits.check(line)) is not None:
             session.abort_transaction()
-        answer = self._answer(error or self._run(line))
+            answer = self._answer(error)
+        else:
+            answer = self._answer(self._run(line))
         call.reached = True
         return answer
 
@@ -322,10 +318,11 @@ class PortConnection:
             reply = engine.unblock(waiter)
         return NO_REPLY if self.session.closing else reply
 
-    def _wait_for_pause(self, line: list[bytes]) -> None:
+    def _is_closed_in_pause(self, line: list[bytes]) -> bool:
+        """Wait for the end of CLIENT PAUSE; return whether the connection has been closed meanwhile."""
         engine = self.engine
         if not engine.pauses.delays(self.session, line):
-            return
+            return self.session.closing
 
         def resumed() -> bool | None:
             return self.session.closing or not engine.pauses.delays(self.session, line) or None
@@ -341,6 +338,7 @@ class PortConnection:
                 engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.delayed.discard(self.session.id)
+        return self.session.closing
 
     # -- calls from other threads ----------------------------------------------------------------
 

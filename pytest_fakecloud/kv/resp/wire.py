@@ -19,6 +19,8 @@ from ..reply import Encoded, Reply, to_resp
 
 LINE_LIMIT = 64 * 1024
 """Maximum length in bytes of an inline command, and of a line with a count or a length."""
+_COUNT = ord("*")
+"""The first byte of a command in the Redis protocol."""
 COUNT_LIMIT = 2**31 - 1
 WORD_BYTES = 64
 """Number of bytes added for each word when the size of a command is compared with its limit."""
@@ -72,8 +74,6 @@ class CommandReader:
         self._known = is_known
         self._longest = longest
         self._most = most
-        self.pending = False
-        """Whether there are bytes that no command returned so far has consumed."""
         self._buffer: bytes | bytearray = b""
         """The received bytes; a ``bytearray`` if a command has arrived in several parts."""
         self._at = 0
@@ -96,26 +96,30 @@ class CommandReader:
             del self._buffer[: self._at]
             self._buffer += data
         self._at = 0
-        self.pending = self.pending or len(data) > 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are bytes that no command returned so far has consumed."""
+        return self._missing > 0 or self._at < len(self._buffer)
 
     def next(self) -> list[bytes] | None:
         """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
-        words: list[bytes] | None = None
         # Each of these methods returns None if bytes are missing. An empty list is no command: the
         # words of the command follow, or its line is empty.
+        words: list[bytes] | None
         while self._missing or self._at < len(self._buffer):
+            at = self._at
             if self._missing:
                 words = self._read_words()
             else:
-                words, size = short_command(bytes(self._buffer[self._at : self._at + SHORT]))
-                self._at += size
-                if not words:
-                    is_inline = self._buffer[self._at] != ord("*")
-                    words = self._read_inline() if is_inline else self._read_count()
+                words, size = short_command(bytes(self._buffer[at : at + SHORT]))
+                if words:
+                    self._at = at + size
+                    return words
+                words = self._read_count() if self._buffer[at] == _COUNT else self._read_inline()
             if words is None or words:
-                break
-        self.pending = self._missing > 0 or self._at < len(self._buffer)
-        return words or None
+                return words
+        return None
 
     def _read_inline(self) -> list[bytes] | None:
         line = self._line("too big inline request")

@@ -377,6 +377,11 @@ def _without(row: Row, options: Iterable[str]) -> Row:
     return row._replace(later=frozenset(later))
 
 
+def _by_word(commands: dict[str, CommandSpec]) -> dict[bytes, CommandSpec]:
+    """Return the commands by the first word of their lines, without the subcommands."""
+    return {name.encode(): spec for name, spec in commands.items() if " " not in name}
+
+
 class Table:
     """The commands and behaviours of servers that announce a certain version.
 
@@ -398,6 +403,7 @@ class Table:
             self.modules += (BUILT_IN_MODULE,)
         rows = ROWS.values() if version is None else self._rows_of(modules)
         self.commands = _specs_of(rows)
+        self._by_word = _by_word(self.commands)
 
     def of_vendor(self) -> Table:
         """Return the table of the vendor, which lacks what only stock servers have. Most of its specs
@@ -412,6 +418,7 @@ class Table:
             for name, spec in self.commands.items()
             if spec.only_in != "stock"
         }
+        table._by_word = _by_word(table.commands)
         return table
 
     def has(self, since: str) -> bool:
@@ -437,8 +444,7 @@ class Table:
         """Return the command or subcommand that ``line`` calls, or None if it is unknown. The name of a
         container alone is that of the container.
         """
-        name = line[0].upper().decode("latin-1")
-        spec = None if " " in name else self.commands.get(name)
+        spec = self._by_word.get(line[0].upper())
         if spec is not None and spec.subcommands is not None and len(line) > 1:
             return spec.subcommands.get(line[1].upper())
         return spec
