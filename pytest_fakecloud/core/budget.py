@@ -43,14 +43,13 @@ _of_thread = _Budgets()
 """The budget of each thread, in the attribute ``own``."""
 
 
-def begin() -> None:
-    """Give the thread's next command a full budget, whatever an interrupted one has left."""
-    _of_thread.own.left = STEPS
-
-
-def end() -> None:
-    """Let the thread take any number of steps, because its command has ended."""
-    _of_thread.own.left = UNBOUNDED
+def begin() -> Budget:
+    """Give the thread's next command a full budget, whatever an interrupted one has left. Return it, so
+    that ``left`` is set to ``UNBOUNDED`` when the command has ended.
+    """
+    budget = _of_thread.own
+    budget.left = STEPS
+    return budget
 
 
 def spend(steps: float) -> None:

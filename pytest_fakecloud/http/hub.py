@@ -352,7 +352,7 @@ class Hub:
         """The connections with something to send, in order."""
         self._unfinished: deque[LoopConnection] = deque()
         """The connections with further commands, which have used up their turn."""
-        self._awaited: deque[_Pass] = deque()
+        self._awaited: list[_Pass] = []
         """The calls that wait until the connections have been read."""
         self.workers = WorkerPool()
         self.handler_returned = Signal()
@@ -564,8 +564,11 @@ class Hub:
         lock = threading.Lock()
         lock.acquire()
         awaited = _Pass(lock, monotonic() + PATIENCE_SECONDS)
-        self.later(partial(self._awaited.append, awaited))
+        self.later(partial(self._await_pass, awaited))
         lock.acquire(timeout=PATIENCE_SECONDS)
+
+    def _await_pass(self, call: _Pass) -> None:
+        self._awaited.append(call)
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -608,9 +611,7 @@ class Hub:
 
     def _serve_ready(self, loop: _Loop, me: int) -> bool:
         """Serve the sockets that are ready, while this thread leads; return whether the hub goes on."""
-        awaited = []
-        while self._awaited:
-            awaited.append(self._awaited.popleft())
+        awaited, self._awaited = self._awaited, []
         ready = self._ready
         try:
             ready.extend(loop.selector.select(0 if ready or awaited or self._unfinished else None))
@@ -619,16 +620,17 @@ class Hub:
         while ready and self._leader == me:
             if not self._handle_ready(loop, *ready.popleft()):
                 return False
-        for _ in range(len(self._unfinished)):
-            if self._leader == me:
-                self._go_on(self._unfinished.popleft())
+        if self._unfinished:
+            for _ in range(len(self._unfinished)):
+                if self._leader == me:
+                    self._go_on(self._unfinished.popleft())
         for call in awaited:
             # A thread that has stepped aside leaves sockets to the next one.
             is_over = self._leader == me and not self._unfinished
             if is_over or monotonic() > call.deadline:
                 call.lock.release()
             else:
-                self.later(partial(self._awaited.append, call))
+                self.later(partial(self._await_pass, call))
         return True
 
     def _send_unsent(self, me: int) -> None:

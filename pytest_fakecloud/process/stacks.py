@@ -72,8 +72,7 @@ class Stacks:
         if client is None:  # The call skips the socket.
             return stack_above(sys._getframe(1))
         sent = self._sent.get(client[1])
-        sock = None if sent is None else sent.sock()
-        if sent is None or sock is None or sock.fileno() < 0 or sent.is_mixed:
+        if sent is None or sent.is_mixed or (sock := sent.sock()) is None or sock.fileno() < 0:
             return None
         sent.is_taken = True
         return sent.stack

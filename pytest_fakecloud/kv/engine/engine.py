@@ -254,17 +254,17 @@ class KVEngine:
     ) -> Reply | Waiter:
         """Run a line, or queue it in a transaction, while the lock is held."""
         reply: Reply
+        steps = budget.begin()  # which all commands of a transaction or script share
         try:
             spec = self._accept(session, line, self._check_state)
             if session.transaction is not None and _is_queued(session, spec):
                 reply = _queue(session, spec, line)
             else:
-                budget.begin()  # which all commands of a transaction or script share
                 reply = self.run(session, spec, line)
         except CommandError as error:
             reply = as_reply(error)
         finally:
-            budget.end()
+            steps.left = budget.UNBOUNDED
             if self._records_changes:
                 self.process_changes(session)
         if signal is None:
@@ -386,9 +386,9 @@ class KVEngine:
         """
         spec: CommandSpec | None = None
         try:
-            session.last_command = ""
-            spec = self.table.resolve(line)
-            session.last_command = spec.full_name
+            session.last_spec = spec = self.table.find(line)
+            if spec is None:
+                raise self.table.unknown(line)
             # These checks are in the order of real servers.
             self.check_available(session, spec, line)
             if not session.user.unrestricted:

@@ -17,8 +17,8 @@ class Execution:
     """Time in microseconds since the Unix epoch, which is constant during a command, script or
     transaction.
     """
-    event: str = ""
-    """The name of the keyspace event of the running command, unless the command names another."""
+    spec: CommandSpec | None = None
+    """The command, or the last one if none is running."""
     counts_reads: bool = False
     """Whether reading a key counts as a hit or a miss: not between commands, when only the test reads,
     nor for further attempts of a blocked command, as in Redis 7.0.
@@ -29,6 +29,11 @@ class Execution:
     def __post_init__(self) -> None:
         self.now_ms = self.now_us // 1000
 
+    @property
+    def event(self) -> str:
+        """The name of the keyspace event of the command, unless the command names another."""
+        return "" if self.spec is None else self.spec.event
+
     def set_time(self, now_us: int) -> None:
         self.now_us = now_us
         self.now_ms = now_us // 1000
@@ -37,6 +42,6 @@ class Execution:
         """Begin a command, whose client may have set the mode of CLIENT NO-TOUCH."""
         self.now_us = now_us
         self.now_ms = now_us // 1000
-        self.event = spec.event
+        self.spec = spec
         self.counts_reads = spec.counts_reads
         self.notes_accesses = not no_touch

@@ -131,8 +131,8 @@ class Session:
         """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
         self.last_us = created_us
         """Time in microseconds of the last command."""
-        self.last_command = ""
-        """The name of the command that the client has sent last, even if rejected (CLIENT LIST)."""
+        self.last_spec: CommandSpec | None = None
+        """The command that the client has sent last, even if rejected; None if it is unknown."""
         self.monitor: Monitor | None = None
         self.tracking: TrackingOptions | None = None
         self.reply_mode: Literal["on", "off", "skip next", "skip"] = "on"
@@ -230,6 +230,7 @@ class Session:
     def describe(self, running: str = "") -> bytes:
         """Return the line in CLIENT LIST; ``running`` is the command if this client sent it."""
         engine, subscriptions, tracking = self.engine, self.subscriptions, self.tracking
+        last_command = "NULL" if self.last_spec is None else self.last_spec.full_name
         sent = [f"${len(word)}\r\n{word}\r\n" for word in running.split("|")]
         flags = {
             "O": self.monitor is not None,
@@ -260,7 +261,7 @@ class Session:
             "qbuf": len("*2\r\n" + "".join(sent)) if running else 0,
             **_BUFFERS,
             "events": "r",
-            "cmd": (not self.in_exec and running) or self.last_command or "NULL",
+            "cmd": (not self.in_exec and running) or last_command,
             "user": self.user.name,
             "redir": -1 if tracking is None else tracking.redirect,
             "resp": self.connection_resp,

@@ -453,14 +453,18 @@ class Table:
         """Return the command that ``line`` calls; raise ``CommandError`` if it is unknown."""
         spec = self.find(line)
         if spec is None:
-            container = self.find(line[:1])
-            if self.version is None:
-                words = line[:2] if container else line[:1]
-                raise CommandError(not_available(b" ".join(words).upper()))
-            if container is None:
-                raise CommandError(unknown_command(line))
-            raise CommandError(unknown_subcommand(line[1], container.name))
+            raise self.unknown(line)
         return spec
+
+    def unknown(self, line: list[bytes]) -> CommandError:
+        """Return the error for a line whose command is unknown."""
+        container = self.find(line[:1])
+        if self.version is None:
+            words = line[:2] if container else line[:1]
+            return CommandError(not_available(b" ".join(words).upper()))
+        if container is None:
+            return CommandError(unknown_command(line))
+        return CommandError(unknown_subcommand(line[1], container.name))
 
     def members_of(self, category: str) -> frozenset[CommandSpec]:
         """Return the commands and subcommands of a category such as ``@read``."""
