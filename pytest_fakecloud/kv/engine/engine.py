@@ -297,8 +297,11 @@ class KVEngine:
         """
         start_us = self.clock.now_us()  # later than its call if the command has waited for its turn
         execution = self.execution
-        at_us = execution.now_us if is_inner else start_us
-        execution.begin(spec, at_us, no_touch=session.no_touch)
+        if not is_inner:
+            execution.now_us, execution.now_ms = start_us, start_us // 1000
+        execution.spec = spec
+        execution.counts_reads = spec.counts_reads
+        execution.notes_accesses = not session.no_touch
         session.command, session.line, session.last_us = spec, line, start_us
         for listener in self.listeners.items:
             listener(session, spec, line)

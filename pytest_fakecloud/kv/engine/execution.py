@@ -37,11 +37,3 @@ class Execution:
     def set_time(self, now_us: int) -> None:
         self.now_us = now_us
         self.now_ms = now_us // 1000
-
-    def begin(self, spec: CommandSpec, now_us: int, *, no_touch: bool) -> None:
-        """Begin a command, whose client may have set the mode of CLIENT NO-TOUCH."""
-        self.now_us = now_us
-        self.now_ms = now_us // 1000
-        self.spec = spec
-        self.counts_reads = spec.counts_reads
-        self.notes_accesses = not no_touch

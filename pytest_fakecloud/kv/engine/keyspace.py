@@ -172,13 +172,16 @@ class Keyspace:
     # -- reading ---------------------------------------------------------------------------------
 
     def lookup(self, key: bytes) -> Any:
-        value = self.peek(key)
+        value, execution = self.find(key), self.execution
         if value is None:
+            self._note_miss(key, announces=True)
             return None
-        if self.execution.notes_accesses or key not in self.accessed:
-            self.accessed[key] = self.execution.now_ms
+        if execution.counts_reads:
+            self.hits += 1
+        if execution.notes_accesses or key not in self.accessed:
+            self.accessed[key] = execution.now_ms
         if self.frequencies is not None:
-            self.frequencies.note(key, self.execution.now_ms)
+            self.frequencies.note(key, execution.now_ms)
         return value
 
     def peek(self, key: bytes, *, announces_miss: bool = True) -> Any:

@@ -148,7 +148,7 @@ class Memory:
         derived from other keys.
         """
         size = _OVERHEAD * sum(map(len, line))
-        if not all(key.writes for key in spec.keys):
+        if spec.has_sources:
             values = db.values
             sources = {line[at] for at, key in spec.key_positions(line) if not key.writes}
             size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)

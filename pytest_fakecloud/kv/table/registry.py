@@ -63,6 +63,8 @@ class CommandSpec:
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.keys = tuple(KeySpec(text) for text in row.keys.split(";") if row.keys)
+        self.has_sources = not all(key.writes for key in self.keys)
+        """Whether the command only reads some of its keys."""
         self.synopsis = row.arguments
         self._later = row.later
         self.effects = effects.parse(row.effects)
