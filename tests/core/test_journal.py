@@ -50,7 +50,7 @@ def call_on(
 ) -> Call:
     reader = Reader(fields.pop("facts", {}))
     headers = Headers([("X-One", "1"), ("x-one", "2")])
-    at_us = journal._now_us()
+    at_us = journal.now_us()
     call = journal.open_call(method, target, headers, body, at_us=at_us, reader=reader)
     for name, value in fields.items():
         setattr(call, name, value)
