@@ -73,14 +73,14 @@ class AttemptView(TypedDict):
     final: bool
 
 
-EventKind = Literal["delivery", "callback", "wait", "sleep", "schedule", "other"]
+EventKind = Literal["delivery", "callback", "wait", "sleep", "schedule", "expiry", "other"]
 """What is due: a delivery, one of a callback, a retry (the end of its wait), the end of a workflow's
-sleep, a run of a schedule, or another timer of a fake.
+sleep, a run of a schedule, the expiry of a key, or another timer of a fake.
 """
 
 
 class PlannedEvent(NamedTuple):
-    """What happens when a timer is due, with the item of a list of its fake that it is about."""
+    """What happens at a time, with the item of a list of its fake that it is about."""
 
     kind: EventKind
     list: str | None

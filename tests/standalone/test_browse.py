@@ -574,6 +574,21 @@ def test_thousands_of_due_times_are_counted_in_hundreds(lists: Lists) -> None:
     )
 
 
+def test_keys_with_a_ttl_are_among_what_is_due(lists: Lists) -> None:
+    lists.cloud.kv_server().execute("SET", "session:9", "ada", "EX", 900)
+    lists.cloud.queue()
+    message = {"target": "/v2/publish/https://app.example/x", "headers": {"Upstash-Delay": "2h"}}
+    ask(lists.app, "POST", "/fakes/queue/requests", message | {"method": "POST"})
+    due = ask(lists.app, "GET", "/due")[1]
+    assert [(event["kind"], event["fake"], event["item"]) for event in due["due"]][:1] == [
+        ("expiry", "kv_server", "session:9")
+    ]
+    assert due["due"][1]["kind"] == "delivery"
+    # An expired key is not due, even if no command has removed it yet.
+    lists.cloud.clock.advance("15m")
+    assert [event["kind"] for event in ask(lists.app, "GET", "/due")[1]["due"]] == ["delivery"]
+
+
 def test_the_lag_over_time_keeps_its_highest_and_its_last_value(lists: Lists) -> None:
     broker = lists.cloud.broker(topics={"orders": 1})
     for number in range(1200):

@@ -18,6 +18,7 @@ from ...inspect.data import (
     Listing,
     NotFound,
     PageQuery,
+    PlannedEvent,
     State,
     View,
     contains,
@@ -104,6 +105,12 @@ class _InMemory:
 
     def deadline_ms(self, key: bytes) -> int | None:
         return self._keyspace.expires.get(key)
+
+    def deadlines(self) -> list[tuple[bytes, int]]:
+        """Return the keys with a TTL that have not expired, and when they do."""
+        return [
+            (name, at_ms) for name, at_ms in self._keyspace.expires.items() if at_ms > self.now_ms
+        ]
 
     def size(self, key: bytes, value: Any) -> int:
         return usage(key, value)
@@ -346,6 +353,19 @@ def _nodes(topology: Replication) -> dict[str, Item]:
 def _rules(user: AclUser) -> str:
     words = _text(describe_user(user)).split()
     return " ".join(rule for rule in words if rule[0] != "#" and rule != "nopass")
+
+
+def expiries(fake: KVServer) -> list[tuple[int, PlannedEvent]]:
+    """Return when keys with a TTL expire, in microseconds; nothing of a real server."""
+    engine = core_of(fake).engine
+    with engine.lock:
+        keys = _keys(fake)
+        if isinstance(keys, _OnServer):
+            return []
+        return [
+            (at_ms * 1000, PlannedEvent("expiry", "keys", _text(name), f"expires: {_text(name)}"))
+            for name, at_ms in keys.deadlines()
+        ]
 
 
 def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]) -> None:

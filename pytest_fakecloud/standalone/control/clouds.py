@@ -8,8 +8,9 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -182,7 +183,7 @@ class CloudRoutes(Part):
         }
 
     def get_due(self, request: Request) -> shapes.DueData:
-        """Return all planned events by time, and the next 200 of them in full.
+        """Return all planned events and expiries of keys by time, and the next 200 of them in full.
 
         ``?since=`` and ``?until=`` (microseconds since the Unix epoch) limit those in full.
         """
@@ -201,6 +202,11 @@ class CloudRoutes(Part):
             )
             for timer in timers
         ]
+        # Keys expire without a timer.
+        for fake in self._cloud.fakes():
+            if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
+                events += [(due_us, fake.name, event) for due_us, event in expiries(fake)]
+        events.sort(key=itemgetter(0))
         matching = [
             event
             for event in events
@@ -280,27 +286,7 @@ class CloudRoutes(Part):
         before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
-        changes: list[StateChange] = []
-        not_compared = []
-        for name in sorted({*before, *after}):
-            old, new = before.get(name), after.get(name)
-            if old is None or new is None:
-                not_compared.append(name)
-            else:
-                changes += changes_of(name, old, new)
-        sums: dict[str, dict[str, int]] = {}
-        for change in changes:
-            kind = "removed" if change.after is None else "changed"
-            kind = "added" if change.before is None else kind
-            sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})[kind] += 1
-        # Most removed items have expired.
-        changes.sort(key=lambda change: change.after is None)
-        return {
-            "count": len(changes),
-            "sums": sums,
-            "changes": [shown_change(change) for change in changes[:_MOST_CHANGES]],
-            "not_compared": not_compared,
-        }
+        return described_changes(before, after)
 
     def get_saved(self, request: Request) -> Answer:
         """Return the whole state as the content of a state file: data, destinations, faults, clock.
@@ -348,6 +334,42 @@ def states_of(cloud: Cloud) -> States:
         name: state if sum(map(len, state.values())) <= MOST_ITEMS else None
         for name, state in states.items()
     }
+
+
+def described_changes(
+    before: States, after: States, is_wanted: Callable[[StateChange], bool] = lambda change: True
+) -> shapes.Changes:
+    """Return the differences of the data of fakes at two times."""
+    changes: list[StateChange] = []
+    not_compared = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            not_compared.append(name)
+        else:
+            changes += filter(is_wanted, changes_of(name, old, new))
+    sums: dict[str, dict[str, int]] = {}
+    for change in changes:
+        kind = "removed" if change.after is None else "changed"
+        kind = "added" if change.before is None else kind
+        sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})[kind] += 1
+    # Most removed items have expired.
+    changes.sort(key=lambda change: change.after is None)
+    return {
+        "count": len(changes),
+        "sums": sums,
+        "changes": [shown_change(change) for change in changes[:_MOST_CHANGES]],
+        "not_compared": not_compared,
+    }
+
+
+def record_restore(fakes: Iterable[Fake], text: str, **data: Any) -> int:
+    """Record a restore as an event of each fake, because it changes data without a call.
+
+    Returns the number of the first event.
+    """
+    events = [fake._recorder.add_event("restored", text, **data) for fake in fakes]
+    return events[0].number if events else 0
 
 
 def shown_change(change: StateChange) -> shapes.ItemChange:
