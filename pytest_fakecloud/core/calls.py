@@ -224,9 +224,12 @@ class Call:
     """The journal number that was reserved when the effects of faults had ended."""
     _interruptions_end: int
     """The journal number that was reserved when the interruptions before it had ended."""
+    _is_from_console: bool
+    """Whether the console sent the request, not a client of the fake."""
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
-        "_facts", "_faults_end", "_interruptions_end", "_request_body", "at_us", "client", "cut",
+        "_facts", "_faults_end", "_interruptions_end", "_is_from_console",
+        "_request_body", "at_us", "client", "cut",
         "ended_us", "fake", "faults", "method", "note", "number", "outcome", "reached",
         "request_headers", "response_body", "response_headers", "route", "service", "status", "target",
         "violation",
@@ -235,6 +238,7 @@ class Call:
         "ended_us": None, "status": None, "response_headers": NO_HEADERS, "response_body": b"",
         "outcome": "open", "reached": False, "faults": (), "violation": None, "note": "",
         "cut": _NOTHING_CUT, "_faults_end": 0, "_interruptions_end": 0,
+        "_is_from_console": False,
     }  # fmt: skip
     """The values of the attributes that nothing has set."""
 
@@ -272,6 +276,10 @@ class Call:
             return self._unset[name]
         except KeyError:
             raise AttributeError(f"a call has no attribute {name!r}") from None
+
+    def mark_as_from_console(self) -> None:
+        """Note that the console sent the request, so that it is not taken for a client's."""
+        self._is_from_console = True
 
     @property
     def facts(self) -> dict[str, Any]:

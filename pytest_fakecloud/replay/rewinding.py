@@ -7,6 +7,7 @@ checkpoint before an entry are replayed.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -191,7 +192,7 @@ class Rewinder:
             return items.get(item) if item else {**items} or None
 
         versions: list[Version] = []
-        usable = self._usable(fake)
+        previous, usable = 0, self._usable(fake)
         if not usable:
             raise Unknown(_too_old(fake))
         for checkpoint, following in zip(usable, [*usable[1:], None], strict=True):
@@ -200,7 +201,11 @@ class Rewinder:
                 copy = playing.player.copies[fake.name].fake
                 value = read(copy)
                 if not versions or versions[-1].fields != value:
-                    versions.append(Version(0, checkpoint.at_us, value))
+                    number, at_us = self._restored(
+                        fake, previous, checkpoint.number, checkpoint.at_us
+                    )
+                    versions.append(Version(number, at_us, value))
+                previous = checkpoint.number
                 works = playing.works(end)
                 size = 1 if item_reader(copy, section, item) else _size(copy)
                 whole = len(works) * size <= MOST_COMPARED
@@ -213,8 +218,21 @@ class Rewinder:
                             versions.append(Version(number, at_us, value))
         current = read(fake)
         if versions[-1].fields != current:
-            versions.append(Version(0, context_of(self._cloud).clock.now_us(), current))
+            now_us = context_of(self._cloud).clock.now_us()
+            versions.append(Version(*self._restored(fake, previous, sys.maxsize, now_us), current))
         return versions[1:] if versions[0].fields is None else versions
+
+    def _restored(self, fake: Fake, since: int, until: int, at_us: int) -> tuple[int, int]:
+        """Return the number and the time of a fake's last restore between two checkpoints.
+
+        Data that differs at a checkpoint has changed without an entry of its own. Without a restore,
+        the number is 0, and the time is that of the checkpoint.
+        """
+        for entry in reversed(self._cloud.journal.entries):
+            is_between = since < entry.number <= until and entry.fake == fake.name
+            if is_between and isinstance(entry, Event) and entry.kind == "restored":
+                return entry.number, entry.at_us
+        return 0, at_us
 
     # -- replaying -------------------------------------------------------------------------------
 

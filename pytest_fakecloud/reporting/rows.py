@@ -172,7 +172,8 @@ class _Builder:
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
         request = (masked.target, masked.request_body)
         row = replace(
-            _row_for(call), entry=masked, kind="call", actor=CLIENT,
+            _row_for(call), entry=masked, kind="call",
+            actor=CONSOLE if call._is_from_console else CLIENT,
             operation=_operation(masked, masked.facts.get("command")),
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,

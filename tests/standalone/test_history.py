@@ -85,7 +85,7 @@ def test_data_goes_back_to_just_before_a_row_without_a_snapshot(server: Server) 
     kv(server, "SET", "later", "1")
     send(server, "vector_index", "/upsert", [{"id": "v2", "vector": [2, 1]}])
     one = {"fake": "kv_server"}
-    assert server.ask("POST", f"/journal/{bad}/restore", one)[1] == {"restored": ["kv_server"]}
+    assert server.ask("POST", f"/journal/{bad}/restore", one)[1]["restored"] == ["kv_server"]
     assert server.call("kv_server", "execute", "KEYS", "*") == ["kept"]
     assert len(server.ask("GET", "/fakes/vector_index/lists/vectors")[1]["items"]) == 2
     restored = server.ask("POST", f"/journal/{bad}/restore", {})[1]["restored"]
@@ -118,13 +118,77 @@ def test_a_restore_is_a_row_of_the_console(server: Server) -> None:
     path = f"/journal/{edit}/restore"
     server.ask("POST", path, {"fake": "kv_server", "section": "keys", "items": ["a"]})
     server.ask("POST", path, {"fake": "kv_server"})
-    rows = [row for row in server.ask("GET", "/journal")[1] if row["actor"] == "console"]
-    assert [(row["peer"], row["text"]["what"]) for row in rows] == [
-        ("kv_server", f"restored: a to just before #{edit}"),
-        ("kv_server", f"restored: all data to just before #{edit}"),
+    server.ask("POST", "/snapshots", {"id": "one"})
+    made = server.ask("POST", "/snapshots/one", {})[1]
+    rows = [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "event"]
+    assert {row["actor"] for row in rows} == {"console"}
+    assert [row["text"]["what"] for row in rows if row["peer"] == "kv_server"] == [
+        f"restored: a to just before #{edit}",
+        f"restored: all data to just before #{edit}",
+        "restored: all data to the snapshot one",
     ]
+    assert made["row"] in [row["number"] for row in rows]
     again = kv(server, "SET", "a", "2")
     assert values(server, again) == {"keys: a": (None, "2")}
+
+
+def test_what_a_restore_changes_is_known_before_it(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    edit = kv(server, "SET", "a", "2")
+    kv(server, "SET", "b", "1")
+    send(server, "vector_index", "/upsert", [{"id": "v1", "vector": [1, 2]}])
+
+    def since(query: str) -> list[tuple[str, Any, Any]]:
+        found = server.ask("GET", f"/journal/{edit}/since{query}")[1]
+        assert found["count"] == len(found["changes"])
+        return sorted(
+            (change["item"], value(change["before"]), value(change["after"]))
+            for change in found["changes"]
+            if change["section"] == "keys" or "namespace" in change["section"]
+        )
+
+    changed = [("a", "1", "2"), ("b", None, "1")]
+    assert since("?fake=kv_server") == changed
+    assert since("") == [*changed, ("v1", None, None)]
+    assert since('?fake=kv_server&section=keys&items=["a"]') == changed[:1]
+    assert since('?fake=kv_server&section=keys&items=["b"]') == changed[1:]
+    assert "must be a JSON list" in message(server.ask("GET", f"/journal/{edit}/since?items=a"))
+    assert server.ask("GET", "/journal/99999/since")[0] == 404
+
+
+def test_a_restore_is_undone_by_a_restore_to_its_row(server: Server) -> None:
+    edit = kv(server, "SET", "a", "1")
+    kv(server, "SET", "a", "2")
+    row = server.ask("POST", f"/journal/{edit}/restore", {})[1]["row"]
+    assert server.call("kv_server", "execute", "GET", "a") is None
+    server.ask("POST", f"/journal/{row}/restore", {})
+    assert server.call("kv_server", "execute", "GET", "a") == "2"
+
+
+def test_versions_name_the_restore_that_made_them(server: Server) -> None:
+    rows = [kv(server, "SET", "restored", "1"), kv(server, "SET", "restored", "2")]
+    one = {"fake": "kv_server", "section": "keys", "items": ["restored"]}
+    rows.append(server.ask("POST", f"/journal/{rows[1]}/restore", one)[1]["row"])
+    found = [
+        (one["number"], value(one["fields"]))
+        for one in versions(server, "kv_server", "keys", "restored")
+    ]
+    assert found == [(rows[0], "1"), (rows[1], "2"), (rows[2], "1")]
+    rows.append(kv(server, "SET", "restored", "3"))
+    numbers = [one["number"] for one in versions(server, "kv_server", "keys", "restored")]
+    assert numbers == rows
+
+
+def test_requests_that_are_sent_here_are_those_of_the_console(server: Server) -> None:
+    with redis.Redis.from_url(server.fake("kv_server")["env"]["REDIS_URL"]) as client:
+        client.set("a", "1")
+    [row] = [row for row in server.ask("GET", "/journal")[1] if row["text"]["what"] == "SET a 1"]
+    server.ask("POST", f"/journal/{row['number']}/again", {"commands": [["SET", "a", "2"]]})
+    kv(server, "SET", "a", "3")
+    rows = server.ask("GET", "/journal")[1]
+    assert [(row["text"]["what"], row["actor"]) for row in rows if "SET a" in row["text"]["what"]] == [
+        ("SET a 1", "client"), ("SET a 2", "console"), ("SET a 3", "console"),
+    ]  # fmt: skip
 
 
 def test_vectors_are_put_back_and_the_others_stay(server: Server) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Snapshot
+from ...cloud.fake import Fake, Snapshot
 from ...cloud.services import data_module, find
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
@@ -195,7 +195,7 @@ class CloudRoutes(Part):
             for timer, event in data_module(fake.fixture).planned(fake).items()
         }
         _, timers = context_of(self._cloud).clock.planned()
-        events = [
+        events: list[tuple[int, str | None, PlannedEvent]] = [
             (
                 timer.due_us,
                 *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))),
@@ -268,11 +268,12 @@ class CloudRoutes(Part):
             raise Refused(404, unknown_name("snapshot", name, self._snapshots))
         return name
 
-    def restore_snapshot(self, request: Request) -> shapes.SnapshotData:
-        """Restore a snapshot."""
+    def restore_snapshot(self, request: Request) -> shapes.RestoredSnapshot:
+        """Restore a snapshot. ``row`` is the number of the first row that records the restore."""
         name = self._known(request.segment("id"))
         self._cloud.restore(self._snapshots[name].saved)
-        return self._described(name)
+        row = record_restore(self._cloud.fakes(), f"all data to the snapshot {name}", snapshot=name)
+        return {**self._described(name), "row": row}
 
     def drop_snapshot(self, request: Request) -> shapes.SnapshotData:
         """Delete a snapshot."""

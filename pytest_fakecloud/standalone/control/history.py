@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from ...http.routing import Route
 from ...inspect.data import short_item, whole_number
 from ...reporting import replayed
 from . import shapes
-from .clouds import shown_change
+from .clouds import described_changes, record_restore, shown_change, states_of
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 
 
@@ -45,6 +45,7 @@ class HistoryRoutes(Part):
         return [
             cls.route("GET", f"{entry}/changes", "row_changes", cls.get_changes),
             cls.route("GET", f"{entry}/data", "data_before", cls.get_data),
+            cls.route("GET", f"{entry}/since", "changes_since", cls.get_changes_since),
             cls.route("POST", f"{entry}/restore", "restore_before", cls.restore),
             cls.route("GET", f"{PREFIX}/fakes/{{name}}/versions", "versions", cls.get_versions),
         ]
@@ -71,38 +72,56 @@ class HistoryRoutes(Part):
 
         ``items`` is a JSON list of names. An item that did not exist is missing.
         """
-        section, text = request.query("section") or "", request.query("items") or "[]"
-        try:
-            items = json.loads(text)
-        except ValueError:
-            items = None
-        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            raise Refused(422, f"items must be a JSON list of names, got {text!r:.100}")
+        section, items = request.query("section") or "", _items(request)
         with self._known() as rewinder:
             return {"items": rewinder.items_before(self._number(request), section, items)}
+
+    def get_changes_since(self, request: Request) -> shapes.Changes:
+        """Return what changed since just before a row, in all fakes or in ``?fake=``.
+
+        A restore undoes exactly these changes. ``?section=keys&items=["a","b"]`` limits them to the
+        items that a restore of these puts back.
+        """
+        number = self._number(request)
+        with self._known() as rewinder:
+            states = {
+                fake.name: rewinder.before(number, fake).state
+                for fake in self._fakes(request.query("fake"))
+            }
+        items = _items(request) if request.query("items") else None
+        now = states_of(self._cloud)
+        return described_changes(
+            states,
+            {name: now.get(name) for name in states},
+            lambda change: (
+                items is None
+                or (change.section == request.query("section") and change.item in items)
+            ),
+        )
 
     def restore(self, request: Request) -> shapes.Restored:
         """Restore the data that all fakes, or one (``fake``), had just before a row of the journal.
 
         ``{"fake", "section", "items"}`` puts only these items back, such as some keys, and leaves what
-        has changed otherwise. Journal, faults and clock do not change. Nothing is restored if the data
-        of one of the fakes is not known.
+        has changed otherwise. Faults and clock do not change. Nothing is restored if the data
+        of one of the fakes is not known. ``row`` is the number of the first row that records the
+        restore: to restore to just before it undoes the restore.
         """
         body, number = fields(request), self._number(request)
-        name, items = body.get("fake"), body.get("items")
-        fakes = self._cloud.fakes() if name is None else [fake_named(self._cloud, name)]
+        items, fakes = body.get("items"), self._fakes(body.get("fake"))
         with self._known() as rewinder:
             if items is not None:
                 with contract():
                     rewinder.put_back(number, body.get("section", ""), items)
-                _record(fakes, number, items)
-                return {"restored": [fake.name for fake in fakes]}
+                what = items[0] if len(items) == 1 else f"{len(items)} items"
+                row = record_restore(fakes, f"{what} to just before #{number}", row=number)
+                return {"restored": [fake.name for fake in fakes], "row": row}
             data_before = [(fake, rewinder.before(number, fake)) for fake in fakes]
             for fake, data in data_before:
                 fake.restore(data.snapshot)
             rewinder.note_change()
-        _record(fakes, number, [])
-        return {"restored": [fake.name for fake in fakes]}
+        row = record_restore(fakes, f"all data to just before #{number}", row=number)
+        return {"restored": [fake.name for fake in fakes], "row": row}
 
     def get_versions(self, request: Request) -> shapes.Versions:
         """Return the versions of an item over time, oldest first, with the rows that made them.
@@ -125,6 +144,9 @@ class HistoryRoutes(Part):
             ]
         }
 
+    def _fakes(self, name: str | None) -> list[Fake]:
+        return list(self._cloud.fakes()) if not name else [fake_named(self._cloud, name)]
+
     @contextmanager
     def _known(self) -> Iterator[Any]:
         """Yield what knows the data; raise ``Refused`` for what it does not know."""
@@ -142,8 +164,13 @@ class HistoryRoutes(Part):
         return whole_number("number", request.params["number"]) or 0
 
 
-def _record(fakes: Iterable[Fake], number: int, items: Sequence[str]) -> None:
-    """Record a restore as an event of each fake, because it changes data without a call."""
-    what = "all data" if not items else items[0] if len(items) == 1 else f"{len(items)} items"
-    for fake in fakes:
-        fake._recorder.add_event("restored", f"{what} to just before #{number}", row=number)
+def _items(request: Request) -> list[str]:
+    """Return the names that ``?items=`` lists as JSON."""
+    text = request.query("items") or "[]"
+    try:
+        items = json.loads(text)
+    except ValueError:
+        items = None
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise Refused(422, f"items must be a JSON list of names, got {text!r:.100}")
+    return items

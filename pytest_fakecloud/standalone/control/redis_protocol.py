@@ -28,11 +28,12 @@ class RedisConnection:
         self._reader = self._socket.makefile("rb")
         name: tuple[Any, ...] = self._socket.getsockname()
         self.address = (str(name[0]), int(name[1]))
-        if split.password:
-            user = [unquote(split.username)] if split.username else []
-            self.run(["AUTH", *user, unquote(split.password)])
+        user = [unquote(split.username)] if split.username else []
+        self._credentials = [*user, unquote(split.password)] if split.password else []
 
     def __enter__(self) -> Self:
+        if self._credentials:
+            self.run(["AUTH", *self._credentials])
         return self
 
     def __exit__(self, *exc: object) -> None:

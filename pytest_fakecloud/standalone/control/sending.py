@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -108,7 +108,8 @@ class SendingRoutes(Part):
             )
         headers = _headers(fake, extra)
         # The request goes through the fake's whole pipeline, but not through a socket.
-        with _recording(fake) as recorded:
+        own = threading.get_ident()
+        with _recording(fake, lambda call: threading.get_ident() == own) as recorded:
             answer = core_of(fake).app.respond(Request(method, target, headers, content))
         row = recorded[0].number if recorded else None
         if isinstance(answer, Answer):
@@ -133,13 +134,15 @@ _OF_CONNECTION = frozenset(
 
 
 @contextmanager
-def _recording(fake: Fake) -> Iterator[list[Entry]]:
-    """Collect the calls that this thread makes to a fake."""
-    own, calls = threading.get_ident(), list[Entry]()
+def _recording(fake: Fake, is_own: Callable[[Call], bool]) -> Iterator[list[Call]]:
+    """Collect the calls to a fake that are sent here, and mark them as those of the console."""
+    calls: list[Call] = []
 
     def note(entry: Entry) -> None:
-        if threading.get_ident() == own and isinstance(entry, Call) and entry.fake == fake.name:
-            calls.append(entry)
+        if isinstance(entry, Call) and entry.fake == fake.name and is_own(entry):
+            entry.mark_as_from_console()
+            if not calls or calls[-1] is not entry:
+                calls.append(entry)
 
     stop = core_of(fake).recorder.shared.listeners.add(note)
     try:
@@ -165,17 +168,14 @@ def _run(fake: Fake, commands: Sequence[Sequence[str]]) -> dict[str, Any]:
         raise Refused(422, f"{fake.name} has no port for the Redis protocol")
     if not all(commands):
         raise Refused(422, "a command needs at least one word")
-    with RedisConnection(url) as connection:
-        last = core_of(fake).context.recorder.entries[-1:]
+    connection = RedisConnection(url)
+
+    def is_own(call: Call) -> bool:
+        return call.client == connection.address
+
+    with _recording(fake, is_own) as recorded, connection:
         replies = [connection.run(command) for command in commands]
-        address = connection.address
-    after = last[0].number if last else 0
-    rows = [
-        entry.number
-        for entry in core_of(fake).recorder.entries
-        if entry.number > after and isinstance(entry, Call) and entry.client == address
-    ]
-    return {"replies": replies, "row": rows[-1] if rows else None}
+    return {"replies": replies, "row": recorded[-1].number if recorded else None}
 
 
 def _headers(fake: Fake, extra: Mapping[str, str]) -> list[tuple[str, str]]:

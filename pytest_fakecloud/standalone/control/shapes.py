@@ -321,6 +321,12 @@ class ItemChange(TypedDict):
     after: dict[str, Any] | None
 
 
+class RestoredSnapshot(SnapshotData):
+    """A snapshot that was restored, and the first row that records it."""
+
+    row: int
+
+
 class Changes(TypedDict):
     """The number of items that differ, and 500 of them, removed ones last; an absent item is null.
 
@@ -348,9 +354,10 @@ class DataBefore(TypedDict):
 
 
 class Restored(TypedDict):
-    """The names of the fakes whose data was restored."""
+    """The names of the fakes whose data was restored, and the first row that records it."""
 
     restored: list[str]
+    row: int
 
 
 class _Version(TypedDict):
