@@ -44,6 +44,7 @@ from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView,
 from ..wire import records
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
 from ..workflow.model import read_step, run_record
+from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
 from .steps import cause_of, step_of, steps_of
@@ -464,7 +465,9 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
         what = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
         events[timer] = PlannedEvent(_kind_of(message), "messages", id, what)
     for id, timer in engine.schedules.timers.items():
-        what = f"schedule: {as_text(engine.schedules.by_id[id].destination)}"
+        schedule = engine.schedules.by_id[id]
+        when = cron_words(schedule.cron) or schedule.cron
+        what = f"schedule, {when}: {as_text(schedule.destination)}"
         events[timer] = PlannedEvent("schedule", "schedules", id, what)
     return events | {
         timer: PlannedEvent("other", "flow-control", key, timer.label)
@@ -555,7 +558,8 @@ def schedules(engine: Any, page_query: PageQuery) -> View:
 
 def _schedule_view(schedule: ScheduleView) -> View:
     runs = [run.isoformat() for run in schedule.next_runs(_RUNS)]
-    return {"id": schedule.id, **_schedule(schedule), "next": runs}
+    words = cron_words(schedule.cron)
+    return {"id": schedule.id, **_schedule(schedule), "cron_words": words, "next": runs}
 
 
 def run_schedule(fake: Queue, id: str) -> View:

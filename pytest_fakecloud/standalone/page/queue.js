@@ -128,14 +128,14 @@ async function letterWithAnswer(fake, id) {
 
 // -- schedules --
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "cron", "next run", "schedule"], fields: ["destination", "paused", "cron", "next", "id"],
-  row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron, one.paused ? "" : both(one.next[0]), one.id],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], fields: ["destination", "paused", null, "next", "cron", "id"],
+  row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
     async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, made.scheduleId), "."); }, {open: false, overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
-    return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
+    return [title(one.id), facts({state: running(one), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
       tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
         act("Delete…", `Delete ${one.id}`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
       head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
