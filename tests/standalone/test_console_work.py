@@ -673,7 +673,7 @@ def test_faults_are_added_seen_to_hit_and_removed(
     )
     page.locator(
         ".sentences",
-        has_text="instead of doing the request (respond 503), for command INCR, 2 times.",
+        has_text="Each of the next 2 INCR requests answers 503 and is not carried out.",
     ).wait_for()
     server.ask("POST", "/fakes/kv_server/requests", {"body": ["INCR", "n"]})
     page.locator(".sentences .pill", has_text="hit once").wait_for()
