@@ -435,7 +435,8 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
     search that contains ``*``, ``?`` or ``[`` is
     a glob pattern for the keys, as in SCAN. With ``view=tree``,
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
-    ``folders`` lists the namespaces one level below it (separated by ``:``) with their keys and memory.
+    ``folders`` lists the namespaces one level below it (separated by ``:``) with their keys and memory,
+    of those that the search finds.
     """
     with core_of(fake).engine.lock:
         every = _keys(fake)
@@ -447,6 +448,10 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
             page_query = page_query._replace(search="")
         folders: list[View] | None = None
         if page_query.filters.get("view") == "tree":
+            if page_query.search:
+                matching = [
+                    entry for entry in matching if contains(_searchable(entry), page_query.search)
+                ]
             matching, folders = _in_namespace(every, matching, page_query.filters.get("under", ""))
         page = page_of(
             matching,

@@ -53,10 +53,10 @@ function withMemory(memory, share, folder) {
 }
 // A folder loads what is in it when it is opened, and stays open while its number of keys does.
 function folders({folders: inner, items, matching}, page, under = "") {
-  const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), known = page.folders ??= new Map(), most = Math.max(1, ...inner.map((folder) => folder.bytes ?? folder.keys));
+  const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), {search} = page.values, known = page.folders ??= new Map(), most = Math.max(1, ...inner.map((folder) => folder.bytes ?? folder.keys));
   const once = (name, make) => known.get(name) ?? (known.set(name, make()), known.get(name));
-  return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many, bytes: memory}) => withMemory(memory, (memory ?? many) / most, once(`${many} ${name}`, () => el("li", {}, el("details", {"data-key": name, ontoggle: async ({target}) => {
-    if (target.open && target.children.length === 1) target.append(folders(await list(page.fake, "keys", {view: "tree", under: name, limit: 500}), page, name));
+  return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many, bytes: memory}) => withMemory(memory, (memory ?? many) / most, once(JSON.stringify([many, name, search]), () => el("li", {}, el("details", {"data-key": [name, search].join(" "), open: Boolean(search), ontoggle: async ({target}) => {
+    if (target.open && target.children.length === 1) target.append(folders(await list(page.fake, "keys", {view: "tree", under: name, search, limit: 500}), page, name));
   }}, el("summary", {}, el("span", {class: "mono"}, name.slice(under.length)), el("span", {class: "many"}, number(many)), el("span", {class: "soft"}), el("span", {class: "share", "aria-hidden": "true"}, el("i")), " ", el("a", {href: all(name), "aria-label": `List all of ${name}`}, "List all"))))))),
   under ? items.map((one) => el("li", {}, el("a", {class: "mono", href: page.address(one.id)}, visible(one.key.slice(under.length))))) : null,
   under && matching > items.length ? el("li", {}, el("a", {href: all(under)}, `${number(matching - items.length)} more`)) : null);

@@ -95,7 +95,7 @@ export class ListPage {
     const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
     this.counted.textContent = !page.total ? "" : !page.items.length ? `0 found in ${whole}`
       : `${number(page.first)}–${number(last)} of ${page.matching === page.total ? whole : `${number(page.matching)} found in ${whole}`}`;
-    if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root`;
+    if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root${this.values.search ? ", of those found" : ""}`;
     this.drawFacets(page);
     const filtered = this.values.search || this.values[spec.facet] || page.total;
     redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
@@ -135,6 +135,7 @@ export class ListPage {
 
   drawFacets(page) {
     if (!this.spec.facet || !page.facets) return;
+    this.facets.hidden = Boolean(page.folders);
     const chosen = this.values[this.spec.facet] ?? "", all = Object.values(page.facets).reduce((sum, one) => sum + one, 0);
     redraw(this.facets, [["", all], ...Object.entries({...chosen && {[chosen]: 0}, ...page.facets})].map(([value, many]) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `facet ${value}`,
       onclick: () => this.change({[this.spec.facet]: value})}, `${value ? own(this.spec.facetNames ?? {}, value) ?? words(value) : "all"} `, el("small", {}, number(many)))));
