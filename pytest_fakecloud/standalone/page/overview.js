@@ -1,14 +1,14 @@
 // The first page: what runs and where to connect, what is due next, what failed, and what happened last.
 
-import {about, addresses, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, time, tools, when, withoutPassword, withoutSchemes} from "./dom.js";
+import {about, addresses, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, tools, when, withoutPassword, withoutSchemes} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
-import {errorsElement} from "./errors.js";
+import {errorsElement, isHandshake} from "./errors.js";
 import {entries, journal} from "./journal.js";
 
 // So many calls, and so many events and kinds of errors, that all parts are on the first screen.
-const MOST = 6, FEW = 4;
+const MOST = 6, FEW = 3;
 const NOUNS = {keys: "key", vectors: "vector", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule"};
 const shortened = (text) => withoutSchemes(text).replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
 const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
@@ -29,7 +29,7 @@ export class OverviewPage {
     const last = entries.list.slice(-MOST).reverse(), failed = entries.list.filter((row) => row.done && hasFailed(row)), shape = JSON.stringify([fakes, due, lists, violations, last, failed.length, entries.list.length, journal.older]);
     if (shape === this.shape) return;
     this.shape = shape;
-    redraw(this.body, this.running(fakes, lists), this.due(due), this.failed(failed, violations, fakes), this.last(last));
+    redraw(this.body, this.running(fakes, lists), el("div", {}, this.due(due), this.last(last)), this.failed(failed, violations, fakes));
   }
   running(fakes, lists) {
     return el("section", {"aria-label": "What runs"}, el("h2", {}, "What runs"), table("fakes", ["fake", "address", "holds", "recorded"], fakes, (fake) => {
@@ -38,17 +38,17 @@ export class OverviewPage {
     }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {
-    return el("section", {class: "across", "aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 120)), el("span", {class: hasFailed(row) ? "bad" : "ok"}, short(shortened(row.text.answer), 80))])
+    return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: hasFailed(row) ? "bad" : "ok"}, short(shortened(row.text.answer), 40))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
   due({now, due, count: many}) {
-    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, FEW), (one) => [about(micros(one.at) - micros(now)), time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(shortened(one.what), 80)) : short(shortened(one.what), 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), many > FEW ? el("p", {class: "soft"}, `${number(many - FEW)} more planned.`) : null]
+    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, FEW + 1), (one) => [about(micros(one.at) - micros(now)), when(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(shortened(one.what), 80)) : short(shortened(one.what), 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), many > FEW + 1 ? el("p", {class: "soft"}, `${number(many - FEW - 1)} more planned.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }
   failed(rows, violations, fakes) {
-    const letters = fakes.filter((fake) => fake.dead_letters);
+    const letters = fakes.filter((fake) => fake.dead_letters), real = rows.filter((row) => !isHandshake(row)), ignored = rows.length - real.length;
     return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), tools(violations ? el("a", {href: "#/violations"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
       letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
-      rows.length ? errorsElement(rows, FEW, "#/violations") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."));
+      real.length ? errorsElement(real, FEW, "#/violations") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), ignored ? el("p", {}, el("a", {href: "#/violations"}, `${count(ignored, "error")} that clients ignore`)) : null);
   }
 }
