@@ -7,7 +7,7 @@ import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, prefixOf, requestOf} from ".
 import {border, breakable, count, dump, el, failedItems, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
-const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
+const LINE = 19, PAD = 9, GAP = 22, AHEAD = 600;
 // Pixels beside the text of a row, and of the guide of each level; the least width with a column for the time.
 const SIDES = 14, GUIDE = 14, TIMED_LEAST = 480;
 // The most lines of a row's text, of its answer and of each explanation below. The detail pane has the whole texts.
@@ -17,19 +17,21 @@ const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 
 const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
 // The width of the column of durations, and the most rows of a waterfall.
 const TOOK = 62, MOST_SPANS = 200;
+// The width of the date of a time, and of the column of fakes without lanes: wide, and where there is little room.
+const DATE = 52, ENDS = 186, ENDS_LEAST = 104;
 const NO_BARS = [];
 const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest: false};
 
 export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
   // its number of the journal), newest (start at the end and follow the rows that arrive,
-  // until the reader scrolls up),
+  // until the reader scrolls up; shows the fakes as a column, and as lanes on request),
   // onselect(row), onfilter(wanted), isWanted(row) (another filter), tools (elements for the toolbar),
   // details(one, trace) (more elements for the detail pane), loading() (older rows will come),
   // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
     Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
-    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0});
+    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0, laned: !options.newest || localStorage.getItem("lanes") === "yes"});
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
@@ -156,15 +158,16 @@ export class Trace {
       oninput: () => this.filter({search: this.search.value})});
     this.fake = el("select", {"aria-label": "Fake", onchange: () => this.filter({fake: this.fake.value})});
     this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
-    this.order = el("select", {"aria-label": "Order", onchange: () => this.filter({slowest: this.order.value === "slowest"})}, el("option", {value: ""}, "In order of time"), el("option", {value: "slowest"}, "Slowest first"));
+    this.order = el("select", {"aria-label": "Order", onchange: () => this.filter({slowest: this.order.value === "slowest"})}, el("option", {value: ""}, "By time"), el("option", {value: "slowest"}, "Slowest first"));
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "soft"});
+    this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => { localStorage.setItem("lanes", this.laned ? "" : "yes"); this.laned = !this.laned; this.measure(); }}, "Lanes");
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.problemsText = el("span");
     this.problemsLabel = el("label", {}, this.problems, this.problemsText);
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
-        this.problemsLabel, this.order, this.chip, this.count, ...(this.options.tools ?? [])), this.heads);
+        this.problemsLabel, this.order, this.chip, this.count, this.lanesButton, ...(this.options.tools ?? [])), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
@@ -203,7 +206,7 @@ export class Trace {
   }
 
   fillTools() {
-    const names = (this.report.fakes ?? []).map((fake) => fake.name), problems = this.rows.at(-1)?.problems ?? 0;
+    const names = (this.report.fakes ?? []).map((fake) => fake.name);
     if (String(names) !== this.fake.dataset.names) {
       const now = this.fake.value;
       this.fake.replaceChildren(el("option", {value: ""}, "All fakes"), ...names.map((name) => el("option", {value: name}, name)));
@@ -211,8 +214,7 @@ export class Trace {
       this.fake.dataset.names = names;
       this.fake.hidden = names.length < 2;
     }
-    this.problemsText.textContent = ` Failed or faulty only (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
-    this.problemsLabel.hidden = !problems && !this.wanted.problems && !this.options.loading?.();
+    this.problemsLabel.hidden = !this.rows.at(-1)?.problems && !this.wanted.problems && !this.options.loading?.();
     this.top.hidden = !this.rows.length;
     // On a frozen clock, calls take no time.
     this.took = this.rows.some(({row}) => row.took_us > 0) ? TOOK : 0;
@@ -231,6 +233,7 @@ export class Trace {
       for (const one of matches) for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
     }
     this.matches = matches;
+    this.countProblems(search);
     this.shown = wanted.slowest ? [...matches].sort((one, other) => (other.row.took_us ?? -1) - (one.row.took_us ?? -1))
       : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     const kept = from && !wanted.slowest ? firstDifference(before, this.shown) : 0, {lanes} = this;
@@ -243,6 +246,13 @@ export class Trace {
     this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate(this.lanes === lanes ? Math.max(0, kept - 1) : 0);
     this.measure(kept);
+  }
+
+  // Say how many rows have a problem among those that the other filters leave.
+  countProblems(search) {
+    const others = {...this.wanted, problems: false}, {isWanted: another} = this.options, isFiltered = search || others.fake || others.subject || this.matches.size < this.rows.length;
+    const problems = isFiltered ? this.rows.reduce((sum, one) => sum + (isProblem(one) && isWanted(one, others, search) && another?.(one.row) !== false), 0) : this.rows.at(-1)?.problems ?? 0;
+    this.problemsText.textContent = ` Failed or faulty only (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
   }
 
   // Compute the bars that run past each row, and the bar that begins at it. Those of the rows before `from` stay.
@@ -267,7 +277,9 @@ export class Trace {
     this.root.classList.toggle("trace-open", this.number !== null);
     this.border.hidden = !this.beside || this.number === null;
     const width = this.width = this.list.clientWidth;
-    this.time = TIME + this.took + (this.options.numbered ? NUMBER : 0);
+    // Of several days, each time has its date.
+    this.dated = this.shown.length > 0 && isoDay(this.shown[0].row.at_us) !== isoDay(this.shown.at(-1).row.at_us);
+    this.time = TIME + (this.dated ? DATE : 0) + this.took + (this.options.numbered ? NUMBER : 0);
     // Shorten the longest names until the text has room.
     const available = width - this.time - 1.1 * TEXT_LEAST;
     let most = LANE_MOST;
@@ -276,12 +288,15 @@ export class Trace {
     this.middles = [];
     this.across = 0;
     for (const lane of widths()) { this.middles.push(this.across + lane / 2); this.across += lane; }
+    if (!this.laned) this.across = width - this.time - ENDS < 1.2 * TEXT_LEAST ? ENDS_LEAST : ENDS;
+    this.root.classList.toggle("trace-plain", !this.laned);
+    this.lanesButton?.setAttribute("aria-pressed", this.laned);
     // If lanes would leave too little room for the text, omit them and name both ends in the text.
     this.narrow = this.root.clientWidth < NARROW || width - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
     // Number and time keep their columns beside open details. Only a phone has no room for them.
     this.timed = !this.narrow || width >= TIMED_LEAST;
-    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.probe.getBoundingClientRect().width / 20 || 7.6, layout = [this.narrow, this.timed, room, advance].join(" ");
+    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.probe.getBoundingClientRect().width / 20 || 7.6, layout = [this.narrow, this.timed, this.laned, room, advance].join(" ");
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
@@ -292,7 +307,7 @@ export class Trace {
     let y = last ? last.top + last.height : 0, at = last?.one.row.at_us ?? null;
     for (let index = start; index < this.shown.length; index++) {
       const one = this.shown[index];
-      const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
+      const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us, this.options.newest ? 10 : 1);
       if (words) { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; }
       // A call that arrives places all rows again, but breaks the lines of those only for which something has changed.
       if (one.layout !== layout || one.indent !== one.bars.length || one.row.findings?.length) {
@@ -313,10 +328,10 @@ export class Trace {
 
   fillHeads() {
     let left = 0;
-    const shape = JSON.stringify([this.lanes, this.middles, this.time, this.took]);
+    const shape = JSON.stringify([this.laned, this.lanes, this.middles, this.time, this.took]);
     if (shape === this.headed) return;
     this.headed = shape;
-    this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, this.took ? "time (UTC), took" : "time (UTC)"), ...this.lanes.map((lane, index) => {
+    this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, this.took ? "time (UTC), took" : "time (UTC)"), ...!this.laned ? [el("span", {class: "trace-time trace-party", style: `width: ${this.across}px`}, "fake"), el("span", {class: "trace-time"}, "call")] : this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
       left += width;
       return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, breakable(withoutScheme(lane)));
@@ -360,7 +375,7 @@ export class Trace {
 
   // A key of everything that a row's element depends on, except the row itself.
   shapeOf({one}) {
-    return JSON.stringify([one.parts, this.middles, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
+    return JSON.stringify([one.parts, this.middles, this.narrow, this.laned ? 0 : this.across, this.dated, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
 
   rowElement({one, height}) {
@@ -371,10 +386,11 @@ export class Trace {
     const marks = [...(row.marks ?? []).map((mark) => `trace-${mark}`), !row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
     return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
       this.timed && this.options.numbered ? el("span", {class: "trace-number"}, one.label) : null,
-      !this.timed ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
+      !this.timed ? null : el("span", {class: "trace-time", style: this.dated ? `width: ${TIME + DATE}px` : null}, this.timeOf(row)),
       this.timed && this.took ? el("span", {class: "trace-took"}, row.took_us == null ? "" : lasted(row.took_us)) : null,
-      this.narrow ? null : this.lanesElement(one, height), guides, text);
+      this.narrow ? null : this.laned ? this.lanesElement(one, height) : el("span", {class: "trace-time trace-party", style: `width: ${this.across}px`, title: endsOf(one)}, partyOf(one)), guides, text);
   }
+  timeOf({at_us}) { return `${this.dated ? `${isoDay(at_us).slice(5)} ` : ""}${clockTime(at_us)}`; }
 
   lanesElement(one, height) {
     const {row} = one, y = PAD / 2 + LINE / 2, x = (lane) => this.middles[lane], hue = `--hue: ${HUES[one.hue]}`;
@@ -686,10 +702,11 @@ function wrapped(text, columns, most, first = columns) {
 }
 
 // Return the lines of a row in the list, each with a class and a text, the first also with a short answer.
-function partsOf(one, {report, narrow, timed, options, byNumber}, columns) {
+function partsOf(one, trace, columns) {
+  const {report, narrow, timed, options, byNumber} = trace;
   const {row, failed} = one, {note} = row.text, what = whatOf(row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
-  const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${clockTime(row.at_us)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
+  const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${trace.timeOf(row)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
   const parts = [], add = (name, text, most) => parts.push(...wrapped(text, columns, most).map((line) => [name, line]));
   const isShort = answer.length < 0.45 * columns && !answer.includes("\n");
   const [name, text] = narrow ? ["trace-ends soft", ends] : ["trace-what", what];
@@ -708,6 +725,8 @@ function partsOf(one, {report, narrow, timed, options, byNumber}, columns) {
   return parts;
 }
 
+// What a client calls, or both ends of another call.
+const partyOf = (one) => one.fromName === "client" ? withoutScheme(one.toName) : endsOf(one);
 const endsOf = ({fromName, toName}) => [...new Set([fromName, toName].map(withoutScheme))].join(" → ");
 
 // The index of the first item that ends at or below a position. Items are in order, so a search halves them.
@@ -721,10 +740,10 @@ function firstBelow(items, y) {
 export const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
 export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
 
-// Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.
-function gapText(from_us, to_us) {
+// Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below so many seconds.
+function gapText(from_us, to_us, least = 1) {
   const seconds = Math.floor((to_us - from_us) / 1e6);
-  return seconds < 1 ? "" : `+${span(seconds * 1e6)}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
+  return seconds < least && isoDay(from_us) === isoDay(to_us) || seconds < 1 ? "" : `+${span(seconds * 1e6)}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
 }
 
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }
