@@ -70,18 +70,19 @@ export function border(label, share) {
 }
 
 // -- changes of the data of fakes, as tables --
-// `changes` are {fake, section, item, before, after}, where null is an item that does not exist; `addressOf` returns where an item is shown.
-export function changesTable(changes, addressOf = () => null) {
+// `changes` are {fake, section, item, before, after}, where null is an item that does not exist; `addressOf` returns where an item is shown,
+// `names` are those of the two times.
+export function changesTable(changes, addressOf = () => null, names = ["before", "after"]) {
   const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);
-  return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
-    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map((item) => stateRow(item, addressOf(item))))));
+  return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", ...names].map((text) => el("th", {}, text)))),
+    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map((item) => stateRow(item, addressOf(item), names)))));
 }
 
-function stateRow({item, before, after}, href) {
+function stateRow({item, before, after}, href, [first, second]) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  const fields = (value, other, name, columns = null) => el("td", {"data-name": name, colspan: columns}, columns ? el("span", {class: "soft"}, name === "after" ? "added" : "removed") : null, fieldsOf(item, value, other, {changed: true}));
+  const fields = (value, other, name, columns = null) => el("td", {"data-name": name, colspan: columns}, columns ? el("span", {class: "soft"}, name === second ? "added" : "removed") : null, fieldsOf(item, value, other, {changed: true}));
   // What was added or removed has one value, which takes both columns.
-  const values = before === null ? [fields(after, null, "after", 2)] : after === null ? [fields(before, null, "before", 2)] : [fields(before, after, "before"), fields(after, before, "after")];
+  const values = before === null ? [fields(after, null, second, 2)] : after === null ? [fields(before, null, first, 2)] : [fields(before, after, first), fields(after, before, second)];
   return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), values);
 }
 

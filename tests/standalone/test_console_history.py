@@ -41,12 +41,12 @@ def test_a_row_shows_what_it_changed_and_restores_what_was_before(
     page.locator(CHANGES, has_text="This row changed no data.").wait_for()
     opened(page, "HSET user:1 city Paris")
     page.locator(f"{CHANGES} button", has_text="Restore kv_server…").click()
-    answer(page, "Restore the data of kv_server to just before this row?", "Restore kv_server")
-    page.locator("#notice", has_text="kv_server: restored to just before").wait_for()
+    answer(page, "Restore kv_server to just before #", "Restore kv_server")
+    page.locator("#notice", has_text="kv_server is restored.").wait_for()
     assert kv(server, "HGET", "user:1", "city") == "London"
     assert len(listed(server, "vector_index/lists/vectors")) == 1
     page.locator(f"{CHANGES} button", has_text="Restore all fakes…").click()
-    answer(page, "Restore the data of all fakes", "Restore all fakes")
+    answer(page, "Restore all fakes to just before #", "Restore all fakes")
     wait_until(lambda: listed(server, "vector_index/lists/vectors") == [])
     page.locator(f"{CHANGES} th a", has_text="user:1").click()
     page.locator(".detail h2", has_text="user:1").wait_for()
@@ -139,8 +139,9 @@ def test_items_have_their_versions_with_the_calls_that_made_them(page: Any, serv
         rows = page.locator(".versions tbody tr")
         rows.first.wait_for()
         assert rows.count() >= least, place
-        assert last in rows.last.inner_text(), place
-    page.locator(".versions tbody tr a").first.click()
+        # The newest is the first.
+        assert last in rows.first.inner_text(), place
+    page.locator(".versions tbody tr a").last.click()
     page.locator(".trace-pane h3", has_text="publish").wait_for()
 
 
@@ -163,6 +164,6 @@ def test_a_history_is_read_once_at_a_time_and_says_that_it_is_loading(
     # What changed while the first was under way is in one more, which leaves the rows in place.
     with page.expect_request("**/versions?*"):
         requests[0].continue_()
-    page.wait_for_function("document.querySelectorAll('.versions tbody tr').length >= 302")
+    page.locator(".versions", has_text="The newest 50 of 302 versions.").wait_for()
     assert (len(requests), page.locator(".versions [role=status]").count()) == (2, 0)
     requests[1].continue_()

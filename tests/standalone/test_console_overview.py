@@ -38,6 +38,7 @@ def test_the_first_page_has_what_runs_happened_is_due_and_failed(page: Any, serv
     parts["What failed"].locator("td", has_text="connection refused").wait_for()
     parts["What happened last"].locator("a", has_text="SET greeting").click()
     page.locator(".trace-pane h3", has_text="SET greeting hello").wait_for()
+    page.locator(".row-changes h4").wait_for()
 
 
 def test_channels_have_subscribers_and_messages_and_a_field_to_publish(

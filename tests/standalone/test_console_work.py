@@ -1465,7 +1465,7 @@ def test_a_touch_screen_selects_a_column_while_calls_arrive(browser: Any, server
     )
     page = go(context.new_page(), server)
     at(page, "activity", ".trace-row")
-    page.tap("summary:text-is('Calls over time')")
+    page.tap("summary:text-is('Over time')")
     box = page.locator(".span-column").first.bounding_box()
     point = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] - 5}
     touches = context.new_cdp_session(page)

@@ -1,12 +1,9 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {KINDS, attempt, copy, count, el, empty, go, link, number, own, pageHead, redraw, room, saveButton, tools} from "./dom.js";
+import {count, el, empty, go, link, number, own, pageHead, redraw, room, saveButton} from "./dom.js";
 import {askText} from "./api.js";
-import {changesElement} from "./history.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
-import {adviceOf} from "./errors.js";
-import {sendAgain} from "./sending.js";
 import {columnsElement} from "./spans.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
@@ -40,7 +37,7 @@ export class ActivityPage {
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
     this.chart = el("div");
-    this.over = el("details", {class: "over-time", open: localStorage.getItem("calls over time") === "open", ontoggle: ({target}) => { localStorage.setItem("calls over time", target.open ? "open" : ""); this.drawChart(); this.trace.measure(); }}, el("summary", {}, "Calls over time"), this.chart);
+    this.over = el("details", {class: "over-time", open: localStorage.getItem("calls over time") === "open", ontoggle: ({target}) => { localStorage.setItem("calls over time", target.open ? "open" : ""); this.drawChart(); this.trace.measure(); }}, el("summary", {}, "Over time"), this.chart);
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
     this.nothing = el("div");
     this.place = el("div", {hidden: true});
@@ -50,7 +47,7 @@ export class ActivityPage {
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
       onfilter: () => { this.drawChart(); this.keep(); },
-      details: ({row}) => [row.done && hasFailed(row) ? this.advice(row) : null, this.openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, this.state().fakes), this.testCopies(row)],
+      details: ({row}) => { const place = el("div"); import("./row.js").then(({detailsOf}) => place.replaceChildren(...detailsOf(row, this.state().fakes)), ({message}) => { place.textContent = message; }); return [place]; },
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
       onselect: (row) => go(this.address(row?.number)),
@@ -67,30 +64,6 @@ export class ActivityPage {
     const found = JSON.parse(text), calls = Map.groupBy(rows.filter(({row}) => row.kind !== "event").sort((one, other) => one.row.number - other.row.number), ({row}) => row.fake);
     found.log.entries = found.log.entries.filter(({_number, _fake}) => matches.has(calls.get(_fake)?.find(({row}) => row.number >= _number)));
     return JSON.stringify(found, null, 1);
-  }
-  advice(row) {
-    const text = adviceOf(row);
-    return text ? el("p", {class: "banner"}, el("b", {}, "What to do: "), text) : null;
-  }
-  openLinks({kind: what, status, subjects = []}) {
-    // What a call names does not explain its failure if the call was rejected for its token.
-    if (what === "call" && status === 401) return null;
-    const links = subjects.flatMap(({kind, name, fake}) => {
-      const place = Object.keys(KINDS).find((one) => KINDS[one] === kind);
-      return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, `Open the ${kind}`)] : [];
-    });
-    return links.length ? el("div", {class: "tools"}, links) : null;
-  }
-  // Tests that make the call again, or the delivery, from the data that was there before it.
-  testCopies(row) {
-    const fakes = this.state().fakes, isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
-    if (!fake || !row.done || !isDelivery && row.kind !== "call") return null;
-    const place = el("div"), copyIn = (language, {WRITERS, nameOf, testOf}) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => copy(WRITERS[language](await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`))}, language);
-    import("./tests.js").then((made) => {
-      const why = made.whyNoTest(fake, row);
-      place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].filter((language) => !isDelivery || language !== "Go").map((language) => copyIn(language, made))));
-    }).catch(({message}) => { place.textContent = message; });
-    return place;
   }
   // The fakes whose oldest rows were dropped, by the server or by this page, and from which time on their rows exist.
   dropped() {
@@ -133,8 +106,10 @@ export class ActivityPage {
     if (String(chosen) === String(this.chosen ?? null)) return;
     this.chosen = chosen;
     this.span.hidden = !chosen;
-    this.span.textContent = chosen ? `${time(chosen[0])} – ${time(chosen[1])} ✕` : "";
-    this.span.setAttribute("aria-label", chosen ? `Stop showing only ${time(chosen[0])} to ${time(chosen[1])}` : "");
+    // A span that does not begin and end on the day of the newest row has its days.
+    const [from, to] = chosen ?? [], today = isoDay(entries.list.at(-1)?.at_us ?? 0), text = (at) => `${[from, to].every((each) => isoDay(each) === today) ? "" : `${isoDay(at)} `}${time(at)}`;
+    this.span.textContent = chosen ? `${text(from)} – ${text(to)} ✕` : "";
+    this.span.setAttribute("aria-label", chosen ? `Stop showing only ${text(from)} to ${text(to)}` : "");
     this.trace.arrangeAll();
     this.drawChart();
     this.keep();

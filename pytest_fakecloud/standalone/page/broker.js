@@ -65,7 +65,7 @@ const MOST_PARTITIONS = 7;
 function lagElement({lag_over_time: points}) {
   const names = [...new Set(points.map(({partition}) => partition))].sort(), kindOf = (name) => String(Math.min(MOST_PARTITIONS, names.indexOf(name)));
   const kinds = Object.fromEntries(names.map((name) => [kindOf(name), names.indexOf(name) < MOST_PARTITIONS ? name : "others"]));
-  return points.length ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, isClock: true, noun: "record", pixels: room()})] : null;
+  return points.some(({lag}) => lag) ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, isClock: true, noun: "record", pixels: room()})] : null;
 }
 const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
 const groups = {

@@ -13,6 +13,8 @@ export const words = (state) => own(WORDS, state) ?? String(state).replaceAll("_
 export const day = (text) => text.slice(0, 10);
 export const time = (text) => text.slice(11, 19);
 export const fine = (text) => text.slice(11, 23).replace(/[+Z].*/, "");
+// A time with milliseconds, and with its day if that is not the clock's.
+export const withDay = (text) => `${day(text) === day(clock.now ?? "") ? "" : `${day(text)} `}${fine(text)}`;
 // What the items of a list are in the recorded calls.
 export const KINDS = {keys: "key", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule", queues: "queue", "url-groups": "URL group", callbacks: "message", "dead-letters": "message"};
 const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", queue: "QStash, Workflow", broker: "Kafka REST"};

@@ -1,9 +1,9 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
 
-import {act, attempt, both, el, link, own, say, soft, table} from "./dom.js";
+import {act, attempt, el, link, number, own, say, short, soft, table, when} from "./dom.js";
 import {ask, path, query} from "./api.js";
-import {changesTable, fieldsOf} from "./elements.js";
-import {entries} from "./journal.js";
+import {changesTable, count, fieldsOf, fold} from "./elements.js";
+import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 // The list that shows the items of a section of the data, and what else its address needs.
@@ -15,19 +15,56 @@ function addressOf({fake, section, item, after}) {
   return list ? link(["fake", fake, list, item]) : section === "default namespace" || namespace !== undefined ? link(["fake", fake, "vectors", item], {namespace}) : null;
 }
 
+// -- changes, and restores that undo them --
+// The changes between two times, as the control API returns them, counted and as tables.
+export function changesSection({count: many, sums, changes, not_compared: missing}, names = ["before", "after"]) {
+  const counts = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
+  const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
+  return [el("p", {role: "status"}, many ? `${counts.join(" · ")}.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
+    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone, undefined, names), !kept.length || gone.length <= 20) : null];
+}
+// What a restore does, which undoes the changes since then.
+const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed}]) => [fake, {added: removed, changed, removed: added}])), changes: changes.map((change) => ({...change, before: change.after, after: change.before}))});
+
+// A notice with a button that puts data back to just before a row: all of it, or what `part` names.
+function sayWithUndo(text, row, part) {
+  if (!row) { say(text, "good"); return; }
+  say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
+    await ask("POST", `/journal/${row}/restore`, part);
+    say("Undone.", "good");
+    document.dispatchEvent(new Event("changed"));
+  })}, "Undo")], "good");
+}
+// Offers to undo a change of items, which was made by the call of a row.
+export const offerUndo = (fake, row, section, items, text) => sayWithUndo(text, row, {fake: fake.name, section, items});
+
+// A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
+export function restoreButton(text, label, changes, restore, what, part = {}) {
+  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part); }, {soft: true, question: async () => {
+    const found = undone(await ask("GET", changes));
+    if (!found.count && !found.not_compared.length) throw new Error("Nothing has changed since then, so there is nothing to restore.");
+    return el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), " The clock stays, so what was due since then happens at once. You can undo it."), changesSection(found, ["now", "restored"]));
+  }});
+}
+// A button that restores to just before a row: all fakes, or what `part` names.
+const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, `/journal/${row}/since${query({...part, items: items && JSON.stringify(items)})}`, () => ask("POST", `/journal/${row}/restore`, {...part, ...items && {items}}), what, {...part, ...items && {items}});
+
+// The sections whose items can be put back alone.
+const isPutBack = (section) => section === "keys" || section === "default namespace" || section.startsWith("namespace ");
 // What a row changed, before and after it, with buttons that go back to just before it.
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…"));
-  const restore = (body, text) => async () => { const {restored} = await ask("POST", `/journal/${row.number}/restore`, body); say(`${restored.join(", ")}: restored to just before ${text}.`, "good"); };
-  const what = `#${row.number}`;
   ask("GET", `/journal/${row.number}/changes`).then(({changes, note}) => {
+    const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
     place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data."),
-      changes === null ? null : el("div", {class: "tools"}, act(`Restore ${row.fake}…`, `Restore ${row.fake} to just before ${what}`, restore({fake: row.fake}, what), {question: `Restore the data of ${row.fake} to just before this row? What changed in it since then is lost. The clock stays, so what was due since then happens at once.`, soft: true}),
-        act("Restore all fakes…", `Restore all fakes to just before ${what}`, restore({}, what), {question: "Restore the data of all fakes to just before this row? What changed since then is lost. The clock stays, so what was due since then happens at once.", soft: true}))].filter(Boolean));
+      changes === null ? null : el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
+        alone ? restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, section: first.section, items: changes.map(({item}) => item)}) : null,
+        restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, "Restore all fakes…", "All fakes", {}))].filter(Boolean));
   }, (error) => place.replaceChildren(soft(error.message)));
   return place;
 }
 
+// -- versions --
 // The section of a namespace in the data of a vector index.
 export const sectionOf = (namespace) => namespace ? `namespace ${namespace}` : "default namespace";
 // The item whose history was opened last: what is known of it stays while it is read again, for at most one request at a time.
@@ -37,27 +74,30 @@ function historyOf(fake, section, item) {
   if (opened.name !== name) {
     const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts())};
     history.read = oneAtATime(async () => {
-      try { const {versions} = await ask("GET", path(fake, `/versions${query({section, item})}`)); history.parts = () => [versions.length ? versionsTable(item, versions) : soft("It has not existed since the first known row.")]; }
-      catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
+      try {
+        const {versions} = await ask("GET", path(fake, `/versions${query({section, item})}`));
+        // The row of the newest may not have arrived yet.
+        const newest = versions.at(-1)?.number, arrived = () => { if (!entries.known.has(newest)) return; journal.listeners.delete(arrived); history.draw(); };
+        if (newest && !entries.known.has(newest)) journal.listeners.add(arrived);
+        history.parts = () => versions.length ? versionsTable(fake, section, item, versions) : [soft("It has not existed since the first known row.")];
+      } catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
       history.draw();
     });
   }
   return opened;
 }
-const versionsTable = (item, versions) => table("versions", ["time", "made by", "value"], versions.map((version, at) => ({...version, before: versions[at - 1]?.fields ?? null})), ({number, at, fields, before}) => [both(at), number ? el("a", {href: link(["activity", number])}, entries.known.get(number)?.text.what.slice(0, 80) ?? `#${number}`) : before === null && fields !== null ? "there before" : "the console or the clock",
-  fields === null ? el("span", {class: "soft"}, "gone") : fieldsOf(item, fields, before, {changed: before !== null})]);
+const MOST_VERSIONS = 50;
+// The newest versions first, each with the value before it, and a button that gives the item this version again.
+function versionsTable(fake, section, item, versions) {
+  const all = versions.map((version, at) => ({...version, before: versions[at - 1]?.fields ?? null, next: versions[at + 1]?.number})).reverse();
+  const madeBy = ({number: row, before, fields}) => row ? el("a", {href: link(["activity", row])}, entries.known.get(row)?.text.what.slice(0, 80) ?? `#${row}`) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+  const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
+  const rows = table("versions", ["time", "made by", "before", "after", ""], all.slice(0, MOST_VERSIONS), (version) => [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, "gone") : value(version.fields, version.before),
+    version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, `/journal/${version.next}/since${query({fake: fake.name, section, items: JSON.stringify([item])})}`, () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === all[0] ? el("span", {class: "soft"}, "now") : ""]);
+  return [rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
+}
 // The versions of an item with the rows that made them, read when the part is opened, and again when the item is drawn again.
 export function versionsElement(fake, section, item = "") {
   const place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item), {place}); history.draw(); history.read(); };
   return el("details", {class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
-}
-
-// A notice with a button that undoes a change of items, which was made by the call of a row.
-export function offerUndo(fake, row, section, items, text) {
-  if (!row) { say(text, "good"); return; }
-  say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
-    await ask("POST", `/journal/${row}/restore`, {fake: fake.name, section, items});
-    say("Undone.", "good");
-    document.dispatchEvent(new Event("changed"));
-  })}, "Undo")], "good");
 }

@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, fine, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {offerUndo, versionsElement} from "./history.js";
@@ -91,7 +91,7 @@ function keyActs(one, page) {
   const {fake} = page, key = wordOf(one.id);
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
     async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOf(fake, one.key), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
-  copyButton(nameOf(key), "Copy key", "Copy key"), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOf(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }))];
+  copyButton(nameOf(key), "Copy key", "Copy key"), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOf(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
 }
 
 function valueOf(one, page) {
@@ -203,7 +203,7 @@ function published(fake, channel) {
   return entries.list.filter((row) => row.fake === fake.name && row.data?.words?.some(([name, to]) => PUBLISH.test(name) && (channel === undefined || to === channel))).slice(-50).reverse()
     .flatMap((row) => row.data.words.map((words, at) => ({row, words, at})).filter(({words: [name, to]}) => PUBLISH.test(name) && (channel === undefined || to === channel)));
 }
-const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, fine(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
+const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
 const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true}, {name: "message", label: "message", wide: true}],
   async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");

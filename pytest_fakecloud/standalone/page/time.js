@@ -4,14 +4,16 @@ import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, da
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement} from "./errors.js";
-import {changesTable, fold, hasFailed, lasted} from "./elements.js";
+import {changesSection, restoreButton} from "./history.js";
+import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
+import {oneAtATime} from "./rows.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
 const go = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
-const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", other: "timer of a fake"};
+const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", other: "timer of a fake"};
 const WIDE = "(min-width: 1081px)";
 // The next events that are due, and all of them as columns over time: beside the list, or above it on request where there is no room.
 export function timePage() {
@@ -23,8 +25,8 @@ export function timePage() {
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
     redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
     return many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => attempt(() => select(span))})),
-      table("due events", ["in", "at", "kind", "event"], due, (one) => { const what = short(withoutSchemes(one.what), 120); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what, tools(go(one), goBefore(one, now)))]; }))
-      : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock.");
+      table("due events", ["in", "at", "event", ""], due, (one) => { const what = short(withoutSchemes(one.what), 120); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(go(one), goBefore(one, now))]; }))
+      : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock.");
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
   return page;
 }
@@ -48,26 +50,26 @@ function stateFile({kept}) {
     tools(saveButton("state.json", () => askText("GET", "/saved"), "Save as state file"), el("button", {type: "button", onclick: () => input.click()}, "Load…"), input)];
 }
 export function snapshotsPage(state) {
-  // The form stays when the list is redrawn, with what was chosen and found.
+  const comparison = async ({since, until}) => changesSection(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes")));
+  // The form stays when the list is redrawn, with what was chosen and found. What was compared is compared again after a restore.
+  let compared = null;
+  const again = oneAtATime(async () => { if (compared) compare.querySelector(".out").replaceChildren(...(await comparison(compared)).filter(Boolean)); });
   const compare = form("Compare", "Compare", [{name: "since", label: "changes since", options: []}, {name: "until", label: "until", options: []}],
-    async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes"))), {edits: false}), [since, until] = compare.querySelectorAll("select");
+    (values) => comparison(compared = values), {edits: false}), [since, until] = compare.querySelectorAll("select");
   const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
   const take = form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); },
     {open: false, overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`});
+  const restored = () => entries.list.findLast(({operation}) => operation === "restored")?.number;
+  let known = restored();
   const page = Object.assign(new LivePage("/snapshots", (found) => {
+    if (compared && ![compared.since, compared.until].every((id) => !id || found.some((one) => one.id === id))) { compared = null; compare.querySelector(".out").replaceChildren(); }
+    if (known !== (known = restored())) again().catch(() => {});
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
-    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost. The clock stays, so what was due since then happens at once.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."), stateFile(state())];
-  }, pageHead("Snapshots", take)), {version: () => state().kept});
+    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), restoreButton("Restore…", `Restore ${one.id}`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."), stateFile(state())];
+  }, pageHead("Snapshots", take)), {version: () => [state().kept, restored()]});
   return page;
 }
-function differences({count: many, sums, changes, not_compared: missing}) {
-  const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
-  const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
-  return [el("p", {role: "status"}, many ? `${told.join(" · ")}.${gone.length ? " Removed items may have expired." : ""}` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, ({fake, section, item}) => own(KINDS, section) && link(["fake", fake, section, item])) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length || gone.length <= 20) : null];
-}
-
 // -- isolated clouds --
 const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes`, {})).url, "_blank", "noopener"); };
 export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
@@ -92,7 +94,7 @@ const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.
 const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
   const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), failed = failures.length;
-  return [causes.size ? [...causes.values()].map(violation) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null, failed ? errorsElement(failures) : null,
+  return [causes.size ? [...causes.values()].map(violation) : failed ? soft("No violations. Strict-mode violations appear here, such as a delivery to an address that nothing answers.") : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null, failed ? errorsElement(failures) : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
 }, pageHead("Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
