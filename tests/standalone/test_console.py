@@ -590,6 +590,7 @@ def test_it_works_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("j")
     page.keyboard.press("k")
     assert "SET b" in page.inner_text(".trace-row[aria-selected=true]")
+    page.locator(".row-changes h4").wait_for()
 
 
 def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: Server) -> None:

@@ -47,7 +47,12 @@ export class ActivityPage {
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
       onfilter: () => { this.drawChart(); this.keep(); },
-      details: ({row}) => { const place = el("div"); import("./row.js").then(({detailsOf}) => place.replaceChildren(...detailsOf(row, this.state().fakes)), ({message}) => { place.textContent = message; }); return [place]; },
+      details: ({row}) => {
+        const place = el("div");
+        // Another row may have been selected meanwhile.
+        import("./row.js").then(({detailsOf}) => { if (place.isConnected) place.replaceChildren(...detailsOf(row, this.state().fakes)); }, ({message}) => { place.textContent = message; });
+        return [place];
+      },
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
       onselect: (row) => go(this.address(row?.number)),
