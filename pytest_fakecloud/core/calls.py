@@ -277,7 +277,7 @@ class Call:
         except KeyError:
             raise AttributeError(f"a call has no attribute {name!r}") from None
 
-    def mark_as_from_console(self) -> None:
+    def _mark_as_from_console(self) -> None:
         """Note that the console sent the request, so that it is not taken for a client's."""
         self._is_from_console = True
 

@@ -140,7 +140,7 @@ def _recording(fake: Fake, is_own: Callable[[Call], bool]) -> Iterator[list[Call
 
     def note(entry: Entry) -> None:
         if isinstance(entry, Call) and entry.fake == fake.name and is_own(entry):
-            entry.mark_as_from_console()
+            entry._mark_as_from_console()
             if not calls or calls[-1] is not entry:
                 calls.append(entry)
 
