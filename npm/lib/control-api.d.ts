@@ -266,7 +266,7 @@ export interface MessageView {
 /** The number of planned events of a kind that are due at a time. */
 export interface Moment {
   at_us: number
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
   count: number
 }
 
@@ -316,7 +316,7 @@ export interface NewFake {
 
 export interface Planned {
   at: string
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
   what: string
   fake: string | null
   list: string | null
@@ -379,9 +379,17 @@ export interface RestoreOptions {
   items?: string[]
 }
 
-/** The names of the fakes whose data was restored. */
+/** The names of the fakes whose data was restored, and the first row that records it. */
 export interface Restored {
   restored: string[]
+  row: number
+}
+
+/** A snapshot that was restored, and the first row that records it. */
+export interface RestoredSnapshot {
+  id: string
+  at: string
+  row: number
 }
 
 /** The value that a method returned or a property has, as plain JSON. */
@@ -601,6 +609,8 @@ export interface Control {
   (method: "GET", path: `/journal/${string}/changes`): Promise<RowChanges>
   /** Return items of a fake as they were just before a row: `?section=keys&items=["a","b"]`. */
   (method: "GET", path: `/journal/${string}/data` | `/journal/${string}/data?${string}`): Promise<DataBefore>
+  /** Return what changed since just before a row, in all fakes or in `?fake=`. */
+  (method: "GET", path: `/journal/${string}/since`): Promise<Changes>
   /** Restore the data that all fakes, or one (`fake`), had just before a row of the journal. */
   (method: "POST", path: `/journal/${string}/restore`, body?: RestoreOptions): Promise<Restored>
   /** Return the versions of an item over time, oldest first, with the rows that made them. */
@@ -625,8 +635,8 @@ export interface Control {
   (method: "POST", path: `/clouds/${string}/codes`, body?: Record<string, Json>): Promise<ConsoleAddress>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
-  /** Restore a snapshot. */
-  (method: "POST", path: `/snapshots/${string}`, body?: Record<string, Json>): Promise<SnapshotData>
+  /** Restore a snapshot. `row` is the number of the first row that records the restore. */
+  (method: "POST", path: `/snapshots/${string}`, body?: Record<string, Json>): Promise<RestoredSnapshot>
   /** Delete a snapshot. */
   (method: "DELETE", path: `/snapshots/${string}`): Promise<SnapshotData>
   /** Return one fake: its address, credentials and environment variables. */
@@ -657,7 +667,7 @@ export interface Control {
   (method: "GET", path: "/clock"): Promise<ClockData>
   /** Freeze, resume or move the clock. */
   (method: "POST", path: "/clock", body: Move | Advance | MoveTo): Promise<Moved>
-  /** Return all planned events by time, and the next 200 of them in full. */
+  /** Return all planned events and expiries of keys by time, and the next 200 of them in full. */
   (method: "GET", path: "/due" | `/due?${string}`): Promise<DueData>
   /** Return the random seed. */
   (method: "GET", path: "/seed"): Promise<Seed>
