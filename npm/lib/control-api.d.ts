@@ -610,7 +610,7 @@ export interface Control {
   /** Return items of a fake as they were just before a row: `?section=keys&items=["a","b"]`. */
   (method: "GET", path: `/journal/${string}/data` | `/journal/${string}/data?${string}`): Promise<DataBefore>
   /** Return what changed since just before a row, in all fakes or in `?fake=`. */
-  (method: "GET", path: `/journal/${string}/since`): Promise<Changes>
+  (method: "GET", path: `/journal/${string}/since` | `/journal/${string}/since?${string}`): Promise<Changes>
   /** Restore the data that all fakes, or one (`fake`), had just before a row of the journal. */
   (method: "POST", path: `/journal/${string}/restore`, body?: RestoreOptions): Promise<Restored>
   /** Return the versions of an item over time, oldest first, with the rows that made them. */

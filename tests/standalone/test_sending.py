@@ -118,8 +118,13 @@ def test_a_run_goes_on_from_a_step_with_another_result_or_input(
 
     wait_until(lambda: runs() == {run_id: "success"})
     assert received == [["in"], ["in", "in+"], ["in", "in+", "in++"]]
-    steps = server.ask("GET", f"/fakes/queue/lists/runs/{run_id}")[1]["steps"]
-    first, second = (step["message"] for step in steps)
+
+    def steps() -> list[Any]:
+        return list(server.ask("GET", f"/fakes/queue/lists/runs/{run_id}")[1]["steps"])
+
+    # The run ends while the last delivery, from within which the application ends it, is in progress.
+    wait_until(lambda: len(steps()) == 2)
+    first, second = (step["message"] for step in steps())
 
     def rerun(**changes: Any) -> list[Any]:
         received.clear()

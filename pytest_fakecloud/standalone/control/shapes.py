@@ -706,6 +706,11 @@ _QUERIES = {
         "section": "the section of the items, as in the changes of a row",
         "items": "a JSON list of names; without it, all items",
     },
+    "changes_since": {
+        "fake": "the name of the fake; by default all fakes",
+        "section": "the section of the items, as in the changes of a row",
+        "items": "a JSON list of names; without it, all items",
+    },
     "versions": {
         "section": "the section of the item, as in the changes of a row",
         "item": "the name of the item; without it, the whole section is one item",
