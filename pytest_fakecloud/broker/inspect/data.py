@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import TypedDict
 
 from ...cloud.fake import core_of
 from ...core.calls import Event
+from ...core.errors import ContractError
 from ...core.timers import to_datetime
 from ...inspect.data import (
     MOST_IN_VIEW,
+    Item,
     Listing,
     NotFound,
     PageQuery,
@@ -40,11 +42,9 @@ def _groups(fake: Broker) -> list[str]:
 
 def state(fake: Broker) -> State:
     """Return partitions, topics and groups, and what each group has read of the partitions."""
-    partitions = {
-        f"{name}-{partition['partition']}": {"start": partition["start"], "end": partition["end"]}
-        for name in _topics(fake)
-        for partition in _partitions(fake, name)
-    }
+    partitions: dict[str, Item] = {}
+    for name in _topics(fake):
+        partitions |= _partition_items(fake, name)
     engine, groups = core_of(fake).engine, [description_of(view) for view in fake.groups()]
     sections: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
@@ -76,6 +76,28 @@ def state(fake: Broker) -> State:
             for name in [_name_of(at)]
         }  # fmt: skip
     return sections
+
+
+def item_reader(fake: Broker, section: str, item: str) -> Callable[[], Item | None] | None:
+    """Return a function that reads one partition; None for other items."""
+    topic, _, number = item.rpartition("-")
+    if section != "partitions" or not number.isdecimal():
+        return None
+
+    def read() -> Item | None:
+        try:
+            return _partition_items(fake, topic).get(item)
+        except ContractError:
+            return None  # There is no such topic.
+
+    return read
+
+
+def _partition_items(fake: Broker, name: str) -> dict[str, Item]:
+    return {
+        f"{name}-{partition['partition']}": {"start": partition["start"], "end": partition["end"]}
+        for partition in _partitions(fake, name)
+    }
 
 
 def _partitions(fake: Broker, name: str) -> list[View]:
