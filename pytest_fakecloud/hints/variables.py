@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..cloud.base import BaseCloud
-from ..reporting.values import Mask
+from ..reporting.mask import Mask
 from .inspection import chain, frames_of, home, locals_of, place_in, trees
 from .missing_requests import FAKE_ADDRESS, fixture_of_client, official_clients, request_of
 

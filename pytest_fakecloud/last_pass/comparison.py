@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import shown
+from ..core.output_files import write_private
 from ..reporting.as_json import as_json
 from ..reporting.model import VERSION, Finding, Report
 from ..reporting.page import file_name
-from ..reporting.values import printable, write_private
+from ..reporting.values import printable
 
 _LARGEST = 1_000_000
 """Maximum number of characters of a run that is kept; a page contains two runs."""

@@ -154,7 +154,7 @@ def check_run_options(config: pytest.Config) -> None:
 
 def _check_traces(config: pytest.Config, traces: str) -> None:
     """Check ``--fakecloud-otlp``, and begin its file, which only its owner can read."""
-    from ..reporting.values import make_private
+    from ..core.output_files import make_private
     from .otlp import target_of
 
     try:

@@ -74,7 +74,7 @@ def check(run: Run, item: pytest.Item) -> None:
 
 def _masked(cloud: Cloud, texts: list[str]) -> list[str]:
     """Return texts without the credentials of a cloud."""
-    from ..reporting.values import Mask
+    from ..reporting.mask import Mask
 
     return [*map(Mask(cloud).text, texts)]
 
@@ -147,8 +147,8 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
     from ..reporting.findings import violations
     from ..reporting.lookups import Lookups
+    from ..reporting.mask import Mask
     from ..reporting.text import violation
-    from ..reporting.values import Mask
 
     return [
         Mask(cloud).text(violation(finding, Lookups()))

@@ -21,10 +21,12 @@ from ..core.field_types import ABSENT, pieces_matcher
 from ..core.journal import Results, results_of
 from ..core.json_schema import violations
 from ..core.matching import fields_of
+from ..core.output_files import write_private
 from ..core.timers import instant_us, to_datetime
 from ..http.messages import query_items
 from ..reporting.lookups import Exchanged, exchanges_of
-from ..reporting.values import HIDDEN, Mask, phrase_of, write_private
+from ..reporting.mask import HIDDEN, Mask
+from ..reporting.values import phrase_of
 
 
 def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:

@@ -15,25 +15,17 @@ from typing import Any
 from ..cloud.files import local_path
 from ..core.calls import Call, Event, on_connection
 from ..core.errors import shown
+from ..core.output_files import write_public
 from ..core.timers import to_datetime
 from ..process.applications import ServedRequest
 from .contract import functions_of
 from .lookups import Lookups
+from .mask import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Marks, Place, Report, ReportRow
 from .redis_replies import is_error, reply
 from .text import violation
 from .traces import trace_id
-from .values import (
-    HIDDEN,
-    Mask,
-    compact,
-    decoded,
-    each_from_base64,
-    hides_words,
-    parsed,
-    printable,
-    write_public,
-)
+from .values import compact, decoded, each_from_base64, parsed, printable
 from .wording import describe, headline, sentence, statement_text, status_line
 
 LONGEST = 20_000

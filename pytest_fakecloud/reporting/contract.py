@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
     from .findings import ObservedTest
     from .lookups import Exchanged, Lookups
+    from .mask import Mask
     from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
-    from .values import Mask
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""

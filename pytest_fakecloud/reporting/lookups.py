@@ -12,7 +12,7 @@ from ..core.calls import Call, Entry
 from ..core.errors import report_hook_failure
 from ..core.recorder import ScriptCommand, SharedRecords
 from .contract import functions_of
-from .values import Mask
+from .mask import Mask
 
 LONG = 16
 """Maximum length of the name of a consumer or a workflow run that is shown in full."""

@@ -21,10 +21,12 @@ from urllib.parse import quote
 from ..cloud.base import BaseCloud
 from ..core.assets import asset
 from ..core.errors import counted, shown
+from ..core.output_files import write_public
 from .as_json import as_json
+from .mask import Mask
 from .model import Report
 from .replayed import states
-from .values import Mask, printable, shortened, visible, write_public
+from .values import printable, shortened, visible
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

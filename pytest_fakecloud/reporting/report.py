@@ -15,12 +15,12 @@ from .contract import functions_of
 from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
 from .lookups import Lookups, lookups_of, records_of
 from .marks import marks_of_rows
+from .mask import Mask
 from .model import Finding, Marks, Report, ReportedFake, ReportRow
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
 from .uses import Use, uses_of
-from .values import Mask
 
 
 def report_of(

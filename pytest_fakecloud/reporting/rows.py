@@ -21,8 +21,8 @@ from .asserted import application_places
 from .calls import has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
+from .mask import Mask
 from .model import APPLICATION, CLIENT, CONSOLE, TEST, AppliedFault, Place, ReportRow, ReportSubject
-from .values import Mask
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
 """Details that may differ between two otherwise equal events."""

@@ -223,8 +223,8 @@ def headline(report: Report) -> str:
 
 
 def last_write(report: Report) -> str:
-    """Return the last row that wrote what a failing statement read, with the request or delivery in
-    which it did; empty if none did.
+    """Return the last row that wrote what a failing statement read, with the request or delivery around
+    it; empty if none did.
     """
     rows = {row.number: row for row in report.rows}
     written = [row for row in report.rows if row.number in report.marks.writers]

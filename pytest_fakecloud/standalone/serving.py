@@ -31,10 +31,10 @@ from ..cloud.services import by_part, find, named, services_by_word, settings_cl
 from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from ..core.errors import ContractError
 from ..core.hosts import is_loopback
+from ..core.output_files import make_private
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
 from ..http.ports import Listeners, close_listeners, listen
-from ..reporting.values import make_private
 from .addresses import CONTROL_PORT, CONTROL_URL, NEXT_PORT, Hosts, control_token, defaults
 from .failed_tests import FailedTests
 from .saving import INTERVAL_SECONDS, StateKeeper, locked, restored_now

@@ -15,7 +15,7 @@ from ..core.command_line import EXIT_USAGE, Subparsers, complain, ended_by_signa
 from . import RUN_SECONDS
 
 if TYPE_CHECKING:
-    from ..reporting.values import Mask
+    from ..reporting.mask import Mask
     from .sides import Target
 
 EXIT_DIFFERS = 1
@@ -85,7 +85,7 @@ def _seconds(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..reporting.values import make_private
+    from ..core.output_files import make_private
     from .sides import mask_of
 
     try:
@@ -108,7 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
     # Imported here, so that the other commands do not load these modules.
-    from ..reporting.values import printable, visible, write_private
+    from ..core.output_files import write_private
+    from ..reporting.values import printable, visible
     from .run import as_html, as_json, as_text, verify
     from .sides import Bounds, Interrupted, ServiceUnreachable
 

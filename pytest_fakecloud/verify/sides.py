@@ -22,7 +22,8 @@ from ..cloud.cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.json_schema import check_nesting
 from ..core.threads import DaemonThread
-from ..reporting.values import Mask, map_strings
+from ..reporting.mask import Mask
+from ..reporting.values import map_strings
 from . import RUN_SECONDS
 from .catalogue.scenarios import Scenario, ScenarioStep
 

@@ -8,8 +8,8 @@ from unittest.mock import ANY
 
 import pytest
 
+from pytest_fakecloud.reporting.mask import Mask
 from pytest_fakecloud.reporting.values import (
-    Mask,
     compact,
     decoded,
     from_base64,

@@ -14,11 +14,11 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, set_facts, shorten
 from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.reporting.as_json import as_json
+from pytest_fakecloud.reporting.mask import HIDDEN, Mask, hides_words
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.text import text as as_text
-from pytest_fakecloud.reporting.values import HIDDEN, Mask, hides_words
 
 from .shown import deliver
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.output_files import write_private
 from pytest_fakecloud.recordings import archives
 from pytest_fakecloud.reporting import as_json
 from pytest_fakecloud.reporting import page as timeline
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.values import write_private
 
 from ..harness import apart
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry
 from ...reporting.lookups import Lookups, abbreviated_names, tried
-from ...reporting.values import Mask
+from ...reporting.mask import Mask
 
 
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> Lookups:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...reporting.as_json import as_json, row_json
+from ...reporting.mask import Mask
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
-from ...reporting.values import Mask
 from ..trial import Line, Trial
 from .cause import Cause
 from .story import cause_text, reason

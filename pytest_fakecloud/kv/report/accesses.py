@@ -8,8 +8,8 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call
 from ...reporting.lookups import Lookups
+from ...reporting.mask import hides_words
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
-from ...reporting.values import hides_words
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of

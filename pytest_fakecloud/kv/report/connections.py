@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ...core.calls import Call, Entry, on_connection
-from ...reporting.values import hides_words
+from ...reporting.mask import hides_words
 from .calls import QUEUED, command_of
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",

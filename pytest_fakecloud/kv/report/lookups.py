@@ -9,7 +9,7 @@ from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups, records_of
-from ...reporting.values import Mask
+from ...reporting.mask import Mask
 from .calls import lines_of
 from .connections import gathered
 

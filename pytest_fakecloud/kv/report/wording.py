@@ -16,9 +16,10 @@ from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ...reporting.calls import envelope, has_full_answer
 from ...reporting.lookups import Lookups
+from ...reporting.mask import HIDDEN, hides_words
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.redis_replies import is_error
-from ...reporting.values import HIDDEN, PIPELINED, compact, hides_words, parsed, scalar, shortened
+from ...reporting.values import compact, parsed, scalar, shortened
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
@@ -27,6 +28,8 @@ from .lookups import hash_of
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""
+_PIPELINED = 12
+"""Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
 _WITH_FIELDS = 3
 """Maximum number of hits of a search that are shown with their fields."""
 Background: TypeAlias = Mapping[Any, Any]
@@ -117,7 +120,7 @@ def _shown(exchanges: Sequence[tuple[Sequence[str], Any]], background: Backgroun
     """Describe the first commands, and those that failed, with their replies."""
     texts = []
     for number, (line, reply) in enumerate(exchanges):
-        if number < PIPELINED or _has_failed(reply):
+        if number < _PIPELINED or _has_failed(reply):
             answer = _reply_text(line, reply, background)
             texts.append(command_text(line) + (f" <-- {answer}" if answer else ""))
     if len(exchanges) > len(texts):

@@ -13,7 +13,8 @@ from ...core.calls import Call, Entry, Event
 from ...core.errors import listed
 from ...reporting.calls import executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG, Exchanged, Lookups, abbreviated, tried
-from ...reporting.values import Mask, compact, items_of
+from ...reporting.mask import Mask
+from ...reporting.values import compact, items_of
 from .steps import steps_of_messages
 
 _SENT = 2_000

@@ -38,8 +38,9 @@ from ...inspect.data import (
 )
 from ...reporting.as_json import row_json
 from ...reporting.lookups import Lookups, exchanges_of
+from ...reporting.mask import Mask
 from ...reporting.rows import rows
-from ...reporting.values import Mask, printable
+from ...reporting.values import printable
 from ..state_file import checked_state, stub
 from . import shapes
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named

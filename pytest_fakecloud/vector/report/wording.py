@@ -10,7 +10,7 @@ from ...core.errors import counted, listed
 from ...reporting.calls import envelope, has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
-from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
+from ...reporting.values import compact, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 from .accesses import namespace_of
 from .background import length_of
@@ -28,7 +28,7 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     space = namespace_of(call)
     # The default one is named if there are others, of which one may be meant.
     is_named = space or (background.get("has_namespaces") and "namespace" not in call.route)
-    where = f" in {namespace(space)}" if is_named else ""
+    where = f" in {_space(space)}" if is_named else ""
     what = f"{call.route} {_content(call.route, body)}".strip() + where
     return Summary(what, _answer(call, body, background))
 
@@ -55,13 +55,13 @@ def _query(item: dict[str, Any]) -> str:
     if item.get("filter"):
         parts.append(f"filter {compact(shortened(str(item['filter']), 160))}")
     modes = {name: item[name] for name in ("queryMode", "fusionAlgorithm") if item.get(name)}
-    return ", ".join([*parts, *([pairs(modes)] if modes else [])])
+    return ", ".join([*parts, *([_pairs(modes)] if modes else [])])
 
 
 def _record(item: dict[str, Any]) -> str:
     parts = []
     if item.get("metadata"):
-        parts.append(f"metadata {pairs(item['metadata'])}")
+        parts.append(f"metadata {_pairs(item['metadata'])}")
     if item.get("data") is not None:
         parts.append(f"data {compact(shortened(str(item['data'])))}")
     record_id = item.get("id")
@@ -78,7 +78,7 @@ def _named(body: dict[str, Any]) -> str:
         if name == "ids" and isinstance(value, list):
             parts.append(listed([shortened(str(item)) for item in value]))
         elif name == "metadata" and isinstance(value, dict):
-            parts.append(f"metadata {pairs(value)}")
+            parts.append(f"metadata {_pairs(value)}")
         else:
             parts.append(f"{name} {compact(value)}")
     return ", ".join(parts)
@@ -117,7 +117,7 @@ def _info(result: dict[str, Any]) -> str:
     settings = {
         name: result[name] for name in ("dimension", "similarityFunction") if result.get(name)
     }
-    return f"{text}, {pairs(settings)}" if settings else text
+    return f"{text}, {_pairs(settings)}" if settings else text
 
 
 def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: Mapping[str, Any]) -> str:
@@ -130,7 +130,7 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: Mapping
     shown = [
         f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
         + (f" (length {lengths[hit['id']]:.3g})" if hit.get("id") in lengths else "")
-        + (f" ({pairs(hit['metadata'])})" if hit.get("metadata") else "")
+        + (f" ({_pairs(hit['metadata'])})" if hit.get("metadata") else "")
         for hit in hits
     ]
     text = counted(len(hits), "hit")
@@ -165,6 +165,15 @@ def _score(score: float) -> str:
     return next((text for text in texts if text != "1" or score == 1), "1")
 
 
+def _space(name: str) -> str:
+    return f"namespace {compact(name)}" if name else "the default namespace"
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    """Format names with values in JSON, which distinguishes strings from numbers."""
+    return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
+
+
 def action_text(action: Event) -> str:
     """Describe the beginning and the end of a block of ``holding()``; empty for any other action."""
     end = {"hold": "began", "release": "ended"}.get(action.kind)
@@ -190,7 +199,7 @@ def _queried_before_ready(values: Values, lookups: Lookups) -> str:
 
 
 def _vectors_pending(values: Values, lookups: Lookups) -> str:
-    count, where = counted(values["count"], "vector"), namespace(values["namespace"])
+    count, where = counted(values["count"], "vector"), _space(values["namespace"])
     return f"{count} of {where} pending: queries return vectors only when they are indexed"
 
 
