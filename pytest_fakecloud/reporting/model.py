@@ -345,8 +345,10 @@ class Report:
 
 Values: TypeAlias = Mapping[str, Any]
 """The values of a finding, and the name of its ``fake``."""
-Sentences: TypeAlias = Mapping[str, Callable[[Values, Lookups], str]]
-"""The function that returns the sentence of each kind of finding."""
+Sentences: TypeAlias = Mapping[str, str | Callable[[Values], str]]
+"""The sentence of each kind of finding: a template with the names of its values, whose strings are
+shortened, or a function.
+"""
 
 
 class ScriptSource(NamedTuple):

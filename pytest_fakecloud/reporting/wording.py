@@ -328,13 +328,19 @@ def _names(every: Iterable[Sought], lookups: Lookups, most: int) -> str:
 
 def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
-    text = _sentences()[finding.kind]({**finding.values, "fake": finding.fake}, lookups)
+    values, words = {**finding.values, "fake": finding.fake}, _sentences()[finding.kind]
+    if isinstance(words, str):
+        strings = {name: shortened(str(value)) for name, value in values.items()}
+        text = words.format_map(strings)
+    else:
+        text = words(values)
     if likewise := finding.values.get("likewise"):
         names = [shortened(lookups.short(name)) for name in likewise]
         text += f"; likewise for {listed(names, 3)}"
-    # The text of a violation already contains the name of its fake.
-    named = bool(finding.fake) and finding.kind != "violation"
-    return visible(f"{finding.fake}: {text}" if named else text)
+    # The text of a violation contains the name of its fake, and a message's ID to look it up by.
+    if finding.kind == "violation":
+        return visible(text)
+    return visible(lookups.with_short_ids(f"{finding.fake}: {text}" if finding.fake else text))
 
 
 @cache
@@ -345,7 +351,7 @@ def _sentences() -> Sentences:
     return sentences
 
 
-def _differs_from_pass(values: Values, lookups: Lookups) -> str:
+def _differs_from_pass(values: Values) -> str:
     if not values["what"]:
         return "the last passing run of this test had ended before this row"
     differs = "then went on with" if values["ended"] else "first did otherwise here:"
@@ -353,14 +359,7 @@ def _differs_from_pass(values: Values, lookups: Lookups) -> str:
     return f"the last passing run of this test {differs} {shortened(values['what'])}{answer}"
 
 
-def _clock_frozen(values: Values, lookups: Lookups) -> str:
-    return (
-        f"{values['seconds']} s of wall-clock time passed while the fake clock was frozen; "
-        "fakecloud.clock.advance() moves it, time.sleep() does not"
-    )
-
-
-def _rejected(values: Values, lookups: Lookups) -> str:
+def _rejected(values: Values) -> str:
     reasons = "; ".join(
         _WHY_REJECTED[reason["kind"]].format(fake=values["fake"], **reason)
         for reason in values["reasons"]
@@ -379,9 +378,10 @@ _WHY_REJECTED = {
 }
 _SENTENCES: Sentences = {
     "differs_from_pass": _differs_from_pass,
-    "clock_frozen": _clock_frozen,
+    "clock_frozen": "{seconds} s of wall-clock time passed while the fake clock was frozen; "
+    "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,
-    "violation": lambda values, lookups: f"[{values['violation']}] {values['text']}",
-    "failed": lambda values, lookups: str(values["text"]),
-    "more": lambda values, lookups: f"and {values['count']} more",
+    "violation": lambda values: f"[{values['violation']}] {values['text']}",
+    "failed": lambda values: str(values["text"]),
+    "more": "and {count} more",
 }

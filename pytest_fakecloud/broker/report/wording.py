@@ -111,7 +111,7 @@ def _committed(item: dict[str, Any], fake: str, lookups: Lookups) -> str:
     return text
 
 
-def _behind(values: Values, lookups: Lookups) -> str:
+def _behind(values: Values) -> str:
     offset, lags = values["committed"], values["lag"].items()
     ending = "(nothing committed)" if offset is None else f"(committed {offset})"
     parts = [f"{counted(lag, 'record')} behind in {where} {ending}" for where, lag in lags]
@@ -119,7 +119,7 @@ def _behind(values: Values, lookups: Lookups) -> str:
     return f"group {values['group']} is {listed(parts)}{owner}"
 
 
-def _commit_too_high(values: Values, lookups: Lookups) -> str:
+def _commit_too_high(values: Values) -> str:
     partition, offset, end = shortened(values["partition"]), values["offset"], values["end"]
     text = f"group {shortened(values['group'])} committed {offset} in {partition}"
     text += f", whose end offset is {end}" if values["beyond"] else ""
@@ -135,27 +135,12 @@ def _commit_too_high(values: Values, lookups: Lookups) -> str:
     return text + fits
 
 
-def _commit_too_low(values: Values, lookups: Lookups) -> str:
-    offset, group = values["offset"], shortened(values["group"])
-    partition = shortened(values["partition"])
-    return (
-        f"group {group} received {partition}@{offset} again after it had committed {offset}: "
-        f"a committed offset is that of the next record, so commit {values['next']}"
-    )
-
-
-def _own_offset_committed(values: Values, lookups: Lookups) -> str:
-    offset, partition = values["offset"], shortened(values["partition"])
-    return (
-        f"group {shortened(values['group'])} received {partition}@{offset} and then committed {offset}: "
-        "a committed offset is that of the next record to receive, so commit "
-        f"{values['next']} once {partition}@{offset} is processed"
-    )
-
-
 SENTENCES: Sentences = {
     "commit_too_high": _commit_too_high,
-    "commit_too_low": _commit_too_low,
+    "commit_too_low": "group {group} received {partition}@{offset} again after it had committed "
+    "{offset}: a committed offset is that of the next record, so commit {next}",
     "group_behind": _behind,
-    "own_offset_committed": _own_offset_committed,
+    "own_offset_committed": "group {group} received {partition}@{offset} and then committed {offset}: a "
+    "committed offset is that of the next record to receive, so commit {next} once {partition}@{offset} "
+    "is processed",
 }

@@ -267,7 +267,7 @@ def _stored_scores(words: Sequence[str]) -> list[str]:
 # -- findings -------------------------------------------------------------------------------------
 
 
-def _never_executed(values: Values, lookups: Lookups) -> str:
+def _never_executed(values: Values) -> str:
     reason = "no EXEC followed"
     if values["discarded"]:
         reason = "DISCARD followed"
@@ -277,7 +277,7 @@ def _never_executed(values: Values, lookups: Lookups) -> str:
     return f"{commands} queued in a transaction, but not executed: {reason}"
 
 
-def _searched_before_ready(values: Values, lookups: Lookups) -> str:
+def _searched_before_ready(values: Values) -> str:
     keys = listed(list(map(shortened, values["keys"])))
     return (
         f"the search found nothing because changes of {keys} were not indexed yet: run "
@@ -285,7 +285,7 @@ def _searched_before_ready(values: Values, lookups: Lookups) -> str:
     )
 
 
-def _ttl_in_other_unit(values: Values, lookups: Lookups) -> str:
+def _ttl_in_other_unit(values: Values) -> str:
     kind = "Unix time" if values["is_time"] else "a duration"
     return (
         f"{shortened(values['given'])} of {shortened(values['key'])} is read as {kind} in "
@@ -293,41 +293,18 @@ def _ttl_in_other_unit(values: Values, lookups: Lookups) -> str:
     )
 
 
-def _score_in_other_unit(values: Values, lookups: Lookups) -> str:
-    key, bound, score = (shortened(values[name]) for name in ("key", "bound", "score"))
-    return (
-        f"{values['command']} {key} has the bound {bound}, Unix time in {values['unit']}; the scores, "
-        f"such as {score}, are in {values['other']}"
-    )
-
-
-def _unlikely_ttl(values: Values, lookups: Lookups) -> str:
+def _unlikely_ttl(values: Values) -> str:
     seconds = values["seconds"]
     span = f"{seconds:g} s" if seconds < 60 else str(timedelta(seconds=seconds))
     return f"{shortened(values['given'])} of {shortened(values['key'])} is {span}"
 
 
-def _expires_by_wall_clock(values: Values, lookups: Lookups) -> str:
-    return (
-        f"{values['command']} {shortened(values['key'])} expires at {values['at']}, computed from the "
-        f"wall clock; the fake's clock is at {values['now']}: use EX, or clock=real"
-    )
-
-
-def _expire_not_executed(values: Values, lookups: Lookups) -> str:
-    return f"{shortened(values['key'])} has no TTL: the {values['command']} was not executed"
-
-
-def _ttl_removed(values: Values, lookups: Lookups) -> str:
+def _ttl_removed(values: Values) -> str:
     why = ": it has neither EX, PX nor KEEPTTL" if values["command"] == "SET" else ""
     return f"this {values['command']} removed the TTL of {shortened(values['key'])}{why}"
 
 
-def _expired(values: Values, lookups: Lookups) -> str:
-    return f"{shortened(values['key'])} expired at {values['at']}"
-
-
-def _lock_of_another(values: Values, lookups: Lookups) -> str:
+def _lock_of_another(values: Values) -> str:
     holder, earlier = (compact(shortened(values[name])) for name in ("holder", "earlier"))
     return (
         f"{shortened(values['key'])} was deleted while it held {holder}; {earlier}, which it held "
@@ -339,11 +316,13 @@ SENTENCES: Sentences = {
     "never_executed": _never_executed,
     "searched_before_ready": _searched_before_ready,
     "ttl_in_other_unit": _ttl_in_other_unit,
-    "score_in_other_unit": _score_in_other_unit,
+    "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
+    "such as {score}, are in {other}",
     "unlikely_ttl": _unlikely_ttl,
-    "expires_by_wall_clock": _expires_by_wall_clock,
-    "expire_not_executed": _expire_not_executed,
-    "expired": _expired,
+    "expires_by_wall_clock": "{command} {key} expires at {at}, computed from the wall clock; the fake's "
+    "clock is at {now}: use EX, or clock=real",
+    "expire_not_executed": "{key} has no TTL: the {command} was not executed",
+    "expired": "{key} expired at {at}",
     "ttl_removed": _ttl_removed,
     "lock_of_another": _lock_of_another,
 }

@@ -381,10 +381,10 @@ def _unseen_check(signature: SignatureDetails) -> Iterator[str]:
         yield "the URL must be the signed one in every character: scheme, host, path and query"
 
 
-def _wrong_signature(values: Values, lookups: Lookups) -> str:
+def _wrong_signature(values: Values) -> str:
     reasons = [_WRONG_SIGNATURE[reason["reason"]].format(**reason) for reason in values["reasons"]]
     text = "; ".join(reasons)
-    return f"{lookups.short(values['message'])} was rejected with {values['status']}: {text}"
+    return f"{values['message']} was rejected with {values['status']}: {text}"
 
 
 _WRONG_SIGNATURE = {
@@ -404,16 +404,12 @@ _WRONG_SIGNATURE = {
 }
 
 
-def _unlikely_duration(values: Values, lookups: Lookups) -> str:
-    return f"the {values['setting']} {shortened(values['given'])} is {values['means']}"
-
-
-def _line(values: Values, lookups: Lookups) -> str:
+def _line(values: Values) -> str:
     return str(values["line"])
 
 
 SENTENCES: Sentences = {
-    "unlikely_duration": _unlikely_duration,
+    "unlikely_duration": "the {setting} {given} is {means}",
     "wrong_signature": _wrong_signature,
     "message_waits": _line,
     "dead_letter": _line,

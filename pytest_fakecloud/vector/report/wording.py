@@ -180,7 +180,7 @@ def action_text(action: Event) -> str:
     return f"{action.fake}.holding() {end}" if end else ""
 
 
-def _filter_rejected(values: Values, lookups: Lookups) -> str:
+def _filter_rejected(values: Values) -> str:
     groups = [f"{_ids(group)}: {group['why']}" for group in (values, *values.get("others", ()))]
     if more := values.get("more"):
         groups.append(f"{counted(more, 'further record')} for other reasons")
@@ -191,14 +191,14 @@ def _ids(values: Values) -> str:
     return listed(list(map(shortened, values["ids"])))
 
 
-def _queried_before_ready(values: Values, lookups: Lookups) -> str:
+def _queried_before_ready(values: Values) -> str:
     return (
         f"the query ran before {_ids(values)} could be found: an upsert or update is "
         "answered before its records are indexed; wait until the index has no pending vectors"
     )
 
 
-def _vectors_pending(values: Values, lookups: Lookups) -> str:
+def _vectors_pending(values: Values) -> str:
     count, where = counted(values["count"], "vector"), _space(values["namespace"])
     return f"{count} of {where} pending: queries return vectors only when they are indexed"
 
