@@ -18,6 +18,7 @@ from ..queue.delivery.routes import parts_of
 from .anomalies import Allowed
 from .assertions import may_assert
 from .clients import functions_of, has_drawn_inputs, text_of_inputs
+from .names import actor_of
 from .patches import explored
 from .programs import (
     Functions,
@@ -257,9 +258,11 @@ def replay_only(player: Player, schedule: Schedule) -> None:
         trial = replace(trial, schedule=schedule.without(missed))
         raise _broken_schedule(player, trial) from trial.broken
     if missed:
-        workers = "|".join(re.escape(disturbance.strand) for disturbance in missed)
+        workers = {disturbance.strand for disturbance in missed}
         starts = sorted(
-            strand for strand in trial.strands if re.fullmatch(rf"({workers})/\d+", strand)
+            strand
+            for strand in trial.strands
+            if strand not in workers and actor_of(strand) in workers
         )
         again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
         raise ContractError(

@@ -16,8 +16,9 @@ from ..core.accesses import Touch
 from ..core.errors import counted, cut
 from ..kv.accesses import KEY_OF_DB
 from ..kv.table import kinds
-from .accesses import Access, root_of
+from .accesses import Access
 from .fingerprint import varied
+from .names import StrandName
 from .schedule import CLOCK, SWITCHES
 from .trial import Pieces, Place, Program, Step, Trial
 
@@ -50,7 +51,8 @@ class InOnePiece:
         self._latest = ""
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
-        goes_on = self.pieces == "start" or len({*map(client_of, options)}) == 1
+        programs = {StrandName.of(option).program for option in options}
+        goes_on = self.pieces == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
             at = len(self.choices)
             self.choices.append(self._planned[at] if at < len(self._planned) else 0)
@@ -126,7 +128,7 @@ class Serial:
         changed = {*trial.effects.left, *trial.effects.left_with_ttl}
         indexes = {fake for fake, kind, _ in changed if not kind.startswith(KEY_OF_DB)}
         busy = {
-            client_of(access.client)
+            access.made_by.program
             for access in trial.effects.accesses
             if access.is_message
             or (_has_written(access) and any(_is_of(key, changed, indexes) for key in access.keys))
@@ -144,18 +146,14 @@ def _is_of(key: Touch, changed: Collection[tuple[str, str, str]], indexes: Colle
     return key[:3] in changed or key.fake in indexes
 
 
-def client_of(strand: str) -> str:
-    """Return the name of the client, worker or delivery to which a strand belongs."""
-    return root_of(strand.partition(":")[0].partition("+")[0])
-
-
 def _is_judged(trial: Trial) -> bool:
     """Return whether only orders differ in a trial, and strands have run between each other's calls."""
     if trial.notes or trial.flags & {"stuck", "numbers", "left out"}:
         return False
     if any(fired.kind not in SWITCHES or fired.detail == CLOCK for fired in trial.fired):
         return False
-    turns = [name for name, _ in groupby(client_of(a.client) for a in trial.effects.accesses)]
+    accesses = trial.effects.accesses
+    turns = [name for name, _ in groupby(accesses, lambda access: access.made_by.program)]
     return len(turns) > len({*turns})
 
 
@@ -213,7 +211,7 @@ def _invalidated(trial: Trial) -> set[tuple[str, str, str]]:
         if access.call is None and access.is_write:
             roles = deleters if access.name in kinds.DELETIONS else writers
             for key in access.keys:
-                roles.setdefault(key, set()).add(root_of(access.client))
+                roles.setdefault(key, set()).add(access.actor)
     return {
         key[:3]
         for key, roots in deleters.items()

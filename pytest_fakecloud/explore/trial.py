@@ -16,6 +16,7 @@ from ..queue.fake import Queue
 from ..queue.model import Message
 from .accesses import Access
 from .footprint import Footprint
+from .names import StrandName
 from .schedule import RANDOM, Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
@@ -79,9 +80,8 @@ class DueDelivery:
         self.queue = queue
         self.message = message
         self.timer = timer
-        attempt = len(message.attempts) + 1
-        self.first_name = f"delivery{ordinal}"
-        self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
+        name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
+        self.first_name, self.name = str(name.first), str(name)
 
 
 class Point(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.values import visible
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
+from ..names import StrandName
 from ..schedule import PAUSES, Disturbance, Kind
 from ..trial import Line, Trial
 
@@ -148,7 +148,7 @@ def _without_repeats(
     repeated: dict[str, list[str]] = {}
     latest: dict[str, list[object]] = {}
     for start, lines in by_start.items():
-        worker, calls = start.partition("/")[0], _calls_of(lines)
+        worker, calls = StrandName.of(start).program, _calls_of(lines)
         has_disturbance = any(line.is_disturbance for line in lines)
         if (
             latest.get(worker) == calls
@@ -173,7 +173,7 @@ def _calls_of(lines: Sequence[Line]) -> list[object]:
 
 def _start_of(line: Line) -> str:
     """Return the strand that a line belongs to; each restart of a worker is a strand of its own."""
-    return line.strand.partition("+")[0].partition(":")[0]
+    return StrandName.of(line.strand).root
 
 
 def _entries(lines: Sequence[Line]) -> list[list[Line]]:
@@ -228,7 +228,7 @@ def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line])
             words += [line_text(line, lookups) for line in lines]
     if entry[0].breaks:
         return f"{entry[0].strand} {entry[0].words}"
-    return f"{entry[0].strand.removesuffix(':loop')}: {'; '.join(words)}"
+    return f"{StrandName.of(entry[0].strand).shown}: {'; '.join(words)}"
 
 
 def line_text(line: Line, lookups: Lookups, *, with_answer: bool = True) -> str:
@@ -404,7 +404,7 @@ def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
 
 def _strand(line: Line) -> str:
     """Return the strand that made a call; a strand and its restarts are the same."""
-    return re.sub(r"/\d+|:loop$", "", line.strand)
+    return StrandName.of(line.strand).first.shown
 
 
 def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[Line]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
+from ..names import StrandName
 from ..programs import check_has_run
 from ..schedule import CLOCK, Disturbance, Kind
 from ..trial import DueDelivery, Place, Redundant, Step, Trial, TrialPlan
@@ -291,7 +292,7 @@ class Simulation:
         self._log.fired.append(disturbance)
         if disturbance.detail == CLOCK:
             return
-        other = disturbance.strand.removesuffix(":loop")
+        other = StrandName.of(disturbance.strand).shown
         when = {
             "switch": "before {} continues" if disturbance.point else "before {} starts",
             "late": "before {} receives its answer",
@@ -465,7 +466,7 @@ class Simulation:
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "").strip("_")
         name = name if name.isidentifier() else "thread"
-        name = self.state.new_name(f"{parent.root.title}+{name}")
+        name = self.state.new_name(StrandName.of(parent.root.title).thread(name))
         self.state.created_by[name] = len(self._log.steps) - 1
         child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
         child.starting = thread
@@ -596,7 +597,7 @@ class Simulation:
     def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
         """Add the worker's next start; one that failed pauses first."""
         before = strand.work.starts
-        name = f"{_program(strand)}/{before + 1}"
+        name = str(StrandName(_program(strand), before + 1))
         again = self.state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
         if failed:
             # Double the pause before each restart, as process managers do.
@@ -644,4 +645,4 @@ def _place_of(option: Option) -> tuple[Place, int]:
 
 def _program(worker: Strand) -> str:
     """Return the name of the program that a worker runs, which is the name of its first start."""
-    return worker.title.partition("/")[0]
+    return StrandName.of(worker.title).program

@@ -25,6 +25,7 @@ from ...queue.accesses import touches_of_delivery
 from ..fakes import Fakes
 from ..fingerprint import Fingerprints
 from ..footprint import CHECKS_PROMISE
+from ..names import StrandName
 from ..promises import Promises
 from ..schedule import SWITCHES, Disturbance, Kind, Schedule
 from ..trial import Choices, DueDelivery, History, Line, Operation, Place, Point, Program, TrialPlan
@@ -310,7 +311,7 @@ class TrialState:
         if strand is None:
             name = str(getattr(task.get_coro(), "__name__", ""))
             name = name if name.isidentifier() else "task"
-            name = self.new_name(f"{host.root.title}:{name}")
+            name = self.new_name(StrandName.of(host.root.title).task(name))
             strand = self.add(Strand(name, "task", parent=host))
             strand.state = "running"
             self.tasks[task] = strand
