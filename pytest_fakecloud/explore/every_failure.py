@@ -13,7 +13,7 @@ from .programs import names_of, programs_of, schedule_to_replay
 from .result.failures import FAILURES, Failure, FailureName
 from .schedule import Disturbance, Schedule
 from .search.player import Player
-from .trial import Trial
+from .trial import Plan, Trial
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -73,14 +73,14 @@ def every_failure(
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
-        undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
+        undisturbed = player.play(Plan.first())
         check_undisturbed(player, undisturbed)
         check_repeats(player, undisturbed, "the second time")
         failures = Results(_fail_each_call(player, undisturbed, names, status))
         player.subject.promises.finish()
         broken = failures.where(held=False)
         if broken:
-            trial = player.play(Schedule.parse(broken[0].schedule))
+            trial = player.play(Plan(Schedule.parse(broken[0].schedule)))
             raise_broken(player, trial, failures)
     return failures
 
@@ -107,7 +107,7 @@ def _fail_each_call(
             if fault not in [kind for kind, _ in point.choices]:
                 continue  # a fault of clusters, at another call
             disturbance = Disturbance(point.strand, point.number, fault, detail)
-            trial = player.play(Schedule([disturbance]))
+            trial = player.play(Plan(Schedule([disturbance])))
             call = next(
                 (
                     line.call

@@ -17,7 +17,7 @@ from ..core.timers import Duration, duration_us
 from ..queue.delivery.routes import parts_of
 from .anomalies import Allowed
 from .assertions import may_assert
-from .clients import functions_of, has_drawn_inputs, text_of_inputs
+from .clients import functions_of_all, has_drawn_inputs, text_of_inputs
 from .names import actor_of
 from .patches import explored
 from .programs import (
@@ -35,7 +35,7 @@ from .result.changes import find_changes
 from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration
 from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
-from .schedule import KINDS, SWITCHES, Kind, Schedule
+from .schedule import KINDS, SWITCHES, UNDISTURBED, Kind, Schedule
 from .search.explorer import Explorer
 from .search.jobs import Jobs
 from .search.lost_writes import examine
@@ -43,7 +43,7 @@ from .search.player import Player
 from .search.shrinking import ReplayResult, replay, smallest
 from .search.tally import SearchBudget, Tally, budget_of
 from .simulation.state import Subject
-from .trial import Line, Program, Trial
+from .trial import Line, Plan, Program, Trial
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -165,13 +165,9 @@ def explore(
         patience=patience,
         horizon=horizon,
         allow=allow,
+        anomalies_break=True,
     ) as player:
-        player.examines_promise = trust
-        player.tally.has_promise = bool(player.subject.promises.checks) or any(
-            may_assert(function)
-            for program in programs
-            for function in functions_of(program.function)
-        )
+        player.judge.examines_promise = trust
         if replayed is not None:
             player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
@@ -184,8 +180,8 @@ def explore(
             _check_budget(player.tally, allowed)
             _check_covered(player, named_kinds)
             player.subject.promises.finish()
-            player.allowed.check_used()
-            if trust and player.tally.has_promise:
+            player.judge.allowed.check_used()
+            if trust and player.judge.has_promise:
                 player.tally.trust = examine(player, undisturbed)
     return Exploration(player.tally, named_kinds if named_kinds or replayed is not None else KINDS)
 
@@ -204,10 +200,12 @@ def playing(
     patience: Duration = "1h",
     horizon: Duration | None = None,
     allow: str | Iterable[str] = (),
+    anomalies_break: bool = False,
 ) -> Iterator[Player]:
     """Explore a cloud within the block; the player runs the programs under schedules.
 
-    ``explore()`` describes the arguments.
+    ``explore()`` describes the arguments. With ``anomalies_break``, an anomaly breaks a trial if neither
+    a check nor the code asserts anything.
     """
     if asyncio._get_running_loop() is not None:
         raise ContractError(
@@ -216,6 +214,7 @@ def playing(
         )
     promises, allowed_anomalies = Promises(check), Allowed(allow)
     possible = kinds_of(kinds)
+    asserts = bool(promises.checks) or any(map(may_assert, functions_of_all(programs)))
     with explored(cloud, programs, process_time=process_time, seed=seed) as world:
         subject = Subject(
             world,
@@ -227,8 +226,9 @@ def playing(
             kinds=possible,
             patience_us=duration_us(patience),
             horizon_us=None if horizon is None else duration_us(horizon),
+            setup=setup,
         )
-        yield Player(world, subject, setup, allowed_anomalies)
+        yield Player(world, subject, allowed_anomalies, has_promise=asserts or not anomalies_break)
 
 
 def _jobs_in(processes: int | Literal["auto"]) -> Callable[[Player, Trial], Jobs]:
@@ -245,14 +245,14 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     __tracebackhide__ = True
     tally = player.tally
     tally.only_schedule = schedule
-    player.is_last = True
-    # Nothing else runs for a promise, nor after the trial whose calls are kept.
-    player.compares_orders = not tally.has_promise
-    if not tally.has_promise and [*schedule]:
-        player.play(Schedule())  # with which patterns compare the trial
-        player.play(schedule)
-        tally.coverage.kinds.clear()
-    trial = player.play(schedule, keep=True, stacks=True)
+    player.judge.is_last = True
+    if player.judge.has_promise:
+        player.judge.serial = None  # Nothing else runs.
+    elif schedule:
+        player.judged(Plan())  # with which patterns compare the trial
+        # The trials in one piece run for this one, and none runs after the trial that is kept.
+        player.judged(Plan(schedule))
+    trial = player.play(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
         trial = replace(trial, schedule=schedule.without(missed))
@@ -288,7 +288,7 @@ def _search(
     ``before`` is the tally of the searches with other inputs. Returns the undisturbed trial.
     """
     __tracebackhide__ = True
-    undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
+    undisturbed = player.play(Plan.first())
     if player.subject.inputs:
         if undisturbed.broken is not None and not _own_errors(undisturbed):
             player, undisturbed = _shrunk(player, undisturbed, before, shrunk)
@@ -299,22 +299,22 @@ def _search(
     check_undisturbed(player, undisturbed)
     check_repeats(player, undisturbed, "the second time")
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
-    if not (player.tally.has_promise or undisturbed.effects.accesses or uses_other_services):
+    if not (player.judge.has_promise or undisturbed.effects.accesses or uses_other_services):
         raise ContractError(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
         )
     player.tally.coverage.kinds.clear()
-    if player.examines_promise:
+    if player.judge.examines_promise:
         player.world.note_unwritten(undisturbed)
     with contextlib.closing(make_jobs(player, undisturbed)) as jobs:
         broken = Explorer(player, jobs, undisturbed, budget, seed, cache).search()
-    if broken is None and not player.tally.has_promise and player.tally.anomalies:
-        player.is_last = True
+    if broken is None and not player.judge.has_promise and player.tally.anomalies:
+        player.judge.is_last = True
         # Trials that only show such a pattern have counted as held.
         player.outcomes.clear()
         shown_anomaly = next(iter(player.tally.anomalies.values()))
-        broken = smallest(player, player.play(shown_anomaly.schedule), undisturbed)
+        broken = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
     if broken is None:
         check_repeats(player, undisturbed, "after the search")
         return undisturbed
@@ -367,8 +367,11 @@ def _broken_schedule(
 ) -> BrokenPromiseError:
     undisturbed = None
     if trial.fired and "stuck" not in trial.flags:
-        undisturbed = player.play(Schedule(), stacks=True)
-    play = partial(player.play, stacks=True)
+        undisturbed = player.play(Plan(stacks=True))
+
+    def play(schedule: Schedule) -> Trial:
+        return player.play(Plan(schedule, stacks=True))
+
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)
     return BrokenPromiseError(
@@ -396,7 +399,7 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
             error.add_note(f"inputs: {text_of_inputs(inputs)}")
         raise error
     if trial.broken is not None:
-        again = trial if "stuck" in trial.flags else player.play(Schedule(), keep=True, stacks=True)
+        again = trial if "stuck" in trial.flags else player.play(Plan.reported(UNDISTURBED))
         shown_trial = again if again.broken is not None else trial
         raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
     if not trial.calls:
@@ -415,7 +418,7 @@ def check_repeats(player: Player, first: Trial, when: str) -> None:
     ``when`` completes the sentence, such as "the second time".
     """
     __tracebackhide__ = True
-    second = player.play(Schedule(), stacks=True)
+    second = player.play(Plan(stacks=True))
     # Without the process's time, arguments and answers contain wall-clock times.
     has_content = player.world.process_time is not None
     pairs = itertools.zip_longest(first.call_lines, second.call_lines)

@@ -256,3 +256,7 @@ def _read(text: str) -> Disturbance:
     if not re.fullmatch(pattern, detail):
         raise ContractError(f"{shown(text)} {problem}: write e.g. '{example.format(kind)}'")
     return Disturbance(match["strand"], int(match["point"]), kind, detail)
+
+
+UNDISTURBED = Schedule()
+"""The schedule without disturbances."""

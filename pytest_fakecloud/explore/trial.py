@@ -17,14 +17,14 @@ from ..queue.model import Message
 from .accesses import Access
 from .footprint import Footprint
 from .names import StrandName
-from .schedule import RANDOM, Disturbance, Kind, Schedule
+from .schedule import RANDOM, UNDISTURBED, Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
 Place = Literal["switch", "late", "wake"]
 """Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
-Pieces = Literal["", "start", "read"]
+Begin = Literal["", "start", "read"]
 """From where on no other client, worker or delivery runs before one ends: from nowhere, from its start,
 or from the first data that it reads.
 """
@@ -47,30 +47,48 @@ class Strategy(Protocol):
     """
 
     places: frozenset[Place]
-    records: bool
     moves_time: bool
-    pieces: Pieces
+    pieces: Begin
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
 
     def lesson(self, trial: Trial) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TrialPlan:
-    """The schedule and the strategy of one trial, and what the trial records.
+class Orders(Protocol):
+    """A value from which each trial makes its strategy."""
 
-    ``stacks``: the application's lines that make each call; ``notes``: where disturbances are
-    possible; ``state``: the data that the trial leaves. ``left_out``: the strand and the point of the
-    call whose effect on its fake is undone, if any.
+    def strategy(self) -> Strategy: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one trial plays, and what it records.
+
+    ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
+    ``notes``: where disturbances are possible. ``stacks``: the application's lines that make each call.
+    ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
+    and output, until the next trial that is kept. ``left_out``: the strand and the point of the call
+    whose effect on its fake is undone, if any.
     """
 
-    schedule: Schedule
-    strategy: Strategy | None = None
+    schedule: Schedule = UNDISTURBED
+    orders: Orders | None = None
+    notes: bool = False
     stacks: bool = False
-    notes: bool = True
-    state: bool = False
+    keeps: bool = False
+    shows: bool = False
     left_out: tuple[str, int] | None = None
+
+    @classmethod
+    def first(cls) -> Plan:
+        """Return the plan of the trial without disturbances with which others are compared."""
+        return cls(notes=True, stacks=True, shows=True)
+
+    @classmethod
+    def reported(cls, schedule: Schedule) -> Plan:
+        """Return the plan of a trial that a report shows."""
+        return cls(schedule, stacks=True, keeps=True)
 
 
 class DueDelivery:

@@ -44,7 +44,7 @@ from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.state import Subject, TrialHistory
 from .simulation.strands import Strand, carried_source
 from .simulation.turns import ABANDONED, Threads
-from .trial import Effects, Trial, TrialPlan
+from .trial import Effects, Plan, Trial
 from .trust import Reads
 
 if TYPE_CHECKING:
@@ -97,15 +97,13 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         self.connections.after_fork()
 
-    def play(
-        self, subject: Subject, plan: TrialPlan, setup: Callable[[], object] | None = None
-    ) -> tuple[Trial, TrialHistory]:
+    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
         """Play one trial from the baseline of the fakes; return it, with its history for checks."""
         self.reset()
         self.randomness.begin(plan.schedule.series)
-        if setup is not None:
+        if subject.setup is not None:
             with self.setting_up():
-                check_has_run(self.awaited(setup()), "setup=")
+                check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
         simulation = Simulation(subject, plan)
         trial = self.run(simulation)
@@ -115,7 +113,7 @@ class World(Fakes):
             trial = trial.with_series(plan.schedule.series)
         else:
             trial = replace(trial, schedule=plan.schedule.with_series(0))
-        state = (self.cloud, self.cloud.snapshot()) if plan.state else None
+        state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
         effects = self._with_remains(trial.effects, *simulation.state.fingerprints.left())
         return replace(trial, effects=effects, state=state), simulation.history
 

@@ -19,12 +19,12 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
-from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
+from pytest_fakecloud.explore.schedule import SWITCHES
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
 from pytest_fakecloud.explore.simulation.turns import Threads
-from pytest_fakecloud.explore.trial import Pieces, Place, Program, Step, Trial, TrialPlan
+from pytest_fakecloud.explore.trial import Begin, Place, Plan, Program, Step, Trial
 
 from ..budget import cases
 from .conftest import expects
@@ -37,8 +37,7 @@ Clients = Mapping[str, Callable[[], object]]
 class Everything:
     """A strategy that runs every interleaving, for comparison with the reduction."""
 
-    records = True
-    pieces: Pieces = ""
+    pieces: Begin = ""
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.moves_time = moves_time
@@ -46,6 +45,9 @@ class Everything:
         self._trail: list[tuple[int, int]] = []
         self._depth = 0
         self._begun = False
+
+    def strategy(self) -> Everything:
+        return self
 
     def lesson(self, trial: Trial) -> None:
         """Learn nothing from a trial."""
@@ -79,14 +81,16 @@ class Everything:
 class Reduced:
     """A strategy that runs each distinct interleaving once."""
 
-    records = True
-    pieces: Pieces = ""
+    pieces: Begin = ""
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.tree = Interleavings(Branch(late=late, moves_time=moves_time))
         self.moves_time = moves_time
         self.places = decided_places(late=late)
         self._interleaving = self.tree.root.strategy()
+
+    def strategy(self) -> Reduced:
+        return self
 
     def next(self) -> bool:
         """Prepare the next trial; return False when there is none."""
@@ -126,7 +130,7 @@ def outcomes(
             while strategy.next():
                 world.reset()
                 memory.clear()
-                simulation = Simulation(subject, TrialPlan(Schedule(), strategy))
+                simulation = Simulation(subject, Plan(orders=strategy))
                 trial = world.run(simulation)
                 strategy.learn(trial)
                 if "redundant" in trial.flags:

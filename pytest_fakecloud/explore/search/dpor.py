@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..footprint import Footprint
 from ..schedule import CLOCK
-from ..trial import Pieces, Place, Redundant, Step, Trial
+from ..trial import Begin, Place, Redundant, Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
@@ -176,8 +176,7 @@ class Interleavings:
 class Interleaving:
     """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
 
-    records = True
-    pieces: Pieces = ""
+    pieces: Begin = ""
 
     def __init__(self, branch: Branch) -> None:
         self.places = decided_places(late=branch.late)

@@ -7,8 +7,7 @@ from ...kv.accesses import KEY_OF_DB
 from ..assertions import may_assert
 from ..clients import functions_of
 from ..result.story import line_text, lookups_of_trial
-from ..schedule import Schedule
-from ..trial import Line, Trial
+from ..trial import Line, Plan, Trial
 from ..trust import Trust, names_data
 from .player import Player
 
@@ -68,7 +67,7 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
 def _notices(player: Player, line: Line, undisturbed: Trial) -> bool | None:
     """Return whether the promise breaks without the effect of a call; None if that is unknown."""
     try:
-        trial = player.play(Schedule(), left_out=(line.strand, line.point))
+        trial = player.play(Plan(left_out=(line.strand, line.point)))
     except Exception:
         return True  # The promise, or the code, cannot handle the data.
     if "left out" not in trial.flags:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..schedule import EDGE, ORDERS, SWITCHES, TRIED, Disturbance, Kind, Schedule
-from ..trial import Point, Trial
+from ..trial import Plan, Point, Trial
 from .player import Player
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
@@ -39,7 +39,7 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
 
     def breaks(schedule: Schedule) -> Schedule | None:
         if schedule not in player.outcomes:
-            player.play(schedule)
+            player.play(Plan(schedule))
         return player.outcomes[schedule]
 
     # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
@@ -48,7 +48,9 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
         return trial
     best, tried = minimal(trial.schedule, breaks), 0
     while True:
-        again = trial if best == trial.schedule and is_stuck else player.play(best, notes=True)
+        again = (
+            trial if best == trial.schedule and is_stuck else player.play(Plan(best, notes=True))
+        )
         if again.broken is None:
             return trial
         if is_stuck:
@@ -183,9 +185,9 @@ def replay(player: Player, trial: Trial) -> ReplayResult:
     # Replay a stuck trial only once, because each replay takes seconds and leaves threads behind.
     total = 1 if "stuck" in trial.flags else REPLAYS
     failing, failed = None, 0
-    for number in range(total):
-        is_last = number == total - 1
-        again = player.play(trial.schedule, keep=is_last, stacks=is_last)
+    schedule = trial.schedule
+    for plan in (*[Plan(schedule)] * (total - 1), Plan.reported(schedule)):
+        again = player.play(plan)
         if again.broken is not None:
             failing, failed = again, failed + 1
     return ReplayResult(failing, failed, total)

@@ -171,6 +171,13 @@ class Tally:
         """The number of trials, without the undisturbed one."""
         return self.orders + self.singles + self.extended + self.drawn
 
+    def add(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
+        """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
+        for anomaly in trial.verdict.anomalies:
+            shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)
+            self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
+        self.coverage.add(trial)
+
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
         if other.last_new_state:

@@ -18,7 +18,7 @@ from ..footprint import MEMORY, Footprint
 from ..names import StrandName
 from ..programs import check_has_run
 from ..schedule import CLOCK, Disturbance, Kind
-from ..trial import DueDelivery, Place, Redundant, Step, Trial, TrialPlan
+from ..trial import DueDelivery, Place, Plan, Redundant, Step, Trial
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .deliveries import DeliveryStrands
@@ -49,18 +49,18 @@ class Simulation:
     and the fakes calls the public parts.
     """
 
-    def __init__(self, subject: Subject, plan: TrialPlan) -> None:
+    def __init__(self, subject: Subject, plan: Plan) -> None:
         self.state = state = TrialState(subject, plan)
         self._log = state.log
         self.history = state.history
         self.turns = state.turns
         self._fakes = subject.fakes
-        self._strategy = plan.strategy
-        places = plan.strategy.places if plan.strategy is not None else subject.kinds
+        self._strategy = strategy = plan.orders.strategy() if plan.orders is not None else None
+        places = strategy.places if strategy is not None else subject.kinds
         is_late = "late" in places or any(
             disturbance.kind == "late" for disturbance in plan.schedule
         )
-        moves_time = plan.strategy is not None and plan.strategy.moves_time
+        moves_time = strategy is not None and strategy.moves_time
         self.clock = TrialClock(state, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
         self.sockets = SocketHooks(state, self.clock)
