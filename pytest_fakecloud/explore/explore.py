@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
@@ -32,13 +33,12 @@ from .programs import (
 from .promises import Promises
 from .result.cause import find_cause
 from .result.changes import find_changes
-from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration
+from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration, Trust
 from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, UNDISTURBED, Kind, Schedule
 from .search.explorer import Explorer
 from .search.jobs import Jobs
-from .search.lost_writes import examine
 from .search.player import Player
 from .search.shrinking import ReplayResult, replay, smallest
 from .search.tally import SearchBudget, Tally, budget_of
@@ -47,6 +47,7 @@ from .trial import Line, Plan, Program, Trial
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
+    from .world import World
 
 TRIALS = 1_000
 """Default budget: the number of trials of one ``explore()`` call."""
@@ -139,6 +140,13 @@ def explore(
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
     make_jobs = _jobs_in(processes)
+    examining: Callable[[World], AbstractContextManager[Any]] = contextlib.nullcontext
+    if trust:
+        with importing("trust="):
+            from .guests.trust import examining
+        # What trials write is noted in this process only.
+        make_jobs = _jobs_in(1)
+    trusted = Trust()
     replayed = schedule_to_replay(schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if seed is None else None
@@ -153,21 +161,23 @@ def explore(
         input_search = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
     allowed = budget_of(budget)
     named_kinds = () if kinds is None else names_of("kinds", kinds)
-    with playing(
-        cloud,
-        programs,
-        check,
-        services=services,
-        kinds=kinds,
-        setup=setup,
-        seed=seed,
-        process_time=process_time,
-        patience=patience,
-        horizon=horizon,
-        allow=allow,
-        anomalies_break=True,
-    ) as player:
-        player.judge.examines_promise = trust
+    with (
+        playing(
+            cloud,
+            programs,
+            check,
+            services=services,
+            kinds=kinds,
+            setup=setup,
+            seed=seed,
+            process_time=process_time,
+            patience=patience,
+            horizon=horizon,
+            allow=allow,
+            anomalies_break=True,
+        ) as player,
+        examining(player.world) as examination,
+    ):
         if replayed is not None:
             player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
@@ -182,8 +192,9 @@ def explore(
             player.subject.promises.finish()
             player.judge.allowed.check_used()
             if trust and player.judge.has_promise:
-                player.tally.trust = examine(player, undisturbed)
-    return Exploration(player.tally, named_kinds if named_kinds or replayed is not None else KINDS)
+                trusted = examination.trust(player, undisturbed)
+    kinds_to_name = named_kinds if named_kinds or replayed is not None else KINDS
+    return Exploration(player.tally, kinds_to_name, trusted)
 
 
 @contextlib.contextmanager
@@ -305,8 +316,6 @@ def _search(
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
         )
     player.tally.coverage.kinds.clear()
-    if player.judge.examines_promise:
-        player.world.note_unwritten(undisturbed)
     with contextlib.closing(make_jobs(player, undisturbed)) as jobs:
         broken = Explorer(player, jobs, undisturbed, budget, seed, cache).search()
     if broken is None and not player.judge.has_promise and player.tally.anomalies:

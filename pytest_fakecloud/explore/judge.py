@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 from ..cloud.base import context_of
@@ -38,8 +37,6 @@ class Judge:
         """
         self.is_last = False
         """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
-        self.examines_promise = False
-        """Whether to record what the promise reads in undisturbed trials."""
 
     def verdict(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Judge a trial that has just ended, while the fakes have the data that it left."""
@@ -47,22 +44,18 @@ class Judge:
         promises, broken, number = self.subject.promises, trial.broken, recorder.reserve()
         applied = Schedule(trial.fired) if plan.orders is not None else plan.schedule
         history.schedule = str(applied)
-        is_examined = (
-            self.examines_promise and plan.stacks and plan.left_out is None and not trial.fired
-        )
-        is_disturbed = bool(trial.fired) or plan.left_out is not None
-        with self.world.reads.recorded() if is_examined else contextlib.nullcontext():
-            for check in promises.at_end:
-                broken = broken or self._broken_promise(
-                    check, history, applied, is_disturbed=is_disturbed
-                )
+        is_disturbed = bool(trial.fired)
+        for check in promises.at_end:
+            broken = broken or self._broken_promise(
+                check, history, applied, is_disturbed=is_disturbed
+            )
         promises.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
             for entry in (recorder.entries if plan.stacks else ())
             if isinstance(entry, Call) and entry.number > number
         ]
-        anomalies = self._anomalies(trial) if plan.left_out is None else []
+        anomalies = self._anomalies(trial)
         reported = [anomaly for anomaly in anomalies if self.is_last or anomaly.name not in LAST]
         if broken is None and reported and not self.has_promise:
             broken = AnomalyError(reported[0])

@@ -163,7 +163,7 @@ def _is_of(key: Touch, changed: Collection[tuple[str, str, str]], indexes: Colle
 
 def _is_judged(trial: Trial) -> bool:
     """Return whether only orders differ in a trial, and strands have run between each other's calls."""
-    if trial.notes or trial.flags & {"stuck", "numbers", "left out"}:
+    if trial.notes or trial.flags & {"stuck", "numbers"}:
         return False
     if any(fired.kind not in SWITCHES or fired.detail == CLOCK for fired in trial.fired):
         return False

@@ -68,8 +68,7 @@ class Plan:
     ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
     ``notes``: where disturbances are possible. ``stacks``: the application's lines that make each call.
     ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
-    and output, until the next trial that is kept. ``left_out``: the strand and the point of the call
-    whose effect on its fake is undone, if any.
+    and output, until the next trial that is kept.
     """
 
     schedule: Schedule = UNDISTURBED
@@ -78,7 +77,6 @@ class Plan:
     stacks: bool = False
     keeps: bool = False
     shows: bool = False
-    left_out: tuple[str, int] | None = None
 
     @classmethod
     def first(cls) -> Plan:
@@ -295,14 +293,13 @@ class Verdict:
     """The calls that the checks at the end made, if the trial records stacks."""
 
 
-Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap", "left out"]
+Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]
 """A fact about a trial.
 
 ``redundant``: its strategy ended it, so it has no result. ``stuck``: a strand waited forever.
 ``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
 moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
-``overlap``: another strand made a call while the last disturbance delayed a strand. ``left out``: the
-effect of a call was undone that had changed the data of its fake.
+``overlap``: another strand made a call while the last disturbance delayed a strand.
 """
 Handler: TypeAlias = tuple[str, Url]
 """A destination handler: the kind and the prefix of its route."""

@@ -10,7 +10,7 @@ import inspect
 import math
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import core_of
-from ..core.accesses import ALL, READS_CLOCK, Touch
+from ..core.accesses import READS_CLOCK, Touch
 from ..core.calls import set_faults_end
 from ..core.clock import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
@@ -35,7 +35,7 @@ from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import route_context_of, route_to
 from ..queue.model import DeliveryInterceptor
 from .fakes import HORIZON_US, Fakes
-from .footprint import command_line, touches_of_request
+from .footprint import command_line
 from .programs import check_has_run, current_observer
 from .randomness import Randomness
 from .simulation.clock import MOST_TIMERS
@@ -45,7 +45,6 @@ from .simulation.state import Subject, TrialHistory
 from .simulation.strands import Strand, carried_source
 from .simulation.turns import ABANDONED, Threads
 from .trial import Effects, Plan, Trial
-from .trust import Reads
 
 if TYPE_CHECKING:
     from ..cloud.fake import Fake
@@ -79,9 +78,6 @@ class World(Fakes):
         self._moving = threading.RLock()
         # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
-        self.reads = Reads(self.fakes, self.keyspaces)
-        self.unwritten: set[Touch] = set()
-        """The keys that a promise read, and that no trial has written so far."""
         self.free_locks: Sequence[Callable[[], None]] = ()
         """Free the replaced locks that were free, before each trial: a crash may leave them
         held.
@@ -148,24 +144,6 @@ class World(Fakes):
         return Effects(
             effects.accesses, remaining, left, left_with_ttl, pending, effects.acknowledged
         )
-
-    def note_unwritten(self, trial: Trial) -> None:
-        """Note the keys that the promise read but that the undisturbed trial did not write."""
-        by_name = (
-            touch for touch in self.reads.touches if touch.kind[:3] == "key" and touch.name != ALL
-        )
-        self.unwritten = set(by_name)
-        for step in trial.steps:
-            self.note_written(step.footprint.touches)
-
-    def note_written(self, touches: Iterable[Touch]) -> None:
-        if self.unwritten:
-            writes = [touch for touch in touches if touch.writes]
-            self.unwritten = {
-                touch
-                for touch in self.unwritten
-                if not any(write.conflicts(touch) for write in writes)
-            }
 
     def sockets(self) -> SocketHooks | None:
         return None if self.simulation is None else self.simulation.sockets
@@ -408,7 +386,6 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed)
     """Have the simulation serve a call at its turn, with the disturbances of the schedule."""
     simulation = world.simulation
     if simulation is None:
-        world.reads.add(touch.read for touch in touches_of_request(fake, request))
         return proceed()
     # A connection over a socket of the system is served by a thread that serves others, too.
     core_of(fake).app.step_aside()
@@ -428,15 +405,13 @@ def _pause_in_pipeline(world: World) -> None:
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
     """Record the data and the idle time of a command that an engine is about to run."""
     simulation, database = world.simulation, session.db.index
+    if simulation is None:
+        return
     line = world.command_line(fake, database, len(session.engine.databases), spec, tuple(argv))
     touches = line.touches
     if spec.name == "EXEC":
         watched = (touch_of_key(fake, database, key, False) for _, key, _ in session.watched)
         touches = (*touches, *watched)
-    if simulation is None:
-        world.reads.add(touches)
-        return
-    world.note_written(touches)
     simulation.state.touch(touches)
     if session.interface == "local":
         simulation.calls.add_command_of_test(argv)

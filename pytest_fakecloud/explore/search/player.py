@@ -48,17 +48,14 @@ class Player:
         programs = with_inputs(self.subject.programs, inputs)
         subject = replace(self.subject, programs=programs, inputs=inputs)
         has_promise, number = self.judge.has_promise, 1 if inputs else 0
-        player = Player(
+        return Player(
             self.world, subject, self.judge.allowed, has_promise=has_promise, inputs=number
         )
-        player.judge.examines_promise = self.judge.examines_promise
-        return player
 
     def play(self, plan: Plan) -> Trial:
         """Play a trial, judge it, and count it."""
         trial = self.judged(plan)
-        if plan.left_out is None:
-            self.count(trial, plan)
+        self.count(trial, plan)
         return trial
 
     def judged(self, plan: Plan) -> Trial:
@@ -83,7 +80,6 @@ class Player:
         promises = self.subject.promises
         return (
             len(self.tally.anomalies),
-            len(self.world.unwritten),
             self.judge.allowed.unused(),
             promises.reached(),
             promises.reads_order,

@@ -12,7 +12,6 @@ from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..schedule import Schedule
 from ..trial import Anomaly, Point, Trial
-from ..trust import Trust
 
 _LEAST_TRIALS = 10
 """Minimum number of trials with each of several inputs."""
@@ -156,7 +155,6 @@ class Tally:
     """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
     seed: int | str = 0
-    trust: Trust = field(default_factory=Trust)
     has_promise: bool = True
     """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
     alone: str = ""

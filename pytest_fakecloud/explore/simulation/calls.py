@@ -15,7 +15,6 @@ from ...core.errors import ContractError, Crash, ServiceError, listed, report_fa
 from ...faults.answers import lost
 from ...faults.plan import injector_of
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
-from ...inspect.data import state_of
 from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
 from ...kv.errors import CLUSTER_DOWN
@@ -323,20 +322,9 @@ class Calls:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
-            if (strand.name, point) == self._state.plan.left_out:
-                return self._serve_without_effect(fake, proceed, line)
             return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
         finally:
             self.note_changes()
-
-    def _serve_without_effect(self, fake: Fake, proceed: Proceed, line: Line) -> AnyResponse:
-        """Process a call, and restore the data of its fake if the call alone has changed them."""
-        before, saved = state_of(fake), fake.snapshot()
-        response = proceed()
-        if self._log.lines[-1] is line and state_of(fake) != before:
-            self._log.flags.add("left out")
-            fake.restore(saved)
-        return response
 
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._state.add_line(strand.name, call=request.call)
