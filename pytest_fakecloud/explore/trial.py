@@ -17,7 +17,7 @@ from ..queue.model import Message
 from .accesses import Access
 from .footprint import Footprint
 from .names import StrandName
-from .schedule import RANDOM, UNDISTURBED, Disturbance, Kind, Schedule
+from .schedule import UNDISTURBED, Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
@@ -43,7 +43,8 @@ class Strategy(Protocol):
     """Decides which strand runs next where the schedule contains no disturbance.
 
     ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
-    returns what a search learns from a trial, also from one that has been ended.
+    returns what a search learns from the steps of a trial, also of one that has been ended. ``is_cut``
+    is the flag ``cut``.
     """
 
     places: frozenset[Place]
@@ -52,7 +53,7 @@ class Strategy(Protocol):
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
 
-    def lesson(self, trial: Trial) -> Any: ...
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any: ...
 
 
 class Orders(Protocol):
@@ -305,6 +306,11 @@ Handler: TypeAlias = tuple[str, Url]
 """A destination handler: the kind and the prefix of its route."""
 
 
+Kept: TypeAlias = tuple[BaseCloud, Snapshot]
+"""A cloud, with the data of its fakes."""
+NO_EFFECTS = Effects()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
     """One trial of the explored code under a schedule: what ran, what it left, and its flags.
@@ -327,8 +333,8 @@ class Trial:
     strands: Mapping[str, StrandRecord] = field(default_factory=dict)
     handlers: Mapping[Handler, bool] = field(default_factory=dict)
 
-    effects: Effects = Effects()
-    state: tuple[BaseCloud, Snapshot] | None = None
+    effects: Effects = NO_EFFECTS
+    state: Kept | None = None
     notes: tuple[str, ...] = ()
     wording: Wording = Wording()
 
@@ -346,18 +352,6 @@ class Trial:
             effects=Effects(),
             wording=Wording(),
         )
-
-    def with_series(self, number: int) -> Trial:
-        """Return the trial of code that drew random numbers, of a series other than the usual one if
-        not 0.
-        """
-        flags: Set[Flag] = {*self.flags, "numbers"}
-        if not number:
-            return replace(self, flags=flags)
-        words = f"draws other random numbers, of series {number}"
-        line = Line(self.start_us, "the code", words, is_disturbance=True)
-        numbers = Disturbance(RANDOM, number, "numbers")
-        return replace(self, flags=flags, fired=(numbers, *self.fired), lines=(line, *self.lines))
 
     @property
     def broken(self) -> BaseException | None:

@@ -49,7 +49,7 @@ class Everything:
     def strategy(self) -> Everything:
         return self
 
-    def lesson(self, trial: Trial) -> None:
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> None:
         """Learn nothing from a trial."""
 
     def learn(self, trial: Trial) -> None:
@@ -103,9 +103,9 @@ class Reduced:
         """Return the name of the strand to run next."""
         return self._interleaving.pick(steps, options, place)
 
-    def lesson(self, trial: Trial) -> Any:
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
         """Find the races of the trial."""
-        return self._interleaving.lesson(trial)
+        return self._interleaving.lesson(steps, is_cut=is_cut)
 
     def learn(self, trial: Trial) -> None:
         """Learn the races of a trial."""
@@ -131,7 +131,8 @@ def outcomes(
                 world.reset()
                 memory.clear()
                 simulation = Simulation(subject, Plan(orders=strategy))
-                trial = world.run(simulation)
+                world.run(simulation)
+                trial = simulation.frozen()
                 strategy.learn(trial)
                 if "redundant" in trial.flags:
                     continue

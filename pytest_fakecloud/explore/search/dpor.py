@@ -225,9 +225,9 @@ class Interleaving:
             }
         return asleep
 
-    def lesson(self, trial: Trial) -> Lesson:
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Lesson:
         """Find the races of the trial."""
-        steps, repeated = trial.steps, self._repeated
+        repeated = self._repeated
         decisions = [*self._branch.decisions[:repeated], *self._decisions]
         by_step = {decision.step: index for index, decision in enumerate(decisions)}
         before = _happens_before(steps)
@@ -248,7 +248,7 @@ class Interleaving:
             tuple(self._sleeps),
             tuple(effects),
             tuple(reversals),
-            not self._has_strayed and "cut" not in trial.flags,
+            not self._has_strayed and not is_cut,
         )
 
 

@@ -9,7 +9,6 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..footprint import MEMORY, Footprint
 from ..names import StrandName
 from ..programs import check_has_run
 from ..schedule import CLOCK, Disturbance, Kind
-from ..trial import DueDelivery, Place, Plan, Redundant, Step, Trial
+from ..trial import NO_EFFECTS, DueDelivery, Effects, Kept, Place, Plan, Redundant, Step, Trial
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .deliveries import DeliveryStrands
@@ -75,7 +74,7 @@ class Simulation:
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts of workers that left the same records, by program and backlog."""
 
-    def play(self) -> Trial:
+    def play(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self.clock.delay_starts()
@@ -92,9 +91,6 @@ class Simulation:
         if "redundant" not in self._log.flags:
             self._end()
         self.calls.note_changes()
-        trial = self._frozen()
-        strategy = self._strategy
-        return trial if strategy is None else replace(trial, lesson=strategy.lesson(trial))
 
     def _end(self) -> None:
         """Complete the steps and the history of a trial that has run to its end."""
@@ -110,14 +106,19 @@ class Simulation:
             if strand.error is not None:
                 log.breaks(broken_promise(strand.error))
 
-    def _frozen(self) -> Trial:
-        strands = self.state.strands
-        lines = self._log.lines if self.state.plan.stacks else ()
-        return self._log.frozen(
+    def frozen(self, effects: Effects = NO_EFFECTS, state: Kept | None = None) -> Trial:
+        """Return the trial that has ended, with its effects on the fakes and the data that it left."""
+        strands, log, strategy = self.state.strands, self._log, self._strategy
+        lines = log.lines if self.state.plan.stacks else ()
+        is_cut = "cut" in log.flags
+        return log.frozen(
             results={name: repr(result) for name, result in self.history.results.items()},
             errors={strand.title: strand.error for strand in strands if strand.error is not None},
             ids=self._fakes.deliveries.names(),
             sources=distinct_places([line.lines for line in lines]),
+            effects=effects,
+            state=state,
+            lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )
 
     def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
