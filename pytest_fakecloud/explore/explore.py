@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 
-from ..core.errors import ContractError, brief, broken_promise, counted, importing, shown
+from ..core.errors import ContractError, brief, counted, importing, shown
 from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from ..queue.delivery.routes import parts_of
 from .anomalies import Allowed
 from .assertions import may_assert
-from .clients import functions_of_all, has_drawn_inputs, text_of_inputs
+from .clients import functions_of_all, has_drawn_inputs
 from .names import actor_of
 from .patches import explored
 from .programs import (
@@ -35,15 +33,15 @@ from .result.cause import find_cause
 from .result.changes import find_changes
 from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration, Trust
 from .result.failures import Failure
-from .result.story import line_text, lookups_of_trial, reason
-from .schedule import KINDS, SWITCHES, UNDISTURBED, Kind, Schedule
+from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.explorer import Explorer
 from .search.jobs import Jobs
 from .search.player import Player
 from .search.shrinking import ReplayResult, replay, smallest
-from .search.tally import SearchBudget, Tally, budget_of
+from .search.tally import SearchBudget, Tally, budget_of, merged
+from .search.undisturbed import check_repeats, check_undisturbed, own_errors
 from .simulation.state import Subject
-from .trial import Line, Plan, Program, Trial
+from .trial import Plan, Program, Trial
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
 
 TRIALS = 1_000
 """Default budget: the number of trials of one ``explore()`` call."""
-_OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
-"""asyncio's errors for a connection or a lock that another event loop has used."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 """One check, a list of checks, or None."""
@@ -154,11 +150,11 @@ def explore(
     replay = current_replay.get()
     if inputs is None and replay is not None:
         inputs = replay.inputs
-    input_search = None
+    drawn = None
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
             from .guests.inputs.search import InputSearch
-        input_search = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+        drawn = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
     allowed = budget_of(budget)
     named_kinds = () if kinds is None else names_of("kinds", kinds)
     with (
@@ -182,11 +178,25 @@ def explore(
             player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
         else:
-            search = partial(_search, seed=seed, cache=cache, make_jobs=make_jobs)
-            if input_search is None:
-                undisturbed = search(player, allowed, None)
-            else:
-                player, undisturbed = input_search.run(player, allowed, search)
+            searches = [(player, allowed)] if drawn is None else drawn.searches(player, allowed)
+            searched: list[tuple[Player, Trial]] = []
+            for part, share in searches:
+                undisturbed, broken = _search(
+                    part, share, seed=seed, cache=cache, make_jobs=make_jobs
+                )
+                searched.append((part, undisturbed))
+                if broken is not None:
+                    tally = merged(part.tally for part, _ in searched)
+                    is_undisturbed = broken is undisturbed
+                    if drawn is not None:
+                        part, broken = drawn.smallest(player, part, broken)
+                    part.tally = tally
+                    if is_undisturbed:
+                        check_undisturbed(part, broken)
+                    raise_broken(part, broken)
+            # Of several inputs, those of most calls stand for all.
+            player, undisturbed = max(searched, key=lambda search: len(search[1].call_lines))
+            player.tally = merged(part.tally for part, _ in searched)
             _check_budget(player.tally, allowed)
             _check_covered(player, named_kinds)
             player.subject.promises.finish()
@@ -287,26 +297,22 @@ def replay_only(player: Player, schedule: Schedule) -> None:
 def _search(
     player: Player,
     budget: SearchBudget,
-    before: Tally | None,
     *,
     seed: int | str,
     cache: Any,
     make_jobs: Callable[[Player, Trial], Jobs],
-    shrunk: Callable[[Player, Trial], tuple[Player, Trial]] = lambda player, trial: (player, trial),
-) -> Trial:
-    """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
+) -> tuple[Trial, Trial | None]:
+    """Search for a schedule that breaks the promise.
 
-    ``before`` is the tally of the searches with other inputs. Returns the undisturbed trial.
+    Returns the undisturbed trial, and the smallest failing trial that was found, if any.
     """
     __tracebackhide__ = True
     undisturbed = player.play(Plan.first())
     if player.subject.inputs:
-        if undisturbed.broken is not None and not _own_errors(undisturbed):
-            player, undisturbed = _shrunk(player, undisturbed, before, shrunk)
-            if undisturbed.fired:
-                raise _broken_schedule(player, undisturbed) from undisturbed.broken
-        elif not (undisturbed.calls or undisturbed.errors):
-            return undisturbed  # These inputs lead to no call; others may.
+        if undisturbed.broken is not None and not own_errors(undisturbed):
+            return undisturbed, undisturbed  # Smaller inputs may break the promise, too.
+        if not (undisturbed.calls or undisturbed.errors):
+            return undisturbed, None  # These inputs lead to no call; others may.
     check_undisturbed(player, undisturbed)
     check_repeats(player, undisturbed, "the second time")
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
@@ -326,10 +332,7 @@ def _search(
         broken = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
     if broken is None:
         check_repeats(player, undisturbed, "after the search")
-        return undisturbed
-    if player.subject.inputs:
-        player, broken = _shrunk(player, broken, before, shrunk)
-    raise_broken(player, broken)
+    return undisturbed, broken
 
 
 def raise_broken(
@@ -345,27 +348,6 @@ def raise_broken(
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(player, replays.trial, replays, failures) from replays.trial.broken
-
-
-def _shrunk(
-    player: Player,
-    trial: Trial,
-    before: Tally | None,
-    shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
-) -> tuple[Player, Trial]:
-    """Shrink inputs and schedule of a failing trial; the tally becomes that of all searches."""
-    tally = player.tally
-    if before is not None:
-        before.merge(tally)
-        tally = before
-    player, trial = shrunk(player, trial)
-    player.tally = tally
-    return player, trial
-
-
-def _own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
-    """Return the exceptions of the code, by client, which are no failed assertions."""
-    return [(name, error) for name, error in trial.errors.items() if broken_promise(error) is None]
 
 
 def _broken_schedule(
@@ -393,98 +375,6 @@ def _broken_schedule(
         replays=replays,
         failures=failures,
     )
-
-
-def check_undisturbed(player: Player, trial: Trial) -> None:
-    __tracebackhide__ = True
-    inputs = player.subject.inputs
-    for name, error in _own_errors(trial):
-        # Raise the code's own error first, because it explains more than the broken promise.
-        error.add_note(
-            f"raised by {name} in the undisturbed trial, to which no disturbance was applied: "
-            f"{_advice(error)}"
-        )
-        if inputs:
-            error.add_note(f"inputs: {text_of_inputs(inputs)}")
-        raise error
-    if trial.broken is not None:
-        again = trial if "stuck" in trial.flags else player.play(Plan.reported(UNDISTURBED))
-        shown_trial = again if again.broken is not None else trial
-        raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
-    if not trial.calls:
-        raise ContractError("the code made no call to any fake, so there is nothing to explore")
-
-
-def _advice(error: BaseException) -> str:
-    if isinstance(error, RuntimeError) and _OF_ANOTHER_LOOP.search(str(error)):
-        return "each client has an event loop of its own, so create its connections inside it"
-    return "catch it in the client if it is expected"
-
-
-def check_repeats(player: Player, first: Trial, when: str) -> None:
-    """Raise ``ContractError`` if another undisturbed trial makes other calls or gets other answers.
-
-    ``when`` completes the sentence, such as "the second time".
-    """
-    __tracebackhide__ = True
-    second = player.play(Plan(stacks=True))
-    # Without the process's time, arguments and answers contain wall-clock times.
-    has_content = player.world.process_time is not None
-    pairs = itertools.zip_longest(first.call_lines, second.call_lines)
-    for number, (line, other) in enumerate(pairs, 1):
-        if not (line and other and _content(line, has_content) == _content(other, has_content)):
-            was = f"was '{_call_text(line, first)}'" if line else "did not exist"
-            now = f"'{_call_text(other, second)}'" if other else "there was none"
-            if line and other and was == f"was {now}":
-                now = f"the same except for {_difference(line, other)},"
-            difference = (
-                f"call {number} {was}, and {'was ' if other and not line else ''}{now} {when}"
-            )
-            raise _remembers(difference, dict.fromkeys((*first.notes, *second.notes)))
-    if first.broken is None and second.broken is not None:
-        raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
-
-
-def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
-    text = (
-        f"two trials in which no disturbance was applied differ: {difference}. The code remembers an "
-        "earlier trial, for example in a cache, a counter or a client that it keeps, or depends on "
-        "something outside the fakes: create it within the explored functions, or reset it in setup="
-    )
-    return ContractError("; ".join([text, *notes]))
-
-
-def _content(line: Line, has_content: bool) -> tuple[object, ...]:
-    call = line.call
-    assert call is not None
-    key = line.strand, call.fake, call.route
-    if not has_content:
-        return key
-    # Compare bytes, because a body that the journal has cut refuses comparisons.
-    sent, answer = bytes(call.request_body), bytes(call.response_body)
-    return *key, call.method, call.target, sent, call.status, call.outcome, answer
-
-
-def _difference(line: Line, other: Line) -> str:
-    """Describe the first difference of two calls whose lines in a story are alike."""
-    assert line.call is not None
-    assert other.call is not None
-    for part in ("target", "request_body", "status", "outcome", "response_body"):
-        before, after = getattr(line.call, part), getattr(other.call, part)
-        if isinstance(before, bytes):
-            before, after = bytes(before), bytes(after)
-            pairs = enumerate(zip(before, after, strict=False))
-            at = next((at for at, (one_byte, other_byte) in pairs if one_byte != other_byte), 0)
-            before, after = before[max(0, at - 20) : at + 60], after[max(0, at - 20) : at + 60]
-        if before != after:
-            return (
-                f"its {part.replace('_', ' ')}, which had {shown(before)} and then {shown(after)}"
-            )
-    return "its route"
-
-
-def _call_text(line: Line, trial: Trial) -> str:
-    return f"{line.strand}: {line_text(line, lookups_of_trial(trial))}"
 
 
 def _check_budget(tally: Tally, budget: SearchBudget) -> None:

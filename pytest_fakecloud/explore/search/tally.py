@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -196,3 +196,11 @@ class Tally:
         for subject, shown_anomaly in other.anomalies.items():
             self.anomalies.setdefault(subject, shown_anomaly)
         self.inputs += other.inputs
+
+
+def merged(tallies: Iterable[Tally]) -> Tally:
+    """Return the numbers of searches with several inputs, in the tally of the first."""
+    first, *others = tallies
+    for tally in others:
+        first.merge(tally)
+    return first
