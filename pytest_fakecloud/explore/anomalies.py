@@ -10,14 +10,12 @@ from functools import partial
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
 from .accesses import NUMBER, Access
+from .disturbances import CLOCK, DELAYS, PAUSES, with_role
 from .evidence import Evidence, effects_of, is_id, lasts
 from .names import StrandName
-from .schedule import CLOCK, DELAYS, PAUSES
 from .trial import Anomaly, Trial
 
-_SECOND_TIME = frozenset({
-    "lose_response", "duplicate", "crash_after_response", "fail", "redeliver", "rebalance", "crash",
-})  # fmt: skip
+_SECOND_TIME = with_role("repeat")
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
 _MOVES_OF_TIME = PAUSES | DELAYS
 """Kinds of disturbances that let time pass."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ..core.errors import ContractError, shown
 from ..core.journal import Results
 from .clients import has_drawn_inputs
+from .disturbances import Disturbance
 from .explore import Checks, playing, raise_broken, replay_only
 from .programs import names_of, programs_of, schedule_to_replay
 from .result.failures import FAILURES, Failure, FailureName
-from .schedule import Disturbance, Schedule
+from .schedule import Schedule
 from .search.player import Player
 from .search.undisturbed import check_repeats, check_undisturbed
 from .trial import Plan, Trial

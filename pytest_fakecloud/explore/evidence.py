@@ -11,8 +11,8 @@ from typing import Any
 from ..core.accesses import Touch
 from ..kv.table import kinds
 from .accesses import MESSAGES, Access
+from .disturbances import DELAYS, PAUSES, Disturbance, with_role
 from .names import actor_of
-from .schedule import DELAYS, PAUSES, Disturbance
 from .serial import Serial
 from .trial import Trial
 
@@ -20,12 +20,9 @@ _SENDS = MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
 OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
 """Routes by which a consumer says where it is."""
-LOSSES = frozenset({
-    "respond", "drop", "lose_response", "crash", "partition", "rotate_token", "fail", "unreachable",
-    "crash_after_response",
-})  # fmt: skip
+LOSSES = with_role("loss")
 """Kinds of disturbances that can keep a client from having an effect."""
-_LOSSES_OF_ALL = frozenset({"rotate_token"})
+_LOSSES_OF_ALL = with_role("loss of all")
 """Those that can keep all clients from their effects."""
 PAUSES_OF_ALL = PAUSES - DELAYS
 """Kinds of disturbances that pause all clients, and so change no order."""

@@ -17,6 +17,7 @@ from ..queue.delivery.routes import parts_of
 from .anomalies import Allowed
 from .assertions import may_assert
 from .clients import functions_of_all, has_drawn_inputs
+from .disturbances import KINDS, SWITCHES, Kind
 from .names import actor_of
 from .patches import explored
 from .programs import (
@@ -33,7 +34,7 @@ from .result.cause import find_cause
 from .result.changes import find_changes
 from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration, Trust
 from .result.failures import Failure
-from .schedule import KINDS, SWITCHES, Kind, Schedule
+from .schedule import Schedule
 from .search.explorer import Explorer
 from .search.jobs import Jobs
 from .search.player import Player
@@ -203,7 +204,7 @@ def explore(
             player.judge.allowed.check_used()
             if trust and player.judge.has_promise:
                 trusted = examination.trust(player, undisturbed)
-    kinds_to_name = named_kinds if named_kinds or replayed is not None else KINDS
+    kinds_to_name = named_kinds if named_kinds or replayed is not None else [*KINDS]
     return Exploration(player.tally, kinds_to_name, trusted)
 
 
@@ -406,7 +407,7 @@ def _check_covered(player: Player, named_kinds: Sequence[str]) -> None:
     if missing:
         raise ContractError(
             f"{', '.join(missing)} cannot happen in this code: leave it out of kinds=; "
-            f"the possible kinds are: {', '.join(sorted(kinds, key=KINDS.index))}"
+            f"the possible kinds are: {', '.join(kind for kind in KINDS if kind in kinds)}"
         )
     handlers = [
         route

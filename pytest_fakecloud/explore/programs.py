@@ -15,8 +15,9 @@ from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
 from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
+from .disturbances import CLOCK, KINDS, RANDOM, SWITCHES, Kind
 from .names import StrandName, is_program_name
-from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
+from .schedule import Schedule
 from .trial import Program
 
 Functions = (

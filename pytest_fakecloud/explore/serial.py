@@ -18,9 +18,9 @@ from ..core.errors import counted, cut
 from ..kv.accesses import KEY_OF_DB
 from ..kv.table import kinds
 from .accesses import Access
+from .disturbances import CLOCK, SWITCHES
 from .fingerprint import varied
 from .names import StrandName
-from .schedule import CLOCK, SWITCHES
 from .trial import Begin, Place, Plan, Program, Step, Trial
 
 MOST_PIECES = 100

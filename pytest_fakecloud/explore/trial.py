@@ -15,9 +15,10 @@ from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
 from .accesses import Access
+from .disturbances import Disturbance, Kind
 from .footprint import Footprint
 from .names import StrandName
-from .schedule import UNDISTURBED, Disturbance, Kind, Schedule
+from .schedule import UNDISTURBED, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""

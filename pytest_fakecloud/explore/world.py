@@ -33,11 +33,11 @@ from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import route_context_of, route_to
 from ..queue.model import DeliveryInterceptor
+from .disturbances import SWITCHES
 from .fakes import HORIZON_US, Fakes
 from .footprint import command_line
 from .programs import check_has_run, current_observer
 from .randomness import Randomness
-from .schedule import SWITCHES
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks

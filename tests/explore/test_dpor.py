@@ -17,9 +17,9 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
+from pytest_fakecloud.explore.disturbances import SWITCHES
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
-from pytest_fakecloud.explore.schedule import SWITCHES
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject

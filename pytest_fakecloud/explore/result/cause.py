@@ -20,8 +20,9 @@ from typing import Literal, TypeAlias
 
 from ...core.accesses import Touch
 from ...reporting.calls import command_of
+from ..disturbances import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance
 from ..names import StrandName
-from ..schedule import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance, Schedule
+from ..schedule import Schedule
 from ..trial import Line, Trial
 from .changes import Change, calls_by_place, request_of
 

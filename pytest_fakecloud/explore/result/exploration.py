@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import FakecloudError, counted, did_you_mean, shown
 from ...core.journal import Results
 from ..clients import Inputs, replay_text, text_of_inputs
-from ..schedule import SWITCHES
+from ..disturbances import SWITCHES
 from ..search.shrinking import ReplayResult
 from ..search.tally import ShownAnomaly, Tally
 from ..trial import Trial

@@ -17,8 +17,8 @@ from ...reporting.lookups import Lookups
 from ...reporting.values import visible
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
+from ..disturbances import PAUSES, Disturbance, with_role
 from ..names import StrandName
-from ..schedule import PAUSES, Disturbance, Kind
 from ..trial import Line, Trial
 
 if TYPE_CHECKING:
@@ -274,9 +274,7 @@ def reason(error: BaseException | None) -> str:
 
 # -- the cause, and what each disturbance changed --------------------------------------------------
 
-_OF_A_FAKE: frozenset[Kind] = frozenset({
-    "rebalance", "redeliver", "rotate_token", "hold", "moved", "ask",
-})  # fmt: skip
+_OF_A_FAKE = with_role("of fake")
 """Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
 
 

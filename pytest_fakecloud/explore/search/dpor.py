@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ..disturbances import CLOCK
 from ..footprint import Footprint
-from ..schedule import CLOCK
 from ..trial import Begin, Place, Redundant, Step, Trial
 
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from ...core.timers import monotonic
 from ..clients import functions_of
-from ..schedule import SWITCHES, Schedule
+from ..disturbances import SWITCHES
+from ..schedule import Schedule
 from ..trial import Plan, Trial
 from .dpor import Branch, Interleavings
 from .extend import Frontier

@@ -14,23 +14,13 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
+from ..disturbances import DELAY, DELAYS, DUE, EDGE, TRIED, WINDOWS, Disturbance, Kind, with_role
 from ..names import StrandName
-from ..schedule import (
-    DELAY,
-    DELAYS,
-    DUE,
-    EDGE,
-    MOST_DISTURBANCES,
-    TRIED,
-    WINDOWS,
-    Disturbance,
-    Kind,
-    Schedule,
-)
+from ..schedule import MOST_DISTURBANCES, Schedule
 from ..trial import Point, Trial
 from .tally import Tally
 
-_LASTING = frozenset({"hold", "rotate_token"})
+_LASTING = with_role("lasting")
 """Kinds of disturbances that begin a disturbance that a timer ends."""
 _NEXT = 2
 """Number of calls after a slow answer at which the same strand is delayed again."""

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..schedule import EDGE, ORDERS, SWITCHES, TRIED, Disturbance, Kind, Schedule
+from ..disturbances import ORDERS, SWITCHES, TRIED, Disturbance, Kind
+from ..schedule import Schedule
 from ..trial import Plan, Point, Trial
 from .player import Player
 
@@ -105,7 +106,7 @@ def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> 
     """Yield schedules in which one disturbance is plainer, or a single switch stands for several."""
     for disturbance in trial.fired:
         for plainer in itertools.chain(
-            (simpler for simpler in _simpler(disturbance) if simpler.kind in kinds),
+            (simpler for simpler in disturbance.simpler() if simpler.kind in kinds),
             _plainer(disturbance, trial, undisturbed),
         ):
             yield Schedule(
@@ -113,21 +114,6 @@ def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> 
             )
     if len(trial.fired) > 1:
         yield from _single_switches(trial, undisturbed)
-
-
-def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
-    """Yield disturbances that are easier to explain and have the same effect, or a smaller one."""
-    strand, point, kind, detail = disturbance
-    if kind in ("past", "nearly") and detail != EDGE:
-        yield Disturbance(strand, point, "jump", detail)
-    if kind in ("jump", "past", "nearly") and detail:
-        yield Disturbance(strand, point, kind)
-    if kind == "slow":
-        yield Disturbance(strand, point + 1, "delay", detail)
-    if kind == "late":
-        yield Disturbance(strand, point + 1, "switch", detail)
-    if kind in ("fail", "unreachable") and detail not in ("", "1"):
-        yield Disturbance(strand, point, kind, str(int(detail) - 1))
 
 
 def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iterator[Disturbance]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.accesses import READS_CLOCK
+from ..disturbances import EDGE, SWITCHES, TRIED, Disturbance
 from ..footprint import Footprint
-from ..schedule import EDGE, SWITCHES, TRIED, Disturbance, Schedule
+from ..schedule import Schedule
 from ..trial import Trial
 
 _Schedules: TypeAlias = list[Schedule]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from ...core.calls import Call
 from ..accesses import Access
-from ..schedule import DELAY, DELAYS, DUE, RANDOM, Disturbance, Schedule
+from ..disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance
+from ..schedule import Schedule
 from ..trial import (
     NO_EFFECTS,
     Effects,
@@ -68,7 +69,7 @@ class TrialLog:
         """Note that the code has drawn random numbers, of a series other than the usual one if not 0."""
         self.flags.add("numbers")
         if series:
-            words = f"draws other random numbers, of series {series}"
+            words = KINDS["numbers"].words.format(series)
             self.lines.insert(0, Line(self.start_us, "the code", words, is_disturbance=True))
             self.fired.insert(0, Disturbance(RANDOM, series, "numbers"))
 

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
+from ..disturbances import CLOCK, KINDS, Disturbance, Kind
 from ..footprint import MEMORY, Footprint
 from ..names import StrandName
 from ..programs import check_has_run
-from ..schedule import CLOCK, Disturbance, Kind
 from ..trial import NO_EFFECTS, DueDelivery, Effects, Kept, Place, Plan, Redundant, Step, Trial
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
@@ -294,11 +294,8 @@ class Simulation:
         if disturbance.detail == CLOCK:
             return
         other = StrandName.of(disturbance.strand).shown
-        when = {
-            "switch": "before {} continues" if disturbance.point else "before {} starts",
-            "late": "before {} receives its answer",
-            "wake": "before {} continues",
-        }[disturbance.kind]
+        is_start = disturbance.kind == "switch" and not disturbance.point
+        when = "before {} starts" if is_start else KINDS[disturbance.kind].words
         chosen = next(
             (strand for strand in self.state.strands if strand.name == disturbance.detail), None
         )

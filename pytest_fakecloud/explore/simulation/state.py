@@ -22,12 +22,13 @@ from ...core.errors import ContractError, Crash, breaks_a_check
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
 from ...queue.accesses import touches_of_delivery
+from ..disturbances import SWITCHES, Disturbance, Kind
 from ..fakes import Fakes
 from ..fingerprint import Fingerprints
 from ..footprint import CHECKS_PROMISE
 from ..names import StrandName
 from ..promises import Promises
-from ..schedule import SWITCHES, Disturbance, Kind, Schedule
+from ..schedule import Schedule
 from ..trial import Choices, DueDelivery, History, Line, Operation, Place, Plan, Point, Program
 from .log import TrialLog
 from .strands import Gate, Sources, Strand, application_frame, carried_strand, pause

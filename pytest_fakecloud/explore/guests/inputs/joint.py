@@ -9,7 +9,8 @@ from time import process_time
 from ....core.errors import broken_promise
 from ....core.timers import monotonic
 from ...clients import Inputs
-from ...schedule import Disturbance, Schedule
+from ...disturbances import Disturbance
+from ...schedule import Schedule
 from ...search.player import Player
 from ...search.shrinking import smallest
 from ...search.singles import singles
