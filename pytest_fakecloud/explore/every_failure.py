@@ -95,12 +95,9 @@ def _fail_each_call(
     ]
     if not points:
         names = ", ".join(sorted(player.subject.disturbed)) or "any fake"
-        is_of_nodes = not {"respond", "drop", "lose_response"}.intersection(faults)
-        made = (
-            "command with keys over the Redis protocol to a cluster among"
-            if is_of_nodes
-            else "call to"
-        )
+        made = "call to"
+        if not {"respond", "drop", "lose_response"}.intersection(faults):
+            made = "command with keys over the Redis protocol to a cluster among"
         raise ContractError(f"the code made no {made} {names}, so there is nothing to fail")
     failures = []
     for fault in faults:
@@ -110,14 +107,8 @@ def _fail_each_call(
                 continue  # a fault of clusters, at another call
             disturbance = Disturbance(point.strand, point.number, fault, detail)
             trial = player.play(Plan(Schedule([disturbance])))
-            call = next(
-                (
-                    line.call
-                    for line in trial.call_lines
-                    if (line.strand, line.point) == (point.strand, point.number)
-                ),
-                None,
-            )
+            places = {(line.strand, line.point): line.call for line in reversed(trial.call_lines)}
+            call = places.get((point.strand, point.number))
             if call is None or disturbance not in trial.fired:
                 raise ContractError(
                     f"{disturbance} was to fail, but a further trial did not make this call: each trial "

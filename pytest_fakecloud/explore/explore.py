@@ -179,25 +179,12 @@ def explore(
             player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
         else:
-            searches = [(player, allowed)] if drawn is None else drawn.searches(player, allowed)
-            searched: list[tuple[Player, Trial]] = []
-            for part, share in searches:
-                undisturbed, broken = _search(
-                    part, share, seed=seed, cache=cache, make_jobs=make_jobs
-                )
-                searched.append((part, undisturbed))
-                if broken is not None:
-                    tally = merged(part.tally for part, _ in searched)
-                    is_undisturbed = broken is undisturbed
-                    if drawn is not None:
-                        part, broken = drawn.smallest(player, part, broken)
-                    part.tally = tally
-                    if is_undisturbed:
-                        check_undisturbed(part, broken)
-                    raise_broken(part, broken)
-            # Of several inputs, those of most calls stand for all.
-            player, undisturbed = max(searched, key=lambda search: len(search[1].call_lines))
-            player.tally = merged(part.tally for part, _ in searched)
+            search = partial(_search, seed=seed, cache=cache, make_jobs=make_jobs)
+            if drawn is None:
+                player, undisturbed = _search_all([(player, allowed)], search)
+            else:
+                parts, smaller = drawn.searches(player, allowed), partial(drawn.smallest, player)
+                player, undisturbed = _search_all(parts, search, smaller)
             _check_budget(player.tally, allowed)
             _check_covered(player, named_kinds)
             player.subject.promises.finish()
@@ -295,6 +282,39 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
+def _search_all(
+    parts: Iterable[tuple[Player, SearchBudget]],
+    search: Callable[[Player, SearchBudget], tuple[Trial, Trial | None]],
+    smaller: Callable[[Player, Trial], tuple[Player, Trial]] = lambda player, trial: (
+        player,
+        trial,
+    ),
+) -> tuple[Player, Trial]:
+    """Search with each drawn input, or once; raise ``BrokenPromiseError`` for the first failure, with
+    smaller inputs.
+
+    Returns the player with the input of most calls, whose tally is that of all searches, and its
+    undisturbed trial.
+    """
+    __tracebackhide__ = True
+    searched: list[tuple[Player, Trial]] = []
+    for player, budget in parts:
+        undisturbed, broken = search(player, budget)
+        searched.append((player, undisturbed))
+        if broken is not None:
+            tally = merged(player.tally for player, _ in searched)
+            is_undisturbed = broken is undisturbed
+            player, broken = smaller(player, broken)
+            player.tally = tally
+            if is_undisturbed:
+                check_undisturbed(player, broken)
+            raise_broken(player, broken)
+    tally = merged(player.tally for player, _ in searched)
+    player, undisturbed = max(searched, key=lambda search: len(search[1].call_lines))
+    player.tally = tally
+    return player, undisturbed
+
+
 def _search(
     player: Player,
     budget: SearchBudget,
@@ -322,7 +342,6 @@ def _search(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
         )
-    player.tally.coverage.kinds.clear()
     with contextlib.closing(make_jobs(player, undisturbed)) as jobs:
         broken = Explorer(player, jobs, undisturbed, budget, seed, cache).search()
     if broken is None and not player.judge.has_promise and player.tally.anomalies:

@@ -298,7 +298,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
         log = TrialLog(Schedule(), 0)
         for succeeded in outcomes:
             log.handled(handler, succeeded=succeeded)
-        coverage.add(log.frozen(results={}, errors={}, ids={}))
+        coverage.add(Coverage.of(log.frozen(results={}, errors={}, ids={})))
     assert coverage.succeeded == {handler: True}
 
 

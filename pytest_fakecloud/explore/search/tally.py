@@ -86,30 +86,30 @@ class Coverage:
     """Whether any call succeeded, for each destination handler that was called."""
     notes: dict[str, None] = field(default_factory=dict)
 
-    def add(self, trial: Trial) -> None:
-        for name, strand in trial.strands.items():
-            least, most = self.calls.get(name, (strand.calls, strand.calls))
-            self.calls[name] = min(least, strand.calls), max(most, strand.calls)
-        self.points.update((Point(*point.place), None) for point in trial.points)
-        self.attempted.update(disturbance.kind for disturbance in trial.schedule)
-        self.kinds.update(disturbance.kind for disturbance in trial.fired)
-        for handler, has_succeeded in trial.handlers.items():
-            self.succeeded[handler] = self.succeeded.get(handler, False) or has_succeeded
-        self.notes.update(dict.fromkeys(trial.notes))
-        self.draws_numbers = self.draws_numbers or "numbers" in trial.flags
+    @classmethod
+    def of(cls, trial: Trial) -> Coverage:
+        return cls(
+            {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
+            {Point(*point.place): None for point in trial.points},
+            "numbers" in trial.flags,
+            {disturbance.kind for disturbance in trial.schedule},
+            Counter(disturbance.kind for disturbance in trial.fired),
+            dict(trial.handlers),
+            dict.fromkeys(trial.notes),
+        )
 
-    def merge(self, other: Coverage) -> None:
-        """Add the trials of another search."""
+    def add(self, other: Coverage) -> None:
+        """Add what other trials have covered."""
         for name, calls in other.calls.items():
             least, most = self.calls.get(name, calls)
             self.calls[name] = min(least, calls[0]), max(most, calls[1])
         self.points.update(other.points)
+        self.draws_numbers = self.draws_numbers or other.draws_numbers
         self.attempted |= other.attempted
         self.kinds.update(other.kinds)
         for handler, has_succeeded in other.succeeded.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or has_succeeded
         self.notes.update(other.notes)
-        self.draws_numbers = self.draws_numbers or other.draws_numbers
 
     @property
     def possible(self) -> set[str]:
@@ -174,7 +174,7 @@ class Tally:
         for anomaly in trial.verdict.anomalies:
             shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)
             self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
-        self.coverage.add(trial)
+        self.coverage.add(Coverage.of(trial))
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
@@ -190,7 +190,7 @@ class Tally:
         self.all_singles += other.all_singles
         self.extended += other.extended
         self.drawn += other.drawn
-        self.coverage.merge(other.coverage)
+        self.coverage.add(other.coverage)
         self.seconds += other.seconds
         self.alone = self.alone or other.alone
         for subject, shown_anomaly in other.anomalies.items():
