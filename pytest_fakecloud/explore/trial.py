@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from ..cloud.base import BaseCloud
@@ -341,18 +341,6 @@ class Trial:
 
     flags: Set[Flag] = frozenset()
     lesson: Any = None
-
-    def without_details(self) -> Trial:
-        """Return the trial without its story and its accesses, as a search keeps it."""
-        return replace(
-            self,
-            verdict=Verdict(self.verdict.broken),
-            lines=(),
-            steps=(),
-            strands={name: replace(strand, error=None) for name, strand in self.strands.items()},
-            effects=Effects(),
-            wording=Wording(),
-        )
 
     @property
     def broken(self) -> BaseException | None:

@@ -11,6 +11,7 @@ played again in the search's process.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import multiprocessing
 import os
@@ -29,7 +30,7 @@ from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, Interleavings
 from ..search.jobs import Jobs
 from ..search.player import Player
-from ..trial import Plan, Trial
+from ..trial import NO_EFFECTS, Plan, Trial, Verdict, Wording
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -221,7 +222,11 @@ def _play_all(
     for connection in unused:
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    player.after_fork()
+    # The child shares the position in a captured file of the parent, which reports the trials.
+    sys.stdout = sys.stderr = io.StringIO()
+    # The threads and the sockets of its parent are missing.
+    player.subject.threads.after_fork()
+    player.world.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
             plan = pickle.loads(offer)
@@ -254,11 +259,22 @@ def _parts(player: Player, plan: Plan) -> Iterator[tuple[Plan, Trial | None]]:
 
 def _unremarkable(player: Player, plan: Plan) -> Trial | None:
     """Play a plan; return what the search needs of it, or None if it has to play it itself."""
-    before = player.findings()
+    before = _findings(player)
     try:
         trial = player.play(plan)
     except BaseException:
         return None
-    if trial.broken is not None or player.findings() != before:
+    if trial.broken is not None or _findings(player) != before:
         return None
-    return trial.without_details()
+    strands = {name: replace(strand, error=None) for name, strand in trial.strands.items()}
+    return replace(
+        trial, verdict=Verdict(), lines=(), steps=(), strands=strands, effects=NO_EFFECTS,
+        wording=Wording(),
+    )  # fmt: skip
+
+
+def _findings(player: Player) -> object:
+    """Return a value that changes if a trial shows something that no trial has shown before."""
+    promises = player.subject.promises
+    anomalies, unused = len(player.tally.anomalies), player.judge.allowed.unused()
+    return anomalies, unused, promises.reached(), promises.reads_order

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..disturbances import DELAY, DELAYS, DUE, EDGE, TRIED, WINDOWS, Disturbance, Kind, with_role
+from ..disturbances import DELAY, DELAYS, DUE, EDGE, KINDS, WINDOWS, Disturbance, Kind, with_role
 from ..names import StrandName
 from ..schedule import MOST_DISTURBANCES, Schedule
 from ..trial import Point, Trial
@@ -135,7 +135,7 @@ class _Level:
             # A likely disturbance is meant to meet another one, not to reach a state by itself.
             weight = _LIKELY if why in ("likely", "aligned") else likelihood(kind)
             weight *= _REPEATED if why == "repeated" else 1
-            return (self._turns[arm] + 1) / weight, TRIED.index(kind)
+            return (self._turns[arm] + 1) / weight, KINDS[kind].turn
 
         arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
         self._turns[arm] += 1

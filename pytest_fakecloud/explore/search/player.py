@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -74,23 +72,6 @@ class Player:
         if plan.orders is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
-
-    def findings(self) -> object:
-        """Return a value that changes if a trial shows something that no trial has shown before."""
-        promises = self.subject.promises
-        return (
-            len(self.tally.anomalies),
-            self.judge.allowed.unused(),
-            promises.reached(),
-            promises.reads_order,
-        )
-
-    def after_fork(self) -> None:
-        """Prepare a forked process, in which the threads and sockets of its parent are missing."""
-        # The child shares the position in a captured file of the parent, which reports the trials.
-        sys.stdout = sys.stderr = io.StringIO()
-        self.subject.threads.after_fork()
-        self.world.after_fork()
 
     def _play_in_one_piece(self, plan: Plan, absent: Collection[str]) -> Trial | None:
         """Play a trial without some of the programs; return None if the code cannot run so."""

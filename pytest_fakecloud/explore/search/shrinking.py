@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..disturbances import ORDERS, SWITCHES, TRIED, Disturbance, Kind
+from ..disturbances import KINDS, ORDERS, SWITCHES, TRIED, Disturbance, Kind
 from ..schedule import Schedule
 from ..trial import Plan, Point, Trial
 from .player import Player
@@ -99,7 +99,7 @@ def _rank(schedule: Schedule) -> tuple[int, list[tuple[int, int, int]]]:
 def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
     is_number = disturbance.detail.isdigit()
     detail = int(disturbance.detail) if is_number else bool(disturbance.detail)
-    return TRIED.index(disturbance.kind), detail, disturbance.point
+    return KINDS[disturbance.kind].turn, detail, disturbance.point
 
 
 def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
@@ -130,7 +130,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     own = [point for point in points if point.strand == disturbance.strand]
     others = [point for point in points if point.strand != disturbance.strand]
     near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
-    kinds = TRIED[: TRIED.index(disturbance.kind)]
+    kinds = TRIED[: KINDS[disturbance.kind].turn]
     for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
         yield from (instead for instead in point.disturbances() if instead.kind == kind)
 
