@@ -31,6 +31,7 @@ OF_EXPLORE = {
     "explore.guests.isolation": "",
     "explore.guests.ahead": "explore.explore",
     "explore.guests.trust": "explore.explore",
+    "explore.guests.every_failure": "cloud.cloud",
     "explore.guests.trio_runs": "explore.patches",
     "explore.guests.celery_workers": "explore.patches",
     "explore.guests.polling": "explore.patches",
@@ -111,6 +112,7 @@ CALLS = {
     "explore.guests.inputs": ["fakecloud.explore(print, inputs={})"],
     "explore.guests.ahead": ["fakecloud.explore(print, processes=2)"],
     "explore.guests.trust": ["fakecloud.explore(print, trust=True)"],
+    "explore.guests.every_failure": ["fakecloud.every_failure(print)"],
 }
 """Expressions that need each folder."""
 NAMES = {

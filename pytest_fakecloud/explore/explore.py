@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 
 from ..core.errors import ContractError, brief, counted, importing, shown
-from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from ..queue.delivery.routes import parts_of
 from .anomalies import Allowed
@@ -32,13 +31,12 @@ from .programs import (
 from .promises import Promises
 from .result.cause import find_cause
 from .result.changes import find_changes
-from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration, Trust
-from .result.failures import Failure
+from .result.exploration import BrokenPromiseError, Exploration, Trust
 from .schedule import Schedule
 from .search.explorer import Explorer
 from .search.jobs import Jobs
 from .search.player import Player
-from .search.shrinking import ReplayResult, replay, smallest
+from .search.shrinking import replay, smallest
 from .search.tally import SearchBudget, Tally, budget_of, merged
 from .search.undisturbed import check_repeats, check_undisturbed, own_errors
 from .simulation.state import Subject
@@ -355,10 +353,11 @@ def _search(
     return undisturbed, broken
 
 
-def raise_broken(
-    player: Player, broken: Trial, failures: Results[Failure] = NO_FAILURES
-) -> NoReturn:
-    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story."""
+def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
+    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story.
+
+    The options are those of the error.
+    """
     __tracebackhide__ = True
     replays = replay(player, broken)
     if replays.trial is None:
@@ -367,15 +366,12 @@ def raise_broken(
             f"{replays.total} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(player, replays.trial, replays, failures) from replays.trial.broken
+    raise _broken_schedule(
+        player, replays.trial, replays=replays, **options
+    ) from replays.trial.broken
 
 
-def _broken_schedule(
-    player: Player,
-    trial: Trial,
-    replays: ReplayResult | None = None,
-    failures: Results[Failure] = NO_FAILURES,
-) -> BrokenPromiseError:
+def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenPromiseError:
     undisturbed = None
     if trial.fired and "stuck" not in trial.flags:
         undisturbed = player.play(Plan(stacks=True))
@@ -392,8 +388,7 @@ def _broken_schedule(
         cause,
         changes=changes,
         inputs=player.subject.inputs,
-        replays=replays,
-        failures=failures,
+        **options,
     )
 
 

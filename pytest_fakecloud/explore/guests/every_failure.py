@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from ..core.errors import ContractError, shown
-from ..core.journal import Results
-from .clients import has_drawn_inputs
-from .disturbances import Disturbance
-from .explore import Checks, playing, raise_broken, replay_only
-from .programs import names_of, programs_of, schedule_to_replay
-from .result.failures import FAILURES, Failure, FailureName
-from .schedule import Schedule
-from .search.player import Player
-from .search.undisturbed import check_repeats, check_undisturbed
-from .trial import Plan, Trial
+from ...core.errors import ContractError, shown
+from ...core.journal import Results
+from ..clients import has_drawn_inputs
+from ..disturbances import Disturbance
+from ..explore import Checks, playing, raise_broken, replay_only
+from ..programs import names_of, programs_of, schedule_to_replay
+from ..result.failures import FAILURES, Failure, FailureName
+from ..schedule import Schedule
+from ..search.player import Player
+from ..search.undisturbed import check_repeats, check_undisturbed
+from ..trial import Plan, Trial
 
 if TYPE_CHECKING:
-    from ..cloud.base import BaseCloud
+    from ...cloud.base import BaseCloud
 
 
 class FailureOptions(TypedDict, total=False):
@@ -83,7 +83,7 @@ def every_failure(
         broken = failures.where(held=False)
         if broken:
             trial = player.play(Plan(Schedule.parse(broken[0].schedule)))
-            raise_broken(player, trial, failures)
+            raise_broken(player, trial, failures=failures)
     return failures
 
 
