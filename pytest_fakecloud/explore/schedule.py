@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from ..core.errors import ContractError, shown
 from .disturbances import RANDOM, SWITCHES, Disturbance
@@ -13,18 +12,22 @@ MOST_DISTURBANCES = 6
 """Maximum number of disturbances in a schedule of a search, besides orders of calls."""
 
 
-class Schedule(Sequence[Disturbance]):
+class Schedule(tuple[Disturbance, ...]):
     """A list of disturbances, written ``"pay.2 lose_response, delivery1.0
     crash_after_response"``.
     """
 
-    def __init__(self, disturbances: Iterable[Disturbance] = ()) -> None:
-        self._disturbances = tuple(_applicable(list(disturbances)))
-        self._places: dict[tuple[str, int], list[Disturbance]] = {}
-        for disturbance in self._disturbances:
+    _places: dict[tuple[str, int], list[Disturbance]]
+    """The disturbances of each point, in the order in which they are applied."""
+
+    def __new__(cls, disturbances: Iterable[Disturbance] = ()) -> Schedule:
+        self = super().__new__(cls, _applicable(list(disturbances)))
+        self._places = {}
+        for disturbance in self:
             self._places.setdefault((disturbance.strand, disturbance.point), []).append(disturbance)
-        for disturbances in self._places.values():
-            disturbances.sort(key=lambda disturbance: disturbance.order)
+        for at_point in self._places.values():
+            at_point.sort(key=lambda disturbance: disturbance.order)
+        return self
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
@@ -46,60 +49,35 @@ class Schedule(Sequence[Disturbance]):
     @property
     def series(self) -> int:
         """The number of the series of random numbers; 0 is that of the undisturbed trial."""
-        return next(
-            (
-                disturbance.point
-                for disturbance in self._disturbances
-                if disturbance.kind == "numbers"
-            ),
-            0,
-        )
+        return next((numbers.point for numbers in self if numbers.kind == "numbers"), 0)
 
     def with_series(self, number: int) -> Schedule:
         """Return the schedule with another series of random numbers, or without one for 0."""
         if number == self.series:
             return self
-        disturbances = [
-            disturbance for disturbance in self._disturbances if disturbance.kind != "numbers"
-        ]
-        return Schedule(
-            [Disturbance(RANDOM, number, "numbers"), *disturbances] if number else disturbances
-        )
+        numbers = [Disturbance(RANDOM, number, "numbers")] if number else []
+        others = (disturbance for disturbance in self if disturbance.kind != "numbers")
+        return Schedule([*numbers, *others])
 
     def at(self, strand: str, point: int) -> Sequence[Disturbance]:
         """Return the disturbances at a point, in the order in which they are applied."""
         return self._places.get((strand, point), ())
 
-    def __iter__(self) -> Iterator[Disturbance]:
-        # The iterator of Sequence calls __getitem__() for each disturbance, which takes longer.
-        return iter(self._disturbances)
-
-    def __getitem__(self, index: int) -> Disturbance:  # type: ignore[override]
-        return self._disturbances[index]
-
-    def __len__(self) -> int:
-        return len(self._disturbances)
-
-    def __add__(self, disturbance: Disturbance) -> Schedule:
-        return Schedule((*self._disturbances, disturbance))
-
     def without(self, removed: Iterable[Disturbance]) -> Schedule:
         gone = set(map(id, removed))
-        return Schedule(
-            disturbance for disturbance in self._disturbances if id(disturbance) not in gone
-        )
+        return Schedule(disturbance for disturbance in self if id(disturbance) not in gone)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self._places == other._places
 
-    def __hash__(self) -> int:
-        return hash(frozenset(self._disturbances))
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Schedule, (self._disturbances,)
+    def __hash__(self) -> int:
+        return hash(frozenset(self))
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._disturbances))
+        return ", ".join(map(str, self))
 
     def __repr__(self) -> str:
         return f"<Schedule {self or 'without disturbances'}>"

@@ -21,8 +21,7 @@ class Jobs:
 
     def below(self, tree: Interleavings) -> Iterator[Branch]:
         """Yield the branches of a tree; the caller learns from each branch."""
-        while (branch := tree.next()) is not None:
-            yield branch
+        return iter(tree.next, None)
 
     def play(self, plan: Plan) -> Trial:
         return self._player.play(plan)
