@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.timers import monotonic
-from ..clients import functions_of
+from ..clients import functions_of_all
 from ..disturbances import SWITCHES
 from ..schedule import Schedule
 from ..trial import Plan, Trial
@@ -116,10 +116,7 @@ class Explorer:
         player = self._player
         try:
             subject = player.subject
-            functions = [
-                *itertools.chain(*(functions_of(program.function) for program in subject.programs)),
-                *subject.promises.checks,
-            ]
+            functions = [*functions_of_all(subject.programs), *subject.promises.checks]
             inputs = repr(subject.inputs) if subject.inputs else ""
             key = key_of(functions, subject.kinds, subject.disturbed, inputs)
             store = Store(self._cache, key)
